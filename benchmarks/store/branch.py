@@ -25,7 +25,9 @@ from rich.table import Table
 
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.backends.gitbranch import GitBranchStore, open_backend
-from perfgate.judging.store.store import HistoryValue, StorePlace
+from perfgate.judging.store.index import SeriesValue, read_index
+from perfgate.judging.store.runs import record_run, record_runs
+from perfgate.judging.store.store import SeriesPlace, StorePlace
 
 LOCATION = "branch://perfgate-data"
 AT_ONCE = 500
@@ -57,9 +59,9 @@ def _measured(count: int, histories: Path) -> list[str]:
         last = runs[count]
         some = iter(runs[:count])
         while batch := list(islice(some, AT_ONCE)):
-            open_backend(LOCATION, place).record_all(batch)
+            record_runs(open_backend(LOCATION, place), batch)
         moments = [_now()]
-        open_backend(LOCATION, place).record(last)
+        record_run(open_backend(LOCATION, place), last)
         moments.append(_now())
         assert _history(open_backend(LOCATION, place), last)
         moments.append(_now())
@@ -80,8 +82,9 @@ def _now() -> tuple[float, float]:
     return time.perf_counter(), sum(os.times()[:4])
 
 
-def _history(store: GitBranchStore, run: RunDocument) -> list[HistoryValue]:
-    return store.history(run.project, "encoder", run.testbed.fingerprint, "latency.p50", "long")
+def _history(store: GitBranchStore, run: RunDocument) -> list[SeriesValue]:
+    place = SeriesPlace("encoder", "long", "latency.p50", "", run.testbed.fingerprint)
+    return read_index(store, run.project).history(place)
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -17,15 +17,16 @@ from typing import Protocol
 import msgspec
 import psycopg
 import sqlalchemy as sa
-from made_runs import LEVELS, TESTBEDS, VERSIONS, WORKLOADS, MadeTestbed, conditions_text, made_testbeds
+from made_runs import TESTBEDS, VERSIONS, MadeTestbed, made_testbeds
 
 from perfgate.document.files import canonical_bytes
+from perfgate.judging.store.runs import record_runs, run_entry
 from perfgate.judging.store.store import Store
-from perfgate.judging.store.tables import AUDIT, CONDITIONS, DOCUMENTS, RUNS, SERIES, VALUES
+from perfgate.judging.store.tables import AUDIT, DOCUMENTS, LOG
 
 Rows = Iterable[Sequence[object]]
 # Made anew at the end: to keep an index in order costs more than to sort it once.
-LATE = [*RUNS.indexes, *VALUES.indexes, *AUDIT.indexes]
+LATE = [*LOG.indexes, *AUDIT.indexes]
 AT_ONCE = 200
 
 
@@ -83,7 +84,7 @@ def fill_postgres(connection: psycopg.Connection, runs: int, histories: Path) ->
     fill(PostgresSink(connection), runs, histories)
     for index in LATE:
         execute(str(sa.schema.CreateIndex(index)))
-    for table in (RUNS, SERIES, AUDIT):
+    for table in (LOG, AUDIT):
         sequence = f"pg_get_serial_sequence('{table.name}', 'number')"
         execute(f"SELECT setval({sequence}, (SELECT max(number) FROM {table.name}))")  # noqa: S608 - our names
     connection.commit()
@@ -94,20 +95,10 @@ def fill_postgres(connection: psycopg.Connection, runs: int, histories: Path) ->
 def fill(sink: Sink, runs: int, histories: Path) -> None:
     """Insert the rows of all projects but the last."""
     document = b""
-    for place, made in enumerate(made_testbeds(bulk_projects(runs), histories)):
+    for made in made_testbeds(bulk_projects(runs), histories):
         document = document or zlib.compress(canonical_bytes(made.document(0), name="a made run"))
-        sink.add(RUNS, [column.name for column in RUNS.c], _run_rows(made))
-        sink.add(DOCUMENTS, ["run", "document"], ((number, document) for number in made.numbers))
-        sink.add(CONDITIONS, ["run", "conditions"], zip(made.numbers, [conditions_text(made)] * VERSIONS))
-        first = place * len(WORKLOADS) * len(LEVELS) + 1
-        series = {key: first + at for at, key in enumerate(made.values)}
-        names = ("number", "project", "fingerprint", "workload", "shape", "metric", "labels", "device_kind")
-        rows = [
-            (number, made.project, made.fingerprint, workload, "long", metric, "", "cpu")
-            for (workload, metric), number in series.items()
-        ]
-        sink.add(SERIES, names, rows)
-        sink.add(VALUES, ["series", "started", "run", "value"], _value_rows(made, series))
+        sink.add(LOG, ["number", "project", "kind", "key", "entry", "run", "testbed", "started"], _log_rows(made))
+        sink.add(DOCUMENTS, ["run", "document"], ((_run_id(number), document) for number in made.numbers))
         sink.add(AUDIT, ["at", "actor", "action", "project", "subject"], _audit_rows(made))
 
 
@@ -122,22 +113,21 @@ def record_last(store: Store, runs: int, histories: Path) -> None:
         if place >= last * TESTBEDS:
             for start in range(0, VERSIONS, AT_ONCE):
                 documents = [made.document(version) for version in range(start, start + AT_ONCE)]
-                store.record_all(documents, data=[msgspec.json.encode(one, order="deterministic") for one in documents])
+                record_runs(store, documents)
 
 
-def _run_rows(made: MadeTestbed) -> Iterator[tuple[object, ...]]:
+def _run_id(number: int) -> str:
+    return f"{number:016x}" * 4
+
+
+def _log_rows(made: MadeTestbed) -> Iterator[tuple[object, ...]]:
     for version, number in enumerate(made.numbers):
-        start = made.started_at(version)
-        yield (
-            number, f"{number:016x}" * 4, made.project, made.session(version), float(made.started[version]), start, start,
-            made.fingerprint, "cpu", made.commit(version), "main", f"Change number {version}", False, '["encoder", "decoder"]',
-        )  # fmt: skip
-
-
-def _value_rows(made: MadeTestbed, series: dict[tuple[str, str], int]) -> Iterator[tuple[object, ...]]:
-    started, numbers = made.started.tolist(), list(made.numbers)
-    for key, values in made.values.items():
-        yield from zip([series[key]] * VERSIONS, started, numbers, values.tolist())
+        run_id, start = _run_id(number), made.started_at(version)
+        run = msgspec.structs.replace(
+            run_entry(made.document(version), run_id, start), started=float(made.started[version])
+        )
+        key, entry = msgspec.json.encode(run.key).decode(), msgspec.json.encode(run).decode()
+        yield number, made.project, "runs", key, entry, run_id, made.fingerprint, run.started
 
 
 def _audit_rows(made: MadeTestbed) -> Iterator[tuple[object, ...]]:

@@ -41,8 +41,10 @@ from perfgate.flows.shared.store import stored_history
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.report.render.site.addresses import series_address
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.index import read_index
 from perfgate.judging.store.postgres import PostgresDatabase
-from perfgate.judging.store.store import STORE_VARIABLE
+from perfgate.judging.store.runs import stored_run, stored_runs
+from perfgate.judging.store.store import STORE_VARIABLE, Page, SeriesPlace
 from perfgate.service.project_sites import ProjectSites
 from perfgate.service.served_store import ServedStore
 
@@ -167,17 +169,19 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
 
     def filtered() -> object:
         name, workload, number = project(), lot.choice(("encoder", "decoder")), lot.choice(list(LEVELS))
-        found = store.history(name, workload, made[name].fingerprint, number, "long", newest=1000)
+        testbed = made[name].fingerprint
+        index = read_index(store, name, Page(testbed=testbed, limit=1000))
+        found = index.history(SeriesPlace(workload, "long", number, "", testbed))
         assert len(found) == 1000
         return found
 
     def page_of_runs() -> object:
-        before = store.find(name := project(), f"{lot.choice(made[name].numbers):016x}" * 4)
-        assert before is not None
-        return store.runs(name, limit=200, before=before)
+        name = project()
+        return stored_runs(store, name, Page(limit=200, before=f"{lot.choice(made[name].numbers):016x}" * 4))
 
     def one_run() -> object:
-        return store.find(name := project(), f"{lot.choice(made[name].numbers):016x}" * 4)
+        name = project()
+        return store.documents(name, [f"{lot.choice(made[name].numbers):016x}" * 4])
 
     service = ServedStore(location, Path.cwd(), {})
     sites = ProjectSites(service, Path.cwd(), "en", clock=lambda: ends_at().timestamp())
@@ -193,12 +197,18 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
     addresses = [series_address(one).removeprefix("series/") for one in _content(sites, shown).trend.series]
     return [
         Question("screen a run: 12 numbers beside the newest 500 runs", screen, times),
-        Question("the newest 20 runs of a project (baseline list)", lambda: store.runs(project(), limit=20), times),
+        Question(
+            "the newest 20 runs of a project (baseline list)",
+            lambda: stored_runs(store, project(), Page(limit=20)),
+            times,
+        ),
         Question("200 runs behind any run (a page of the list)", page_of_runs, times),
         Question("a series by workload, metric and testbed (a filter)", filtered, times),
-        Question("every series of a project", lambda: store.series(project()), times),
+        Question("every series of a project", lambda: read_index(store, project()).series(), times),
         Question("the projects", store.projects, times),
-        Question("a run by the beginning of its id", lambda: store.show(_newest(store, shown)[:12]), times),
+        Question(
+            "a run by the beginning of its id", lambda: stored_run(store, shown, _newest(store, shown)[:12]), times
+        ),
         Question("whether a run is stored", one_run, times),
         Question("the pages of a project, read for the first time", read, 1),
         Question("the page of a series", page_of_a_series, times),
@@ -208,7 +218,7 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
 
 
 def _newest(store: Any, project: str) -> str:
-    return str(store.runs(project, limit=1)[0].id)
+    return str(stored_runs(store, project, Page(limit=1))[0].id)
 
 
 def _content(sites: ProjectSites, project: str) -> Any:

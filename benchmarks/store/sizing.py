@@ -30,6 +30,7 @@ import requests
 from perfgate.document.files import read_run
 from perfgate.document.run import RunDocument, StepResult
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_runs
 
 # The default of [store] keep.
 RUNS_OF_A_TESTBED = 2_000
@@ -61,7 +62,7 @@ def main() -> None:
 def fill(place: Path, template: RunDocument, numbers: range) -> None:
     store = SqlStore(place)
     for first in range(numbers.start, numbers.stop, AT_ONCE):
-        store.record_all(varied(template, number) for number in range(first, min(first + AT_ONCE, numbers.stop)))
+        record_runs(store, [varied(template, number) for number in range(first, min(first + AT_ONCE, numbers.stop))])
 
 
 def varied(template: RunDocument, number: int) -> RunDocument:

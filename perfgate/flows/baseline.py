@@ -11,7 +11,7 @@ from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
 from perfgate.document.clocks import clock_difference_note, clock_notes
-from perfgate.document.files import content_sha256, read_decision, read_run
+from perfgate.document.files import read_decision, read_run
 from perfgate.document.history import Acceptance, StoredRun, Triage, TriageState
 from perfgate.document.kept import set_of_run
 from perfgate.document.message import Message
@@ -25,7 +25,6 @@ from perfgate.errors import (
     PerfgateError,
     RepositoryError,
     StoreError,
-    UnknownRunError,
     UsageError,
 )
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
@@ -45,7 +44,8 @@ from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.store.artifacts import KeptArtifacts
-from perfgate.judging.store.store import SERVICE_SCHEMES, is_shared, shown_location, store_location
+from perfgate.judging.store.runs import prune_runs, record_run, stored_run, stored_runs
+from perfgate.judging.store.store import SERVICE_SCHEMES, Page, is_shared, shown_location, store_location
 from perfgate.locale import Activity
 
 DECISION = "decision.json"
@@ -107,13 +107,14 @@ def keep(
         )
     suspected = _suspected(config, environ, run)
     store = open_project_store(config, environ)
-    run_id = store.record(run, allow_dirty=allow_dirty)
+    run_id = record_run(store, run, allow_dirty=allow_dirty)
     location = store_location(config, environ)
     removed, most = 0, config.store.keep
     if most and not location.startswith(SERVICE_SCHEMES):
         # Not before the limit is clearly exceeded: each removal rewrites a branch store from scratch.
-        stored = sum(one.fingerprint == run.testbed.fingerprint for one in store.runs(config.project))
-        removed = store.prune(config.project, keep=most) if stored > most + most // SLACK else 0
+        stored = len(stored_runs(store, config.project, Page(testbed=run.testbed.fingerprint)))
+        if stored > most + most // SLACK:
+            removed = prune_runs(store, config.project, keep=most)
     there = datetime.now(timezone.utc) + store.clock_ahead()
     recorded = RecordedRun(
         id=run_id,
@@ -173,20 +174,14 @@ def list_baseline(
     such run.
     """
     store = open_project_store(config, environ)
-    last = None
     if before is not None:
-        last = store.find(config.project, content_sha256(store.show(before)))
-        if last is None:
-            raise UnknownRunError(
-                "run {run_id!a} is of another project; `perfgate baseline list` shows those of {project!a}",
-                run_id=before,
-                project=config.project,
-            )
-    return store.runs(config.project, limit=limit, before=last), store.damaged(config.project)
+        before = store.documents(config.project, [before])[0].id
+    page = Page(limit=limit, before=before)
+    return stored_runs(store, config.project, page), store.damaged(config.project)
 
 
 def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:
-    return open_project_store(config, environ).show(run_id)
+    return stored_run(open_project_store(config, environ), config.project, run_id)
 
 
 def accept_regressions(
@@ -260,7 +255,7 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
 
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
     """Every accepted regression of the project, newest first."""
-    return open_project_store(config, environ).statements(config.project, Acceptance)
+    return open_project_store(config, environ).entries(config.project, Acceptance)
 
 
 def triage_regression(
@@ -274,14 +269,14 @@ def triage_regression(
     if _is_shared(config, environ):
         refuse_change_request(environ)
     store = open_project_store(config, environ)
-    commit = _commit_of_main(revision, store.runs(config.project), config.root)
+    commit = _commit_of_main(revision, stored_runs(store, config.project), config.root)
     author = author or Repository(config.root).user()
     return give_state(store, config.project, commit=commit, state=state, reason=reason, author=author)
 
 
 def list_triages(config: Config, environ: Mapping[str, str]) -> list[Triage]:
     """The states of the project's regressions, newest first."""
-    return open_project_store(config, environ).statements(config.project, Triage)
+    return open_project_store(config, environ).entries(config.project, Triage)
 
 
 def _commit_of_main(revision: str, runs: Iterable[StoredRun], root: Path) -> str:

@@ -9,6 +9,7 @@ from perfgate.config import load_config
 from perfgate.errors import UsageError
 from perfgate.flows.shared.store import open_store_at
 from perfgate.flows.trust.main_only import refuse_change_request
+from perfgate.judging.store import runs
 from perfgate.judging.store.archive import refuse_existing, write_export
 from perfgate.judging.store.store import STORE_VARIABLE, Store, is_shared, shown_location, store_location
 from perfgate.judging.store.transfer import Advance, Copied, Exported, copy_store, exported_files
@@ -55,7 +56,7 @@ def prune_runs(store: Store, location: str, project: str | None, environ: Mappin
     if is_shared(location):
         refuse_change_request(environ)
     projects = store.projects() if project is None else [project]
-    return sum(store.prune(name, keep=keep) for name in projects)
+    return sum(runs.prune_runs(store, name, keep=keep) for name in projects)
 
 
 def open_projects(

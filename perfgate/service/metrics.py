@@ -15,6 +15,8 @@ from perfgate.document.gates import GateRecord
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.render.openmetrics import LabelledRun, ServiceFamily, openmetrics_of_runs
+from perfgate.judging.store.runs import stored_run, stored_runs
+from perfgate.judging.store.store import Page
 from perfgate.service.answers import described
 from perfgate.service.callers import caller_of
 from perfgate.service.served_store import ServedStore
@@ -66,7 +68,7 @@ class Metrics:
         for project in projects:
             # The newest run of each testbed, newest first.
             newest: dict[str, StoredRun] = {}
-            for run in self._served.store().runs(project, limit=_LOOKED_AT):
+            for run in stored_runs(self._served.store(), project, Page(limit=_LOOKED_AT)):
                 newest.setdefault(run.fingerprint, run)
             latest += newest.values()
         with self._lock:
@@ -95,7 +97,7 @@ class Metrics:
     def _gates(self, projects: Iterable[str]) -> dict[tuple[str, ...], float]:
         """The number of each verdict; a project without kept verdicts has none."""
         kept = {
-            project: Counter(gate.verdict for gate in self._served.store().statements(project, GateRecord))
+            project: Counter(gate.verdict for gate in self._served.store().entries(project, GateRecord))
             for project in projects
         }
         return {
@@ -109,7 +111,7 @@ class Metrics:
             with self._lock:
                 document = self._documents.get(run.id)
             if document is None:
-                document = self._served.store().show(run.id)
+                document = stored_run(self._served.store(), run.project, run.id)
                 with self._lock:
                     self._documents[run.id] = document
             yield {"project": run.project, "testbed": run.fingerprint[:12]}, document

@@ -27,6 +27,8 @@ from perfgate.flows.shared.store import config_of_project
 from perfgate.judging.report.render.served import ProjectRow, render_projects
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
 from perfgate.judging.store.artifacts import ArtifactStore
+from perfgate.judging.store.runs import stored_run, stored_runs
+from perfgate.judging.store.store import Page
 from perfgate.locale import Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.audit_page import AUDIT
@@ -88,7 +90,9 @@ class ProjectSites:
             return RedirectResponse(_overview(names[0]), HTTPStatus.SEE_OTHER)
         recordings = self._recordings if own is None else ""
         audit = AUDIT if self._served.store().ledger() is not None else ""
-        rows = [self._row(name, run) for name in names for run in self._served.store().runs(name, limit=1)]
+        rows = [
+            self._row(name, run) for name in names for run in stored_runs(self._served.store(), name, Page(limit=1))
+        ]
         return as_page(render_projects(rows, self._language, recordings=recordings, audit=audit))
 
     @staticmethod
@@ -158,7 +162,9 @@ class ProjectSites:
         # A store without tokens cannot be written to through the service.
         has_ledger = store.ledger() is not None
         links = SiteLinks(forms=True, triage=has_ledger, audit=AUDIT if has_ledger else "")
-        return SitePages(content, lambda run_id: self._served.store().show(run_id), self._language, links, kept)
+        return SitePages(
+            content, lambda run_id: stored_run(self._served.store(), project, run_id), self._language, links, kept
+        )
 
 
 def _overview(project: str) -> str:

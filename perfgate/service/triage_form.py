@@ -23,7 +23,6 @@ from perfgate.flows.shared.triage import give_state
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render.served import render_refusal
 from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, commit_anchor
-from perfgate.judging.store.store import Store
 from perfgate.locale import Language, sentence, speaking
 from perfgate.service.answers import page_answer, written
 from perfgate.service.callers import Authenticator, Caller, ReadProject, caller_of, is_same_secret
@@ -72,18 +71,19 @@ class TriageForm:
                 told = sentence("the state was not changed: that takes a token of this project with scope write")
                 return self._refused(told, HTTPStatus.FORBIDDEN)
             try:
-                commit = self._give(self._served.store().acting_as(writer.name), project, fields)
+                commit = self._give(project, fields, writer.name)
             except UsageError as error:
                 return self._refused(error.shown, HTTPStatus.UNPROCESSABLE_ENTITY)
         return RedirectResponse(f"{OPEN}#{commit_anchor(commit)}", HTTPStatus.SEE_OTHER)
 
-    def _give(self, store: Store, project: str, fields: Mapping[str, str]) -> str:
+    def _give(self, project: str, fields: Mapping[str, str], writer: str) -> str:
         """Store the state in the fields and return its commit. Raises UsageError for fields that no form of ours sends."""
         state, commit = _STATES.get(fields.get("state", "")), fields.get("commit", "")
         if state is None or not COMMIT_ID.fullmatch(commit):
             raise UsageError("the form names no commit or no state; open the page again")
         reason, author = fields.get("reason", ""), fields.get("author", "")
-        give_state(store, project, commit=commit, state=state, reason=reason, author=author)
+        store = self._served.store()
+        give_state(store, project, commit=commit, state=state, reason=reason, author=author, actor=writer)
         return commit
 
     def _writer(self, caller: Caller, project: str, fields: Mapping[str, str]) -> Caller | None:

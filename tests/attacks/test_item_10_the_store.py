@@ -30,6 +30,9 @@ from perfgate.flows.baseline import (
 )
 from perfgate.flows.shared.store import open_project_store, stored_history
 from perfgate.flows.store import prune_runs
+from perfgate.judging.store.index import read_index
+from perfgate.judging.store.runs import stored_runs
+from perfgate.judging.store.store import SeriesPlace
 from tests.command import run_perfgate
 from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
@@ -79,7 +82,7 @@ class Project:
         return record_artifact(load_config(self.root), self.environ, path, sleep=lambda _: None, clock=lambda: 0.0)
 
     def sessions(self) -> list[str]:
-        return [run.session for run in open_project_store(load_config(self.root), self.environ).runs("shop")]
+        return [run.session for run in stored_runs(open_project_store(load_config(self.root), self.environ), "shop")]
 
     @property
     def is_written(self) -> bool:
@@ -410,7 +413,8 @@ def test_keep__slower_than_mains_earlier_runs__kept_for_the_trend_but_no_level_f
     assert kept.suspected == ("latency.p50 of encoder/short (30.0 %)",)
 
     store = open_project_store(config, {})
-    trend = store.history("shop", "encoder", slower.testbed.fingerprint, "latency.p50", "short")
+    place = SeriesPlace("encoder", "short", "latency.p50", "", slower.testbed.fingerprint)
+    trend = read_index(store, "shop").history(place)
     assert len(trend) == 7
 
     def shown() -> list[float]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.history import Confirmation
+from perfgate.judging.store.runs import record_run, stored_run, stored_runs
 from perfgate.judging.store.store import Store, StorePlace, open_location
 from tests.ci.act import Hub
 from tests.fakes.history import on_another_day
@@ -48,11 +49,11 @@ class Past:
 
     def plant(self, real: int, levels: dict[int, float]) -> None:
         """Keep runs of commits, a day apart from each other: each has a level, of which the one that was measured is 1."""
-        (stored,) = [run for run in self.store.runs("small") if run.commit == self.commits[real]]
-        run = self.store.show(stored.id)
+        (stored,) = [run for run in stored_runs(self.store, "small") if run.commit == self.commits[real]]
+        run = stored_run(self.store, "shop", stored.id)
         for number, level in levels.items():
             factor = level * float(np.exp(self._random.normal(0, 0.01)))
-            self.store.record(on_another_day(run, self.commits[number], days=number - real, factor=factor))
+            record_run(self.store, on_another_day(run, self.commits[number], days=number - real, factor=factor))
 
 
 def test_main__two_regressions_a_week_apart__each_measured_once_and_confirmed_and_the_next_change_shown_beside_them(
@@ -63,7 +64,7 @@ def test_main__two_regressions_a_week_apart__each_measured_once_and_confirmed_an
     for number in range(10):
         past.commit(f"change {number}", **({"model": SLOW} if number == 7 else {}))
     _measure_and_keep(hub)
-    assert [run.commit for run in past.store.runs("small")] == [hub.main]
+    assert [run.commit for run in stored_runs(past.store, "small")] == [hub.main]
     past.plant(9, {**dict.fromkeys(range(7), 1 / TIMES_SLOWER), 7: 1.0, 8: 1.0})
     assert _weekly(hub) == [f"{past.commits[6][:10]} against {past.commits[7][:10]}"]
     (issue,) = hub.forge.issues
@@ -80,7 +81,7 @@ def test_main__two_regressions_a_week_apart__each_measured_once_and_confirmed_an
     assert _causes(issue.body, "Still open") == [(past.commits[7][:10], "confirmed")]
     (news,) = hub.forge.comments[issue.number]
     assert past.commits[13][:10] in news.body
-    assert {one.after for one in past.store.statements("small", Confirmation)} == {past.commits[7], past.commits[13]}
+    assert {one.after for one in past.store.entries("small", Confirmation)} == {past.commits[7], past.commits[13]}
 
     # Beside its base the next change is none; what nobody accepted is no part of main's level, and so it lies above that.
     hub.change("a word", model=("def build", "WORD = 'build'\n\n\ndef build"))

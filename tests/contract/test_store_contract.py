@@ -14,15 +14,17 @@ import pytest
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.history import Acceptance, Confirmation, Triage
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, StepProcedure, Value
-from perfgate.errors import StoreError
+from perfgate.errors import StoreError, UnknownRunError
 from perfgate.judging.store import backends
 from perfgate.judging.store.backends.service import ServiceStore
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.index import read_index
+from perfgate.judging.store.runs import prune_runs, record_run, record_runs, stored_run, stored_runs
 from perfgate.judging.store.store import (
-    HistoryValue,
-    RecentValues,
+    COPIER,
+    Page,
     RunEntry,
     SeriesPlace,
     Store,
@@ -31,6 +33,7 @@ from perfgate.judging.store.store import (
 )
 from perfgate.judging.store.transfer import copy_store
 from perfgate.plugins import load_members
+from tests.fakes.recorded import record_as
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.service import Listening, listening, serve_folder
 from tests.unit.document.minimal import minimal_run
@@ -86,9 +89,9 @@ def own_store(store: Store) -> None:
     """A store of one's own: a service neither removes runs nor takes those of another store."""
     if isinstance(store, ServiceStore):
         with pytest.raises(StoreError, match="on the machine of the service"):
-            store.prune("shop", keep=1)
+            store.remove("shop", ["0" * 64])
         with pytest.raises(StoreError, match="into its store on its own machine"):
-            store.restore([])
+            record_as(store, COPIER, run_of_day(1))
         pytest.skip("refused by a service")
 
 
@@ -99,25 +102,26 @@ def run_of_day(day: int, *, value: float = 0.002, fingerprint: str = "f1", proje
 
 
 def history(store: Store, metric: str = "latency.p50", *, labels: dict[str, str] | None = None) -> list[float]:
-    return [one.value for one in store.history("shop", "encoder", "f1", metric, "short", labels=labels)]
+    place = SeriesPlace("encoder", "short", metric, labels_text(labels or {}), "f1")
+    return [value for _, value in read_index(store, "shop").history(place)]
 
 
 def test_store__nothing_recorded__everything_is_empty(store: Store) -> None:
-    assert store.runs("shop") == []
+    assert stored_runs(store, "shop") == []
     assert history(store) == []
     assert store.damaged("shop") == []
 
 
 def test_record__run__shown_again_as_it_was(store: Store) -> None:
-    run_id = store.record(run_of_day(1))
-    assert store.show(run_id) == run_of_day(1)
+    run_id = record_run(store, run_of_day(1))
+    assert stored_run(store, "shop", run_id) == run_of_day(1)
     assert store.damaged("shop") == []
-    assert store.show(run_id[:8]) == run_of_day(1)
+    assert stored_run(store, "shop", run_id[:8]) == run_of_day(1)
 
 
 def test_record__run__listed_with_what_identifies_it(store: Store) -> None:
-    run_id = store.record(run_of_day(1))
-    (listed,) = store.runs("shop")
+    run_id = record_run(store, run_of_day(1))
+    (listed,) = stored_runs(store, "shop")
     assert listed.id == run_id
     assert (listed.project, listed.session, listed.started_at) == ("shop", "s1", "2026-03-01T12:00:00+00:00")
     assert (listed.fingerprint, listed.device_kind, listed.workloads) == ("f1", "cpu", ["encoder"])
@@ -132,8 +136,8 @@ def test_record__run_of_a_clock_years_ahead__refused_with_both_dates(store: Stor
     with pytest.raises(
         StoreError, match=r"is dated 2131-03-01T12:00:00Z, and it is 20\d\d-.* set the measuring machine"
     ):
-        store.record(ahead)
-    assert store.runs("shop") == []
+        record_run(store, ahead)
+    assert stored_runs(store, "shop") == []
 
 
 def test_record__run_dated_before_all_clocks__refused(store: Store) -> None:
@@ -142,92 +146,86 @@ def test_record__run_dated_before_all_clocks__refused(store: Store) -> None:
     for start in ("0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z"):
         session = msgspec.structs.replace(run.session, started_at=start)
         with pytest.raises(StoreError, match="before any computer's clock begins; set the measuring machine's clock"):
-            store.record(msgspec.structs.replace(run, session=session))
-    assert store.runs("shop") == []
+            record_run(store, msgspec.structs.replace(run, session=session))
+    assert stored_runs(store, "shop") == []
 
 
 def test_record__same_document_twice__kept_once(store: Store) -> None:
-    assert store.record(run_of_day(1)) == store.record(run_of_day(1))
-    assert len(store.runs("shop")) == 1
+    assert record_run(store, run_of_day(1)) == record_run(store, run_of_day(1))
+    assert len(stored_runs(store, "shop")) == 1
 
 
 def test_record__session_kept_with_another_document__refused(store: Store) -> None:
-    store.record(run_of_day(1))
+    record_run(store, run_of_day(1))
     with pytest.raises(StoreError, match=r"session 's1' is already stored.*a session is stored once: measure again"):
-        store.record(run_of_day(1, value=0.003))
+        record_run(store, run_of_day(1, value=0.003))
     assert history(store) == [0.002]
 
 
 @pytest.mark.usefixtures("own_store")
 def test_record_all__one_of_them_refused__none_is_kept(store: Store) -> None:
-    store.record(run_of_day(1))
+    record_run(store, run_of_day(1))
     with pytest.raises(StoreError, match="session 's1' is already stored"):
-        store.record_all([run_of_day(2), run_of_day(1, value=0.003)])
+        record_runs(store, [run_of_day(2), run_of_day(1, value=0.003)])
     with pytest.raises(StoreError, match="uncommitted changes"):
-        store.record_all([run_of_day(2), minimal_run(dirty=True)])
-    assert len(store.runs("shop")) == 1
+        record_runs(store, [run_of_day(2), minimal_run(dirty=True)])
+    assert len(stored_runs(store, "shop")) == 1
 
 
 def test_record_all__several_and_one_known__ids_of_the_new_ones_in_their_order(store: Store) -> None:
-    known = store.record(run_of_day(2))
-    ids = store.record_all([run_of_day(3), run_of_day(2), run_of_day(1)])
-    assert [listed.id for listed in store.runs("shop")] == [ids[0], known, ids[1]]
-    assert store.record_all([run_of_day(3), run_of_day(2)]) == store.record_all([]) == []
+    known = record_run(store, run_of_day(2))
+    ids = record_runs(store, [run_of_day(3), run_of_day(2), run_of_day(1)])
+    assert [listed.id for listed in stored_runs(store, "shop")] == [ids[0], known, ids[1]]
+    assert record_runs(store, [run_of_day(3), run_of_day(2)]) == record_runs(store, []) == []
 
 
 def test_record__same_session_in_another_project__kept(store: Store) -> None:
-    store.record(run_of_day(1))
-    store.record(run_of_day(1, project="other"))
-    assert len(store.runs("shop")) == 1
-    assert len(store.runs("other")) == 1
+    record_run(store, run_of_day(1))
+    record_run(store, run_of_day(1, project="other"))
+    assert len(stored_runs(store, "shop")) == 1
+    assert len(stored_runs(store, "other")) == 1
 
 
 def test_record__dirty_run__refused_unless_allowed_and_then_marked(store: Store) -> None:
     dirty = minimal_run(dirty=True)
     with pytest.raises(StoreError, match=r"uncommitted changes; commit them and measure again, or .* --allow-dirty"):
-        store.record(dirty)
-    assert store.runs("shop") == []
-    store.record(dirty, allow_dirty=True)
-    assert [listed.dirty for listed in store.runs("shop")] == [True]
+        record_run(store, dirty)
+    assert stored_runs(store, "shop") == []
+    record_run(store, dirty, allow_dirty=True)
+    assert [listed.dirty for listed in stored_runs(store, "shop")] == [True]
 
 
 def test_record__head_of_a_change__refused_even_with_allow_dirty(store: Store) -> None:
     with pytest.raises(StoreError, match="head of a change; only runs of main are kept"):
-        store.record(msgspec.structs.replace(minimal_run(), side="head"), allow_dirty=True)
+        record_run(store, msgspec.structs.replace(minimal_run(), side="head"), allow_dirty=True)
 
 
 def test_record__correctness_check_failed__refused(store: Store) -> None:
     wrong = CorrectnessResult(workload="encoder", shape="short", status="failed", message="off by 3")
     with pytest.raises(StoreError, match="correctness check of workload 'encoder' failed"):
-        store.record(msgspec.structs.replace(minimal_run(), correctness=[wrong]))
+        record_run(store, msgspec.structs.replace(minimal_run(), correctness=[wrong]))
 
 
 def test_record__start_is_no_time__refused(store: Store) -> None:
     session = msgspec.structs.replace(minimal_run().session, started_at="yesterday")
     with pytest.raises(StoreError, match="start 'yesterday' is not an ISO 8601 time"):
-        store.record(msgspec.structs.replace(minimal_run(), session=session))
+        record_run(store, msgspec.structs.replace(minimal_run(), session=session))
 
 
 def test_history__recorded_out_of_order__oldest_session_first(store: Store) -> None:
     for day, value in ((3, 0.003), (1, 0.001), (2, 0.002)):
-        store.record(run_of_day(day, value=value))
+        record_run(store, run_of_day(day, value=value))
     assert history(store) == [0.001, 0.002, 0.003]
-    assert [listed.session for listed in store.runs("shop")] == ["s3", "s2", "s1"]
-    assert [listed.session for listed in store.runs("shop", limit=2)] == ["s3", "s2"]
-    assert [one.value for one in newest_of(store, 2)] == [0.002, 0.003]
-    assert len(newest_of(store, 9)) == 3
-
-
-def newest_of(store: Store, newest: int) -> list[HistoryValue]:
-    return store.history("shop", "encoder", "f1", "latency.p50", "short", newest=newest)
+    assert [listed.session for listed in stored_runs(store, "shop")] == ["s3", "s2", "s1"]
+    assert [listed.session for listed in stored_runs(store, "shop", Page(limit=2))] == ["s3", "s2"]
 
 
 def test_runs__one_page_behind_the_other__every_run_once_also_of_one_moment(store: Store) -> None:
-    store.record_all([*(run_of_day(day) for day in (1, 2)), *(run_of_moment(number) for number in range(3))])
-    everything = store.runs("shop")
-    pages = [store.runs("shop", limit=2)]
+    record_runs(store, [*(run_of_day(day) for day in (1, 2)), *(run_of_moment(number) for number in range(3))])
+    everything = stored_runs(store, "shop")
+    pages = [stored_runs(store, "shop", Page(limit=2))]
     while pages[-1]:
-        pages.append(store.runs("shop", limit=2, before=pages[-1][-1]))
+        pages.append(stored_runs(store, "shop", Page(limit=2, before=pages[-1][-1].id)))
     assert [run for page in pages for run in page] == everything
     assert len(everything) == 5
 
@@ -237,17 +235,25 @@ def run_of_moment(number: int) -> RunDocument:
     return msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, id=f"same-{number}"))
 
 
-def test_find__whole_id_in_its_project__as_it_is_listed(store: Store) -> None:
-    run_id = store.record(run_of_day(1))
-    assert [store.find("shop", run_id)] == store.runs("shop")
-    assert (store.find("other", run_id), store.find("shop", "0" * 64)) == (None, None)
+def test_runs__page_behind_no_run_of_the_project__refused(store: Store) -> None:
+    other = record_run(store, run_of_day(1, project="other"))
+    for before in (other, "0" * 64):
+        with pytest.raises(UnknownRunError, match="holds no run"):
+            stored_runs(store, "shop", Page(before=before))
+
+
+def test_documents__run_of_another_project__refused(store: Store) -> None:
+    run_id = record_run(store, run_of_day(1))
+    assert stored_run(store, "shop", run_id) == run_of_day(1)
+    with pytest.raises(UnknownRunError, match="holds no run"):
+        stored_run(store, "other", run_id)
 
 
 def test_revision__every_write_to_the_project__another_one(store: Store) -> None:
     seen = [store.revision("shop")]
     for write in (
-        lambda: store.record(run_of_day(1)),
-        lambda: store.record(run_of_day(2)),
+        lambda: record_run(store, run_of_day(1)),
+        lambda: record_run(store, run_of_day(2)),
         lambda: store.append("shop", [acceptance()]),
         lambda: store.append("shop", [acceptance(reason="still meant")]),
     ):
@@ -260,22 +266,25 @@ def test_revision__every_write_to_the_project__another_one(store: Store) -> None
 def test_history__sessions_of_other_time_zones__ordered_by_the_moment(store: Store) -> None:
     for name, start in (("late", "2026-03-01T10:00:00Z"), ("early", "2026-03-01T11:00:00+02:00")):
         session = msgspec.structs.replace(minimal_run().session, id=name, started_at=start)
-        store.record(msgspec.structs.replace(minimal_run(), session=session))
-    assert [listed.session for listed in store.runs("shop")] == ["late", "early"]
+        record_run(store, msgspec.structs.replace(minimal_run(), session=session))
+    assert [listed.session for listed in stored_runs(store, "shop")] == ["late", "early"]
 
 
 def test_history__other_testbed_project_shape_or_metric__left_out(store: Store) -> None:
-    store.record(run_of_day(1))
-    store.record(run_of_day(2, fingerprint="f2"))
-    store.record(run_of_day(3, project="other"))
+    record_run(store, run_of_day(1))
+    record_run(store, run_of_day(2, fingerprint="f2"))
+    record_run(store, run_of_day(3, project="other"))
     assert history(store) == [0.002]
-    assert store.history("shop", "encoder", "f1", "latency.p50", "long") == []
-    assert store.history("shop", "decoder", "f1", "latency.p50", "short") == []
+    places = read_index(store, "shop").series()
+    assert {(place.workload, place.shape, place.fingerprint) for place in places} == {
+        ("encoder", "short", "f1"),
+        ("encoder", "short", "f2"),
+    }
     assert history(store, "latency.p90") == []
 
 
 def test_history__value_that_is_not_available__left_out(store: Store) -> None:
-    store.record(run_of_day(1))
+    record_run(store, run_of_day(1))
     assert history(store, "latency.p99") == []
 
 
@@ -285,7 +294,7 @@ def test_history__values_with_more_labels__found_by_them_only(store: Store) -> N
         Value(metric="batch.throughput", value=value, labels={"shape": "short", "batch": batch})
         for batch, value in (("8", 80.0), ("16", 150.0))
     ]
-    store.record(msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], values=batches)]))
+    record_run(store, msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], values=batches)]))
     assert history(store, "batch.throughput") == []
     assert history(store, "batch.throughput", labels={"batch": "16"}) == [150.0]
 
@@ -293,97 +302,65 @@ def test_history__values_with_more_labels__found_by_them_only(store: Store) -> N
 def test_history__counters__kept_unless_unstable(store: Store) -> None:
     counts = {"counters.framework_ops": 41, "memory.peak": 9}
     counters = CounterSet(workload="encoder", shape="short", repeats=3, values=counts, ops=[], unstable=["memory.peak"])
-    store.record(msgspec.structs.replace(run_of_day(1), counters=[counters]))
+    record_run(store, msgspec.structs.replace(run_of_day(1), counters=[counters]))
     assert history(store, "counters.framework_ops") == [41.0]
     assert history(store, "memory.peak") == []
 
 
-def test_recent__several_series_of_a_testbed__the_newest_values_of_each_and_how_their_runs_were_measured(
-    store: Store,
-) -> None:
+def test_index__runs_of_a_testbed__their_values_and_how_their_steps_were_measured(store: Store) -> None:
     run = run_of_day(1, value=0.001)
     procedure = StepProcedure(quick=True, clock="awake", after=[4])
     steps = [msgspec.structs.replace(step, waited=0.25, procedure=procedure) for step in run.steps]
     counters = CounterSet(workload="encoder", shape="short", repeats=3, values={"memory.peak": 9}, ops=[])
-    store.record(msgspec.structs.replace(run, steps=steps, counters=[counters]))
+    record_run(store, msgspec.structs.replace(run, steps=steps, counters=[counters]))
     # Recorded in another order than they started.
-    store.record_all([run_of_day(3, value=0.003), run_of_day(2, value=0.002)])
-    store.record(run_of_day(4, fingerprint="f2"))
-    store.record(run_of_day(5, project="other"))
+    record_runs(store, [run_of_day(3, value=0.003), run_of_day(2, value=0.002)])
+    record_run(store, run_of_day(4, fingerprint="f2"))
+    record_run(store, run_of_day(5, project="other"))
+    index = read_index(store, "shop", Page(testbed="f1"))
     places = [
         SeriesPlace("encoder", "short", metric, labels, "f1")
         for metric, labels in (("memory.peak", ""), ("latency.p50", ""), ("latency.p50", '{"batch": "8"}'))
     ]
-    recent = store.recent("shop", places, newest=2)
-    days = {listed.id: (listed.session, listed.commit) for listed in store.runs("shop")}
-    values = [[(days[recent.runs[at].id], value) for at, value in one] for one in recent.values]
-    commit = run.source.commit
-    assert values == [[(("s1", commit), 9.0)], [(("s2", commit), 0.002), (("s3", commit), 0.003)], []]
-    assert {run.commit for run in recent.runs} == {commit}
-    conditions = {days[run.id][0]: run.conditions for run in recent.runs}
+    assert [run.session for run in index.runs] == ["s1", "s2", "s3"]
+    assert [index.history(place) for place in places] == [[(0, 9.0)], [(0, 0.001), (1, 0.002), (2, 0.003)], []]
     quick = StepConditions(workload="encoder", step=1, procedure="quick awake", after="4", waited=0.25)
-    assert (len(recent.runs), conditions["s1"], len(conditions["s3"])) == (3, [quick], 1)
-    assert store.recent("shop", [], newest=2) == RecentValues(runs=[], values=[])
-
-
-def test_recent__sessions_that_started_together__no_more_than_asked_for(store: Store) -> None:
-    run = run_of_day(1)
-    store.record_all(
-        msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, id=f"together {number}"))
-        for number in range(4)
-    )
-    recent = store.recent("shop", [SeriesPlace("encoder", "short", "latency.p50", "", "f1")], newest=3)
-    assert [len({at for at, _ in values}) for values in recent.values] == [3]
-
-
-def test_recent__more_series_than_one_statement_or_request_takes__all_of_them(store: Store) -> None:
-    values = [
-        Value(metric="batch.throughput", value=float(batch), labels={"shape": "short", "batch": str(batch)})
-        for batch in range(1, 131)
-    ]
-    run = run_of_day(1)
-    store.record(msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], values=values)]))
-    names = [labels_text({"batch": str(batch)}) for batch in range(131)]
-    places = [SeriesPlace("encoder", "short", "batch.throughput", labels, "f1") for labels in names]
-    assert store.recent("shop", places, newest=500).values == [[], *([(0, float(batch))] for batch in range(1, 131))]
+    assert (index.conditions[0], len(index.conditions[2])) == ([quick], 1)
+    assert [run.session for run in read_index(store, "shop", Page(testbed="f1", limit=2)).runs] == ["s2", "s3"]
 
 
 def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:
     with pytest.raises(StoreError, match="holds no run 'abc'; `perfgate baseline list` shows"):
-        store.show("abc")
-    ids = store.record_all(run_of_day(day) for day in range(1, 18))
+        stored_run(store, "shop", "abc")
+    ids = record_runs(store, [run_of_day(day) for day in range(1, 18)])
     first = [run_id[0] for run_id in ids]
     repeated = next(letter for letter in first if first.count(letter) > 1)  # 17 ids begin with 16 digits
     with pytest.raises(StoreError, match="several runs that begin with"):
-        store.show(repeated)
+        stored_run(store, "shop", repeated)
     for wrong in ("", "%", "_"):
         with pytest.raises(StoreError, match="holds no run"):
-            store.show(wrong)
+            stored_run(store, "shop", wrong)
 
 
 @pytest.mark.usefixtures("own_store")
 def test_prune__three_runs_on_one_testbed_one_on_another__newest_of_each_stay(store: Store) -> None:
     for day in (1, 2, 3):
-        store.record(run_of_day(day, value=day / 1000))
-    store.record(run_of_day(4, fingerprint="f2"))
-    store.record(run_of_day(5, project="other"))
-    assert store.prune("shop", keep=2) == 1
-    assert [listed.session for listed in store.runs("shop")] == ["s4", "s3", "s2"]
+        record_run(store, run_of_day(day, value=day / 1000))
+    record_run(store, run_of_day(4, fingerprint="f2"))
+    record_run(store, run_of_day(5, project="other"))
+    assert prune_runs(store, "shop", keep=2) == 1
+    assert [listed.session for listed in stored_runs(store, "shop")] == ["s4", "s3", "s2"]
     assert history(store) == [0.002, 0.003]
-    assert len(store.runs("other")) == 1
-    places = [SeriesPlace("encoder", "short", "latency.p50", "", "f1")]
-    kept = {run.id for run in store.recent("shop", places, newest=9).runs if run.conditions}
-    assert kept == {run.id for run in store.runs("shop") if run.fingerprint == "f1"} != set()
-    assert store.prune("shop", keep=0) == 3
-    assert store.recent("shop", places, newest=9) == RecentValues(runs=[], values=[[]])
-    assert store.runs("shop") == []
+    assert len(stored_runs(store, "other")) == 1
+    assert prune_runs(store, "shop", keep=0) == 3
+    assert stored_runs(store, "shop") == []
     assert history(store) == []
 
 
 @pytest.mark.usefixtures("own_store")
 def test_prune__negative__refused(store: Store) -> None:
     with pytest.raises(StoreError, match="0 or more, found -1"):
-        store.prune("shop", keep=-1)
+        prune_runs(store, "shop", keep=-1)
 
 
 def acceptance(
@@ -403,39 +380,40 @@ def test_accept__of_several_commits__newest_first_and_by_commit(store: Store) ->
     store.append("shop", [acceptance("a1", day=1)])
     store.append("shop", [acceptance("b2", day=2)])
     store.append("other", [acceptance("a1", day=3)])
-    assert [one.commit for one in store.statements("shop", Acceptance)] == ["b2", "a1"]
+    assert [one.commit for one in store.entries("shop", Acceptance)] == ["b2", "a1"]
 
 
 def test_accept__the_same_again__replaces_it(store: Store) -> None:
     store.append("shop", [acceptance()])
     store.append("shop", [acceptance(reason="still meant", until=None)])
-    assert store.statements("shop", Acceptance) == [acceptance(reason="still meant", until=None)]
+    assert store.entries("shop", Acceptance) == [acceptance(reason="still meant", until=None)]
 
 
 def test_accepted__no_store_yet__empty(store: Store) -> None:
-    assert store.statements("shop", Acceptance) == []
+    assert store.entries("shop", Acceptance) == []
 
 
 def test_triage__the_same_commit_again__replaces_its_state(store: Store) -> None:
     first = Triage(commit="a1", state="acknowledged", reason="in #12 ✓", author="Li", changed_at="2026-03-01")
     other = msgspec.structs.replace(first, commit="b2", state="fixed", changed_at="2026-03-02")
     again = msgspec.structs.replace(first, state="expected", reason="", changed_at="2026-03-03")
-    assert store.statements("shop", Triage) == []
+    assert store.entries("shop", Triage) == []
     for triage in (first, other, again):
         store.append("shop", [triage])
-    assert store.statements("shop", Triage) == [again, other]
-    assert store.statements("another", Triage) == []
+    assert store.entries("shop", Triage) == [again, other]
+    assert store.entries("another", Triage) == []
 
 
 def test_series__runs_on_two_testbeds__one_series_each_with_its_runs(store: Store) -> None:
     for day, fingerprint in ((1, "f1"), (2, "f1"), (3, "f2")):
-        store.record(run_of_day(day, fingerprint=fingerprint))
-    found = [one for one in store.series("shop") if one.metric == "latency.p50"]
-    assert [(one.workload, one.shape, one.fingerprint, one.runs) for one in found] == [
+        record_run(store, run_of_day(day, fingerprint=fingerprint))
+    index = read_index(store, "shop")
+    found = [place for place in index.series() if place.metric == "latency.p50"]
+    assert [(place.workload, place.shape, place.fingerprint, len(index.history(place))) for place in found] == [
         ("encoder", "short", "f1", 2),
         ("encoder", "short", "f2", 1),
     ]
-    assert store.series("another") == []
+    assert read_index(store, "another").series() == {}
 
 
 def test_series__names_in_upper_and_lower_case__ordered_by_code_points(store: Store) -> None:
@@ -443,61 +421,51 @@ def test_series__names_in_upper_and_lower_case__ordered_by_code_points(store: St
         run = run_of_day(day)
         steps = [msgspec.structs.replace(step, workload=name) for step in run.steps]
         workloads = [msgspec.structs.replace(workload, name=name) for workload in run.workloads]
-        store.record(msgspec.structs.replace(run, steps=steps, workloads=workloads))
-    assert [one.workload for one in store.series("shop")] == ["Zebra", "apple", "zebra", "äpfel"]
+        record_run(store, msgspec.structs.replace(run, steps=steps, workloads=workloads))
+    assert [place.workload for place in read_index(store, "shop").series()] == ["Zebra", "apple", "zebra", "äpfel"]
 
 
 def test_projects__runs_of_two__both_in_order(store: Store) -> None:
     assert store.projects() == []
     for day, project in ((1, "shop"), (2, "Bank"), (3, "shop")):
-        store.record(run_of_day(day, project=project))
+        record_run(store, run_of_day(day, project=project))
     assert store.projects() == ["Bank", "shop"]
 
 
 @pytest.mark.usefixtures("own_store")
-def test_restore__documents_of_a_store__same_ids_times_and_lists(store: Store, tmp_path: Path) -> None:
-    source = SqlStore(tmp_path / "source.db", clock=lambda: datetime(2026, 5, 1, tzinfo=timezone.utc))
-    source.record_all([run_of_day(1), run_of_day(2, value=0.003)])
-    source.record(minimal_run(session="dirty", dirty=True), allow_dirty=True)
-    runs = source.runs("shop")
-    for _ in range(2):
-        store.restore(source.documents(runs))
-        assert store.runs("shop") == runs
-    assert store.documents(runs) == source.documents(runs)
-    assert sorted_entries(store, runs) == sorted_entries(source, runs)
+def test_copy_store__runs_of_a_store__same_ids_times_and_lists(store: Store, tmp_path: Path) -> None:
+    source = SqlStore(tmp_path / "source.db")
+    now = datetime(2026, 5, 1, tzinfo=timezone.utc)
+    record_runs(source, [run_of_day(1), run_of_day(2, value=0.003)], now=now)
+    record_run(source, minimal_run(session="dirty", dirty=True), allow_dirty=True, now=now)
+    for runs in (3, 0):
+        assert copy_store(source, store, ["shop"], lambda *_: None, is_whole=True).runs == runs
+        assert store.entries("shop", RunEntry) == source.entries("shop", RunEntry)
+    ids = [run.id for run in stored_runs(source, "shop")]
+    there, copied = source.documents("shop", ids), store.documents("shop", ids)
+    assert [(one.id, one.data) for one in copied] == [(one.id, one.data) for one in there]
     assert history(store) == history(source)
 
 
-def sorted_entries(store: Store, runs: list[StoredRun]) -> list[RunEntry]:
-    def by_place(entry: RunEntry) -> RunEntry:
-        return msgspec.structs.replace(entry, values=sorted(entry.values, key=msgspec.structs.astuple))
-
-    return [by_place(entry) for entry in store.entries(runs)]
-
-
 @pytest.mark.usefixtures("own_store")
-def test_restore__one_damaged_or_of_a_session_kept_otherwise__none_is_stored(store: Store, tmp_path: Path) -> None:
+def test_copy_store__session_kept_with_another_document__none_is_stored(store: Store, tmp_path: Path) -> None:
     source = SqlStore(tmp_path / "source.db")
-    source.record_all([run_of_day(1), run_of_day(2)])
-    first, second = source.documents(source.runs("shop"))
-    with pytest.raises(StoreError, match=f"run {second.id[:12]} differs from the recorded document"):
-        store.restore([first, msgspec.structs.replace(second, data=first.data)])
-    assert store.runs("shop") == []
-    store.record(run_of_day(1, value=0.009))
+    record_runs(source, [run_of_day(1), run_of_day(2)])
+    record_run(store, run_of_day(1, value=0.009))
     with pytest.raises(StoreError, match="session 's1' is already stored"):
-        store.restore([first, second])
+        copy_store(source, store, ["shop"], lambda *_: None, is_whole=True)
     assert history(store) == [0.009]
 
 
 @pytest.mark.usefixtures("own_store")
 def test_copy_store__tokens_and_audit_history__there_once_or_counted_as_left_out(store: Store, tmp_path: Path) -> None:
     source = SqlStore(tmp_path / "source.db")
-    source.acting_as("token 1 runner").record_all([run_of_day(1), run_of_day(2)])
+    record_as(source, "token 1 runner", run_of_day(1), run_of_day(2))
     secret = source.ledger().create_token("runner", "shop", "write").secret
     everywhere = source.ledger().create_token("wall", None, "read").secret
     history = [msgspec.structs.replace(entry, number=0) for entry in source.ledger().history()]
     copies = [copy_store(source, store, ["shop"], lambda *_: None, is_whole=True) for _ in range(2)]
-    assert store.runs("shop") == source.runs("shop")
+    assert stored_runs(store, "shop") == stored_runs(source, "shop")
     ledger = store.ledger()
     left, brought = [(copy.not_copied.tokens, copy.not_copied.audit_entries) for copy in copies], copies[0]
     if ledger is None:
@@ -513,13 +481,13 @@ def test_copy_store__tokens_and_audit_history__there_once_or_counted_as_left_out
 def test_copy_store__from_each_kind__runs_are_there_and_the_history_of_those_that_keep_one(
     store: Store, tmp_path: Path
 ) -> None:
-    store.record_all([run_of_day(1), run_of_day(2)])
+    record_runs(store, [run_of_day(1), run_of_day(2)])
     target = SqlStore(tmp_path / "target.db")
     copied = copy_store(store, target, ["shop"], lambda *_: None, is_whole=True)
     ledger = store.ledger()
     there = list(ledger.history()) if ledger is not None else []
     assert (copied.runs, copied.audit_entries) == (2, len(there))
-    assert target.runs("shop") == store.runs("shop")
+    assert stored_runs(target, "shop") == stored_runs(store, "shop")
     actions = [entry.action for entry in target.ledger().history()]
     assert actions == [*(entry.action for entry in there), "runs copied"]
 
@@ -533,11 +501,11 @@ def test_confirm__the_same_commits_again__replaces_it(store: Store) -> None:
         first, outcome="regressed", low=0.02, high=0.04, confirmed_at="2026-03-02T12:00:00+00:00"
     )
     other = msgspec.structs.replace(first, metric="latency.p99", confirmed_at="2026-03-03T12:00:00+00:00")
-    assert store.statements("shop", Confirmation) == []
+    assert store.entries("shop", Confirmation) == []
     for confirmation in (first, second, other):
         store.append("shop", [confirmation])
-    assert store.statements("shop", Confirmation) == [other, second]
-    assert store.statements("another", Confirmation) == []
+    assert store.entries("shop", Confirmation) == [other, second]
+    assert store.entries("another", Confirmation) == []
 
 
 def test_keep_gates__the_same_commit_again__replaces_its_verdict(store: Store) -> None:
@@ -546,8 +514,8 @@ def test_keep_gates__the_same_commit_again__replaces_its_verdict(store: Store) -
     )
     other = msgspec.structs.replace(first, testbed="a3", verdict="PASS")
     again = msgspec.structs.replace(first, verdict="WARN", judged_at="2026-03-02T12:00:00+00:00")
-    assert store.statements("shop", GateRecord) == []
+    assert store.entries("shop", GateRecord) == []
     store.append("shop", [first, other])
     store.append("shop", [again])
-    assert store.statements("shop", GateRecord) == [again, other]
-    assert store.statements("another", GateRecord) == []
+    assert store.entries("shop", GateRecord) == [again, other]
+    assert store.entries("another", GateRecord) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from perfgate.judging.store.runs import record_runs
 from tests.docs.blocks import ROOT
 from tests.end_to_end.conftest import SMALL_GATE, WORKLOADS
 from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
@@ -150,7 +151,7 @@ class Watched(Project):
         os.environ.update(self.environment)
         os.chdir(self.clone)
         runs = [msgspec.structs.replace(run, project="model") for run in main_runs(30, time=stepped(15, 1.1))]
-        open_project_store(load_config(Path()), os.environ).record_all(runs)
+        record_runs(open_project_store(load_config(Path()), os.environ), runs)
 
 
 class Jenkins(Project):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_run
 from tests.docs.blocks import ROOT
 from tests.docs.desk import Desk
 from tests.unit.document.minimal import minimal_run
@@ -51,7 +52,7 @@ class Machine(Desk):
         (folder / "lib" / "perfgate").mkdir(parents=True)
         store = SqlStore(folder / "lib" / "perfgate" / "store.db")
         for project in ("shop", "bank"):
-            store.record(minimal_run(project=project))
+            record_run(store, minimal_run(project=project))
 
     def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the lines of a block, with this machine's folders in place of the system's."""

@@ -80,7 +80,7 @@ def own(fork: Job) -> Job:
 
 def _accepted(job: Job) -> list[Acceptance]:
     config = load_config(job.root)
-    return open_project_store(config, job.environ).statements(config.project, Acceptance)
+    return open_project_store(config, job.environ).entries(config.project, Acceptance)
 
 
 @pytest.mark.parametrize("author", ["ann", "dora"])

@@ -58,7 +58,7 @@ def obey(job: Job, attributes: dict[str, Any], **payload: Any) -> str:
 
 def accepted(job: Job) -> list[Acceptance]:
     config = load_config(job.root)
-    return open_project_store(config, job.environ).statements(config.project, Acceptance)
+    return open_project_store(config, job.environ).entries(config.project, Acceptance)
 
 
 def replies(job: Job) -> list[str]:

@@ -42,6 +42,7 @@ from perfgate.flows.publish.wording import Wording
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.comment import TEXT_BUDGET
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_run
 from tests.end_to_end.omission import Edit, edits
 from tests.fakes.jobs import SETTINGS, Does, job_documents
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, documents_of, works
@@ -496,7 +497,7 @@ def test_publish__both_sides_lack_what_mains_stored_run_counted__inconclusive(
 ) -> None:
     judge = Judge(tmp_path, checks["WARN by a counter"])
     stored = replace(checks["PASS"].base, side=None, replicates=[])
-    SqlStore(judge.root / "store.db").record(stored, allow_dirty=True)
+    record_run(SqlStore(judge.root / "store.db"), stored, allow_dirty=True)
     assert judge.decision().verdict == "WARN"
     for value in judge.values.values():
         (counters,) = value["counters"]

@@ -157,11 +157,9 @@ def test_publish__record__the_verdict_of_each_testbed_is_kept(github: Job, root:
     measure(github, a3=64)
     store = open_location(github.environ["PERFGATE_STORE"], StorePlace(root, github.environ))
     assert github.publish(root=root).returncode == 1
-    assert store.statements("model", GateRecord) == []
+    assert store.entries("model", GateRecord) == []
     assert github.publish(root=root, record=True, dry_run=True).returncode == 1
-    assert (
-        store.statements("model", GateRecord) == []
-    )  # a folder is judged without the forge, which says whose head it is
+    assert store.entries("model", GateRecord) == []  # a folder is judged without the forge, which says whose head it is
     for name in NAMES:
         github.fake.upload(50, f"perfgate-default-{name}-1", github.zipped(testbed=name))
     comments = github.comments()
@@ -169,11 +167,11 @@ def test_publish__record__the_verdict_of_each_testbed_is_kept(github: Job, root:
     assert done.returncode == 1
     assert "The verdict was kept for `perfgate trend`." in done.stdout
     assert github.comments() == comments
-    kept = {one.testbed: (one.verdict, one.change, one.commit) for one in store.statements("model", GateRecord)}
+    kept = {one.testbed: (one.verdict, one.change, one.commit) for one in store.entries("model", GateRecord)}
     head = github.project.head
     assert kept == {"910b": ("PASS", 7, head), "a3": ("FAIL", 7, head), "cpu-x86": ("PASS", 7, head)}
     job = f"{github.environ['GITHUB_SERVER_URL']}/team/model/actions/runs/50/attempts/1"
-    assert {one.link for one in store.statements("model", GateRecord)} == {job}
+    assert {one.link for one in store.entries("model", GateRecord)} == {job}
 
 
 def test_publish__record_and_the_store_refuses__the_verdict_stands(github: Job, root: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_run
 from tests.end_to_end.conftest import Clone, Perfgate
 from tests.fakes.history import on_another_day
 
@@ -51,7 +52,7 @@ def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirm
     commits = commit_history(clone)
     for number, commit in enumerate(commits):
         factor = float(np.exp(random.normal(0, 0.01))) * (SLOWDOWN if number >= SLOW_AT else 1.0)
-        store.record(on_another_day(run, commit, days=number - COMMITS, factor=factor))
+        record_run(store, on_another_day(run, commit, days=number - COMMITS, factor=factor))
 
     looked = perfgate(
         "trend", "--metric", "latency.p50", "--fail-on-regression", "--json", cwd=clone.root, COLUMNS="140"
@@ -74,7 +75,7 @@ def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirm
     (confirmation,) = json.loads((out / "confirmations.json").read_bytes())["confirmations"]
     assert confirmation["fingerprint"] == series["fingerprint"]
     assert confirmation["low"] > 0.5
-    assert [one.low for one in store.statements("small", Confirmation)] == [confirmation["low"]]
+    assert [one.low for one in store.entries("small", Confirmation)] == [confirmation["low"]]
     # The commit of it, by the command as it was printed.
     (command,) = re.findall(r"^ +(perfgate bisect .*)$", looked.stderr, flags=re.MULTILINE)
     found = perfgate(*shlex.split(command)[1:], cwd=clone.root, COLUMNS="140")

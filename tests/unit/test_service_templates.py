@@ -19,6 +19,7 @@ import requests
 
 from perfgate.cli.commands.serve import COMMAND as SERVE
 from perfgate.cli.commands.store import COMMAND as STORE
+from perfgate.judging.store.runs import record_run
 from tests.fakes.service import Service, listening, serve_folder
 from tests.unit.document.minimal import minimal_run
 from tests.unit.service.test_store_api import document
@@ -139,7 +140,7 @@ def _listens(port: int) -> bool:
 def test_nginx__people_sign_in_and_programs_send_their_token__nobody_else_reads_or_writes(tmp_path: Path) -> None:
     with listening() as address:
         service = serve_folder(address, tmp_path)
-        service.store.record(minimal_run())
+        record_run(service.store, minimal_run())
         with nginx(tmp_path, service) as url:
             client = requests.Session()
             client.trust_env, client.verify = False, str(tmp_path / "certificate.pem")

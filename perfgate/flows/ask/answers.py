@@ -38,6 +38,8 @@ from perfgate.flows.trace.job import trace_top
 from perfgate.judging.advice.advise import suggestions
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.view.trend_rows import cause_row, check_command
+from perfgate.judging.store.runs import stored_run, stored_runs
+from perfgate.judging.store.store import Page
 from perfgate.judging.trend.gates import gate_history
 
 # Of each project the newest runs are looked at for its workloads and testbeds.
@@ -52,7 +54,7 @@ def projects(asked: NoArguments, sources: Sources) -> ProjectList:  # noqa: ARG0
 
 
 def _project(project: str, sources: Sources) -> StoredProject | None:
-    runs = sources.opened().runs(project, limit=_LOOKED_AT)
+    runs = stored_runs(sources.opened(), project, Page(limit=_LOOKED_AT))
     if not runs:
         return None
     return StoredProject(
@@ -84,7 +86,7 @@ def explain(asked: ChangeArguments, sources: Sources) -> ChangeExplanation:
 def compare(asked: CompareArguments, sources: Sources) -> RunComparison:
     main = _main(sources, sources.project(asked.project))
     earlier, later = (_one(main.runs, digits) for digits in (asked.earlier, asked.later))
-    first, second = (sources.opened().show(run.id) for run in (earlier, later))
+    first, second = (stored_run(sources.opened(), sources.project(asked.project), run.id) for run in (earlier, later))
     numbers = beside_each_other(earlier, later, (first, second), main.trend.series)
     shown = sorted(numbers, key=lambda number: not number.is_apart)[: asked.limit]
     without_points = [replace(one, series=replace(one.series, points=[], changes=[])) for one in shown]
@@ -101,13 +103,13 @@ def compare(asked: CompareArguments, sources: Sources) -> RunComparison:
 def suggest(asked: SuggestionArguments, sources: Sources) -> RunSuggestions:
     project, store = sources.project(asked.project), sources.opened()
     if asked.run:
-        run = _one(store.runs(project), asked.run)
+        run = _one(stored_runs(store, project), asked.run)
     else:
-        newest = store.runs(project, limit=1)
+        newest = stored_runs(store, project, Page(limit=1))
         if not newest:
             raise UsageError("no run of project {project!a} is stored", project=project)
         run = newest[0]
-    found = suggestions(store.show(run.id))
+    found = suggestions(stored_run(store, project, run.id))
     return RunSuggestions(run=run, suggestions=found, sentences=[word(one.message) for one in found])
 
 
@@ -120,8 +122,8 @@ def top(asked: TopArguments, sources: Sources) -> TopDocument:
 
 def gates(asked: ListArguments, sources: Sources) -> GateVerdicts:
     project, store = sources.project(asked.project), sources.opened()
-    kept = store.statements(project, GateRecord)
-    history = gate_history(kept, store.statements(project, Acceptance), store.statements(project, Triage))
+    kept = store.entries(project, GateRecord)
+    history = gate_history(kept, store.entries(project, Acceptance), store.entries(project, Triage))
     return GateVerdicts(history=history, newest=kept[: asked.limit])
 
 

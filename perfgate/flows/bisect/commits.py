@@ -22,6 +22,8 @@ from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.trust.commits import config_at, same_code_between
 from perfgate.git.repository import Repository
 from perfgate.judging.gate.paths import always_relevant, skipped_because
+from perfgate.judging.store.index import read_index
+from perfgate.judging.store.store import Page, SeriesPlace
 from perfgate.locale import sentence
 from perfgate.stats.culprits import Answer
 
@@ -83,9 +85,11 @@ class StoredCounters:
         self._values: list[dict[str, float]] = []
         try:
             store = open_project_store(config, environ)
+            index = read_index(store, config.project, Page(testbed=fingerprint))
             for one in self._followed:
-                values = store.history(config.project, one.workload, fingerprint, one.metric, one.shape)
-                self._values.append({value.commit: value.value for value in values if value.commit})
+                history = index.history(SeriesPlace(one.workload, one.shape, one.metric, "", fingerprint))
+                by_commit = [(index.runs[value.position].commit, value.value) for value in history]
+                self._values.append({commit: value for commit, value in by_commit if commit})
         except StoreError:
             self._followed, self._values = [], []
         # If the good commit's stored count differs from the measured one, all stored counts were taken in another way.

@@ -18,6 +18,8 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import PerfgateError, StoreError
 from perfgate.flows.shared.store import open_project_store
 from perfgate.git.repository import Repository
+from perfgate.judging.store.runs import stored_run, stored_runs
+from perfgate.judging.store.store import Page
 
 KEPT = "perfgate-reads.json"
 # The measurements to remember: several, because one may have been of a single workload.
@@ -135,9 +137,9 @@ def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[
     newest: dict[tuple[str, ...], str] = {}
     try:
         store = open_project_store(config, environ)
-        for run in store.runs(config.project, limit=_NEWEST):
+        for run in stored_runs(store, config.project, Page(limit=_NEWEST)):
             newest.setdefault(tuple(run.workloads), run.id)
-        documents = [store.show(run_id) for run_id in newest.values()]
+        documents = [stored_run(store, config.project, run_id) for run_id in newest.values()]
     except StoreError:
         return None
     followed = [document for document in documents if document.files_read is not None]

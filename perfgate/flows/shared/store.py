@@ -22,10 +22,13 @@ from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
 from perfgate.judging.gate.compare.stored import MIN_RUNS, accepts, level
 from perfgate.judging.gate.evidence.numbers import ChecklistNumber, leading_numbers
+from perfgate.judging.store.index import Index
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import (
     STORE_VARIABLE,
     GitAccess,
+    Page,
+    RunEntry,
     SeriesPlace,
     Store,
     StorePlace,
@@ -36,8 +39,9 @@ from perfgate.judging.store.store import (
 from perfgate.judging.trend.triage import meant
 from perfgate.locale import sentence
 
-# A number is shown beside so many of the newest sessions with a value of it.
+# A number is shown beside the newest sessions with a value of it: at most this many, among the newest runs of its testbed.
 _SESSIONS = 500
+_MOST_RUNS = 2_000
 TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
 # The user name that goes with a token (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com,
 # "Project access tokens": any name will do there, and GitLab writes oauth2).
@@ -115,8 +119,8 @@ def stored_history(
     try:
         store = open_project_store(config, environ)
         today = datetime.now(timezone.utc).date()
-        accepted = [entry for entry in store.statements(config.project, Acceptance) if entry.counts_on(today)]
-        of_main = meant(accepted, store.statements(config.project, Triage), today)
+        accepted = [entry for entry in store.entries(config.project, Acceptance) if entry.counts_on(today)]
+        of_main = meant(accepted, store.entries(config.project, Triage), today)
         numbers = list(leading_numbers(head))
         comparable = _Comparable(store, config.project, head, numbers)
         series = [_series(number, comparable, of_main, config.root) for number in numbers]
@@ -136,19 +140,25 @@ class _Comparable:
 
     def __init__(self, store: Store, project: str, run: RunDocument, numbers: Sequence[ChecklistNumber]) -> None:
         fingerprint = run.testbed.fingerprint
-        places = [SeriesPlace(*one[1:4], labels_text(dict(one.labels)), fingerprint) for one in numbers]
-        recent = store.recent(project, places, newest=_SESSIONS)
+        places = {
+            number: SeriesPlace(
+                number.workload, number.shape, number.metric, labels_text(dict(number.labels)), fingerprint
+            )
+            for number in numbers
+        }
+        index = _newest_values(store, project, fingerprint, list(places.values()))
         self._here = {(entry.workload, entry.step): entry for entry in conditions_of(run)}
-        self._runs = recent.runs
-        self._values = dict(zip(numbers, recent.values))
+        self._runs = index.runs
+        self._values = {number: index.history(place)[-_SESSIONS:] for number, place in places.items()}
         # How a step was measured in each of the runs.
         self._stored: dict[tuple[str, int], list[StepConditions | None]] = {
-            (number.workload, number.step): [None] * len(recent.runs) for number in numbers
+            (number.workload, number.step): [None] * len(index.runs) for number in numbers
         }
-        for at, stored in enumerate(recent.runs):
-            for entry in stored.conditions:
-                if (of_step := self._stored.get((entry.workload, entry.step))) is not None:
-                    of_step[at] = entry
+        for position, conditions in enumerate(index.conditions):
+            for entry in conditions:
+                of_step = self._stored.get((entry.workload, entry.step))
+                if of_step is not None:
+                    of_step[position] = entry
         # How each run's values of a step compare with this run's, by whether they depend on the age of the process.
         self._standings: dict[tuple[tuple[str, int], bool], list[_Standing]] = {}
 
@@ -176,6 +186,20 @@ class _Comparable:
                 _standing(here, stored, of_young_process=of_young_process) for stored in self._stored[step]
             ]
         return self._standings[key]
+
+
+def _newest_values(store: Store, project: str, fingerprint: str, places: Sequence[SeriesPlace]) -> Index:
+    """The newest runs of a testbed, as many pages as give each place its newest values, or all runs if one lacks them."""
+    entries: list[RunEntry] = []
+    before: str | None = None
+    while True:
+        page = store.entries(project, RunEntry, Page(testbed=fingerprint, limit=_SESSIONS, before=before))
+        entries += page
+        index = Index(entries)
+        is_complete = all(len(index.history(place)) >= _SESSIONS for place in places)
+        if is_complete or len(page) < _SESSIONS or len(entries) >= _MOST_RUNS:
+            return index
+        before = page[-1].run.id
 
 
 class _Sessions(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from perfgate.flows.shared.site.pages import SitePages, file_addresses
 from perfgate.flows.shared.site.read import read_site
 from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address, run_of
+from perfgate.judging.store.runs import stored_run
 from perfgate.locale import Language, sentence
 
 NEWEST = 100
@@ -52,7 +54,8 @@ def write_site(
     content = read_site(config, store, progress, seconds_since_1970=doors.clock())
     addresses = file_addresses(content, newest=runs)
     kept = kept_reader(open_artifacts(config, doors.environ), config.project)
-    pages = SitePages(content, store.show, language, SiteLinks(written=frozenset(addresses)), kept)
+    links = SiteLinks(written=frozenset(addresses))
+    pages = SitePages(content, partial(stored_run, store, config.project), language, links, kept)
     _prepare(out)
     for number, address in enumerate(addresses):
         progress.status(sentence("writing page {number} of {pages}", number=number + 1, pages=len(addresses)))

@@ -73,7 +73,8 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     store = open_project_store(config, doors.environ)
     selection = Wanted(request.metrics, request.workloads)
     stored = read_histories(config, store, selection, remembered, seconds_since_1970=doors.clock())
-    documents = open_documents(store, stored, note=remembered.note) if out or request.post or request.email else {}
+    is_shown = out or request.post or request.email
+    documents = open_documents(store, config.project, stored, note=remembered.note) if is_shown else {}
     name_commits = commit_names(config.root)
 
     def find(confirmations: list[Confirmation]) -> TrendDocument:
@@ -87,7 +88,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
             documents=documents,
         )
 
-    stored_confirmations = store.statements(config.project, Confirmation)
+    stored_confirmations = store.entries(config.project, Confirmation)
     document = find(stored_confirmations)
     added: list[Confirmation] = []
     if request.confirmations is not None:
@@ -103,9 +104,9 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
         keep_confirmations(config, store, added, note=remembered.note)
         document = find([*added, *stored_confirmations])
     gates = gate_history(
-        store.statements(config.project, GateRecord),
-        store.statements(config.project, Acceptance),
-        store.statements(config.project, Triage),
+        store.entries(config.project, GateRecord),
+        store.entries(config.project, Acceptance),
+        store.entries(config.project, Triage),
     )
     document = msgspec.structs.replace(document, notes=remembered.notes, gates=gates)
     if out is not None:

@@ -23,7 +23,8 @@ from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.paths import always_relevant, skipped_because
 from perfgate.judging.gate.plan.jobs import RequiredJob
 from perfgate.judging.gate.plan.workloads import Required
-from perfgate.judging.store.store import GitAccess, Store
+from perfgate.judging.store.runs import stored_run, stored_runs
+from perfgate.judging.store.store import GitAccess, Page, Store
 
 # Files that configure the CI of the forges.
 CI_FILES = (
@@ -196,9 +197,9 @@ def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> di
     """The newest run of each command job without ``numbers`` in perfgate.toml."""
     lacking = {job.name for job in jobs if job.kind == "command" and not job.settings.numbers}
     documents: dict[str, RunDocument] = {}
-    for run in store.runs(project, limit=_NEWEST) if lacking else ():
+    for run in stored_runs(store, project, Page(limit=_NEWEST)) if lacking else ():
         if not run.dirty and (here := lacking.intersection(run.workloads)):
-            documents.update(dict.fromkeys(here, store.show(run.id)))
+            documents.update(dict.fromkeys(here, stored_run(store, project, run.id)))
             lacking -= here
     return documents
 
@@ -206,11 +207,11 @@ def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> di
 def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:
     workloads = {workload.name: workload for workload in base.workloads if workload.name in names}
     documents: dict[str, RunDocument] = {}
-    for run in store.runs(project, limit=_NEWEST) if workloads else ():
+    for run in stored_runs(store, project, Page(limit=_NEWEST)) if workloads else ():
         lacking = [name for name in workloads if name not in documents and name in run.workloads]
         if run.fingerprint != base.testbed.fingerprint or run.dirty or not lacking:
             continue
-        document = store.show(run.id)
+        document = stored_run(store, project, run.id)
         documents.update(dict.fromkeys(lacking, document))
     # A run that measured the workload by another file, or could not, requires nothing of it.
     same = [

@@ -1,11 +1,10 @@
-"""The layout of a branch store: per run one small file of values and one compressed document, so that writers never conflict.
+"""The layout of a branch store: a small file for each entry and a compressed document for each run, so writers never conflict.
 
     README.md, perfgate-store-v1          a description, and the version of this layout
-    runs/PROJECT/SESSION-ID.json          the data of a run for lists and series
-    documents/ID.json.gz                  the run document, read by `show` only
-    acceptances/PROJECT.json, triages/PROJECT.json, confirmations/PROJECT.json, gates/PROJECT.json
+    KIND/PROJECT/KEY-TAG.json             an entry: its kind, a hash of its key, and the id of a run or the time of a statement
+    documents/ID.json.gz                  the document of a run
 
-The paths contain all that a writer needs (the stored sessions, and the run of each), so it reads no file.
+The paths contain all that a writer needs (the keys, and the run of each session), so it reads no file.
 """
 
 from __future__ import annotations
@@ -15,22 +14,20 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import msgspec
 
 from perfgate.document.history import moment
-from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError
-from perfgate.judging.store.store import RunEntry, Statement, StoredDocument, run_entry, statement_name
+from perfgate.judging.store.store import Entry, LogEntry, RunEntry, entry_name
 from perfgate.locale import Activity
 
 VERSION = 1
-EMPTY_LIST = b"[]"
 MAX_SMALL_BYTES = 8 * 1024 * 1024
 DOCUMENTS = "documents/"
-# The newest verdicts of a project's gates that one file holds.
+# The newest verdicts of a project's gates that a branch holds.
 MOST_GATES = 2000
 
 REMEDY = Activity(
@@ -39,20 +36,11 @@ REMEDY = Activity(
 _MARK = re.compile(r"perfgate-store-v([0-9]{1,6})")
 _DOCUMENT = re.compile(r"documents/([0-9a-f]{64})\.json\.gz")
 _RUN = re.compile(r"runs/[^/]+/[0-9a-f]{16}-([0-9a-f]{64})\.json")
-_Record = TypeVar("_Record")
 
 
-class RunFile(RunEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The entry of a run as a file. Old files have no conditions."""
-
-    schema: Literal["perfgate/stored-run"] = "perfgate/stored-run"
-    schema_version: Literal[1] = 1
-
-
-def pack_run(run: RunDocument, document: StoredDocument) -> tuple[RunFile, bytes]:
-    """Both files of a run. The same document gives the same bytes, except for the time of recording."""
-    file = RunFile(**msgspec.structs.asdict(run_entry(run, document)))
-    return file, gzip.compress(document.data, mtime=0)
+def pack_document(data: bytes) -> bytes:
+    """Compress a run document; the same document gives the same bytes."""
+    return gzip.compress(data, mtime=0)
 
 
 def unpack_document(packed: bytes, *, name: str) -> bytes:
@@ -63,25 +51,28 @@ def unpack_document(packed: bytes, *, name: str) -> bytes:
         raise StoreError("{name} cannot be read ({error}); {remedy}", name=name, error=error, remedy=REMEDY) from error
 
 
-def run_path(file: RunFile) -> str:
-    return f"{session_prefix(file.run.project, file.run.session)}{file.run.id}.json"
-
-
 def document_path(run_id: str) -> str:
     return f"{DOCUMENTS}{run_id}.json.gz"
 
 
-def runs_prefix(project: str) -> str:
-    return f"runs/{project_key(project)}/"
+def entries_prefix(kind: type[Entry], project: str) -> str:
+    """The beginning of the paths of a project's entries of a kind."""
+    return f"{entry_name(kind)}/{project_key(project)}/"
 
 
-def session_prefix(project: str, session: str) -> str:
-    return f"{runs_prefix(project)}{_digest(session)[:16]}-"
+def key_prefix(project: str, entry: LogEntry) -> str:
+    """The beginning of the path of an entry, which no entry with another key has."""
+    return f"{entries_prefix(type(entry), project)}{_digest(msgspec.json.encode(entry.key).decode())[:16]}-"
 
 
-def list_path(kind: type[Statement], project: str) -> str:
-    """The file of a project's statements of a kind."""
-    return f"{statement_name(kind)}/{project_key(project)}.json"
+def entry_path(project: str, entry: LogEntry) -> str:
+    tag = entry.run.id if isinstance(entry, RunEntry) else re.sub("[^0-9]", "", entry.stated_at)[:14]
+    return f"{key_prefix(project, entry)}{tag}.json"
+
+
+def statement_time(path: str) -> str:
+    """The time in the path of a statement; texts of times sort like times."""
+    return path.rpartition("-")[2]
 
 
 def project_key(project: str) -> str:
@@ -102,8 +93,8 @@ def parse_document_path(path: str) -> str | None:
     return match[1] if match else None
 
 
-def encode(record: msgspec.Struct) -> bytes:
-    return msgspec.json.encode(record) + b"\n"
+def encode(entry: LogEntry) -> bytes:
+    return msgspec.json.encode(entry) + b"\n"
 
 
 def encode_list(records: Sequence[object]) -> bytes:
@@ -124,40 +115,34 @@ def check_mark(paths: Iterable[str], *, name: str) -> None:
         )
 
 
-def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
-    """The file of a run. Raises StoreError if it is damaged or has the path of another run."""
-    file = decode(data, RunFile, name=name)
+def decode_run(data: bytes, path: str, *, name: str) -> RunEntry:
+    """The entry of a run. Raises StoreError if it is damaged or has the path of another run."""
+    entry = decode(data, RunEntry, name=name)
     try:
-        moment(file.run.started_at)
-        for labels in {value.labels for value in file.values if value.labels}:
+        moment(entry.run.started_at)
+        for labels in {value.labels for value in entry.values if value.labels}:
             msgspec.json.decode(labels, type=dict[str, str])
     except (ValueError, msgspec.ValidationError) as error:
         raise StoreError("{name} is damaged: {error}; {remedy}", name=name, error=error, remedy=REMEDY) from error
-    if path != run_path(file):
+    if path != entry_path(entry.run.project, entry):
         raise StoreError(
             "{name} is damaged: it holds run {run_id!a} of {project!a}; {remedy}",
             name=name,
-            run_id=file.run.id[:12],
-            project=file.run.project[:80],
+            run_id=entry.run.id[:12],
+            project=entry.run.project[:80],
             remedy=REMEDY,
         )
-    return file
+    return entry
 
 
-def decode(data: bytes, kind: type[_Record], *, name: str) -> _Record:
-    """The content of a small file. Raises StoreError if it is damaged."""
+def decode(data: bytes, kind: type[Entry], *, name: str) -> Entry:
+    """The entry in a file. Raises StoreError if it is damaged."""
     try:
         value: Any = parse_json(data, name=name, max_bytes=MAX_SMALL_BYTES)
         return msgspec.convert(value, kind)
     except (DocumentError, msgspec.ValidationError) as error:
         why = str(error).removeprefix(f"{name}: ")
         raise StoreError("{name} is damaged: {why}; {remedy}", name=name, why=why, remedy=REMEDY) from error
-
-
-def decode_list(data: bytes, kind: type[Statement], *, name: str) -> list[Statement]:
-    """The statements of a list. Raises StoreError if it is damaged."""
-    statements: list[Statement] = decode(data, list[kind], name=name)  # type: ignore[valid-type]  # made here, for msgspec
-    return statements
 
 
 def first_files() -> dict[str, bytes]:
@@ -168,7 +153,7 @@ def first_files() -> dict[str, bytes]:
 
 
 def orphans(paths: Iterable[str]) -> set[str]:
-    """The documents among the paths that no run file refers to."""
+    """The documents among the paths that no run refers to."""
     paths = list(paths)
     runs = set(map(parse_run_path, paths))
     return {path for path in paths if (run := parse_document_path(path)) and run not in runs}
@@ -192,7 +177,7 @@ Do not edit it by hand. `perfgate baseline list`, `show`, `accepted` and `prune`
 |---|---|
 | `runs/` | one small file a run: commit, device, testbed, values |
 | `documents/` | the run documents with their raw samples, compressed; the name is the SHA-256 of the document |
-| `acceptances/` | regressions that are meant: by whom, why, until when |
+| `acceptances/` | a small file each: regressions that are meant, by whom, why, until when |
 | `triages/` | the states that people gave main's regressions: by whom, why |
 | `confirmations/` | change points that were measured side by side |
 | `gates/` | the verdicts on changes, from which `perfgate trend` tells whether the gate should block |

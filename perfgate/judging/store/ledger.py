@@ -14,16 +14,13 @@ import sqlalchemy as sa
 
 from perfgate.errors import StoreError
 from perfgate.judging.store.database import StoreDatabase
+from perfgate.judging.store.store import COPIER, LOCAL
 from perfgate.judging.store.tables import AUDIT, TOKENS
 
 # A token begins with this, so that no other secret is ever sent to a service, and scanners of leaked secrets recognise it.
 TOKEN_PREFIX = "perfgate_"  # noqa: S105 - not a secret
 # 256 random bits, which cannot be tried out, so a fast hash is enough: salt and slow hashes protect passwords.
 _TOKEN_BYTES = 32
-# The writer in the log if it was a command on the machine of the store, and no service.
-LOCAL = "local"
-# The writer of what `perfgate store copy` brings from another store.
-COPIER = "store copy"
 _PAGE = 1_000
 
 # Every request of a service is admitted by it, so it is built once.

@@ -11,109 +11,29 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 METADATA = sa.MetaData()
 
-# Other tables refer to a run by its number, because there are many rows for each run.
-RUNS = sa.Table(
-    "runs",
+# An entry has its key once in a project and kind. Testbed, start and ``run``, the id, are those of a run; lists read them.
+LOG = sa.Table(
+    "log",
     METADATA,
     sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("id", TEXT, nullable=False, unique=True),
     sa.Column("project", TEXT, nullable=False),
-    sa.Column("session", TEXT, nullable=False),
-    sa.Column("started", sa.Float, nullable=False),
-    sa.Column("started_at", TEXT, nullable=False),
-    sa.Column("recorded_at", TEXT, nullable=False),
-    sa.Column("fingerprint", TEXT, nullable=False),
-    sa.Column("device_kind", TEXT, nullable=False),
-    sa.Column("commit_id", TEXT),
-    sa.Column("branch", TEXT),
-    sa.Column("subject", TEXT),
-    sa.Column("dirty", sa.Boolean, nullable=False),
-    sa.Column("workloads", TEXT, nullable=False),
-    sa.UniqueConstraint("project", "session"),
-    sa.Index("runs_by_start", "project", "started"),
-    sa.Index("runs_by_testbed", "project", "fingerprint", "started"),
-    sqlite_autoincrement=True,
+    sa.Column("kind", TEXT, nullable=False),
+    sa.Column("key", TEXT, nullable=False),
+    sa.Column("entry", TEXT, nullable=False),
+    sa.Column("run", TEXT, unique=True),
+    sa.Column("testbed", TEXT),
+    sa.Column("started", sa.Float),
+    sa.UniqueConstraint("project", "kind", "key"),
+    sa.Index("log_by_start", "project", "started"),
+    sa.Index("log_by_testbed", "project", "testbed", "started"),
 )
 
-# Apart from the runs: their lists would otherwise be spread over the pages of all documents.
+# Apart from the entries: their lists would otherwise be spread over the pages of all documents.
 DOCUMENTS = sa.Table(
     "run_documents",
     METADATA,
-    sa.Column("run", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    sa.Column("run", sa.ForeignKey(LOG.c.run, ondelete="CASCADE"), primary_key=True),
     sa.Column("document", sa.LargeBinary, nullable=False),
-)
-
-SERIES = sa.Table(
-    "series",
-    METADATA,
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("project", TEXT, nullable=False),
-    sa.Column("fingerprint", TEXT, nullable=False),
-    sa.Column("workload", TEXT, nullable=False),
-    sa.Column("shape", TEXT, nullable=False),
-    sa.Column("metric", TEXT, nullable=False),
-    sa.Column("labels", TEXT, nullable=False),
-    sa.Column("device_kind", TEXT, nullable=False),
-    sa.UniqueConstraint("project", "fingerprint", "workload", "shape", "metric", "labels"),
-)
-
-# A history is one stretch of the primary key, in SQLite of the table itself.
-VALUES = sa.Table(
-    "run_values",
-    METADATA,
-    sa.Column("series", sa.ForeignKey(SERIES.c.number), primary_key=True, autoincrement=False),
-    sa.Column("started", sa.Float, primary_key=True),
-    sa.Column("run", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True, autoincrement=False),
-    sa.Column("value", sa.Float, nullable=False),
-    sa.Index("run_values_by_run", "run"),
-    sqlite_with_rowid=False,
-)
-
-# The conditions of all steps of a run, as JSON: they are only read together.
-CONDITIONS = sa.Table(
-    "run_conditions",
-    METADATA,
-    sa.Column("run", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True, autoincrement=False),
-    sa.Column("conditions", TEXT, nullable=False),
-)
-
-ACCEPTANCES = sa.Table(
-    "acceptances",
-    METADATA,
-    sa.Column("project", TEXT, primary_key=True),
-    sa.Column("commit", TEXT, primary_key=True),
-    sa.Column("metric", TEXT, primary_key=True),
-    sa.Column("reason", TEXT, nullable=False),
-    sa.Column("accepted_by", TEXT, nullable=False),
-    sa.Column("accepted_at", TEXT, nullable=False),
-    sa.Column("until", TEXT),
-)
-
-TRIAGES = sa.Table(
-    "triages",
-    METADATA,
-    sa.Column("project", TEXT, primary_key=True),
-    sa.Column("commit", TEXT, primary_key=True),
-    sa.Column("state", TEXT, nullable=False),
-    sa.Column("reason", TEXT, nullable=False),
-    sa.Column("author", TEXT, nullable=False),
-    sa.Column("changed_at", TEXT, nullable=False),
-)
-
-CONFIRMATIONS = sa.Table(
-    "confirmations",
-    METADATA,
-    sa.Column("project", TEXT, primary_key=True),
-    sa.Column("before", TEXT, primary_key=True),
-    sa.Column("after", TEXT, primary_key=True),
-    sa.Column("workload", TEXT, primary_key=True),
-    sa.Column("shape", TEXT, primary_key=True),
-    sa.Column("metric", TEXT, primary_key=True),
-    sa.Column("fingerprint", TEXT, primary_key=True),
-    sa.Column("outcome", TEXT, nullable=False),
-    sa.Column("low", sa.Float),
-    sa.Column("high", sa.Float),
-    sa.Column("confirmed_at", TEXT, nullable=False),
 )
 
 TOKENS = sa.Table(
@@ -138,19 +58,6 @@ AUDIT = sa.Table(
     sa.Column("project", TEXT, nullable=False),
     sa.Column("subject", TEXT, nullable=False),
     sa.Index("audit_by_project", "project", "number"),
-)
-
-GATES = sa.Table(
-    "gates",
-    METADATA,
-    sa.Column("project", TEXT, primary_key=True),
-    sa.Column("gate", TEXT, primary_key=True),
-    sa.Column("commit", TEXT, primary_key=True),
-    sa.Column("testbed", TEXT, primary_key=True),
-    sa.Column("change", sa.BigInteger, nullable=False),
-    sa.Column("verdict", TEXT, nullable=False),
-    sa.Column("judged_at", TEXT, nullable=False),
-    sa.Column("link", TEXT, nullable=False),
 )
 
 # Version of the tables above, and of the newest script in migrations/. After a release, a change of the tables needs a new

@@ -10,8 +10,8 @@ from perfgate.document.history import StoredRun
 from perfgate.errors import StoreError
 from perfgate.judging.store.copied_ledger import LedgerCopy, LeftBehind
 from perfgate.judging.store.layout import encode_list, project_key
-from perfgate.judging.store.ledger import COPIER
-from perfgate.judging.store.store import STATEMENTS, Statement, Store, StoredDocument, intact_run
+from perfgate.judging.store.runs import intact_run, run_entry
+from perfgate.judging.store.store import COPIER, STATEMENTS, RunEntry, Statement, Store, StoredDocument
 
 AT_ONCE = 50
 INDEX = "index.json"
@@ -52,10 +52,9 @@ def copy_store(source: Store, target: Store, projects: Sequence[str], advance: A
     # Before the runs, so that the history has lower numbers than the entries of this copy itself.
     ledger.bring_history()
     done = Copied(not_copied=ledger.left)
-    writer = target.acting_as(COPIER)
     for project in projects:
-        _copy_runs(source, writer, project, done, advance)
-        _copy_statements(source, writer, project, done)
+        _copy_runs(source, target, project, done, advance)
+        _copy_statements(source, target, project, done)
     done.tokens = ledger.bring_tokens()
     # The changes of the source since then, e.g. of runs that were recorded while this copied.
     ledger.bring_history()
@@ -64,17 +63,29 @@ def copy_store(source: Store, target: Store, projects: Sequence[str], advance: A
 
 
 def _copy_runs(source: Store, target: Store, project: str, done: Copied, advance: Advance) -> None:
-    present = {run.id for run in target.runs(project)}
-    missing = [run for run in reversed(source.runs(project)) if run.id not in present]
+    present = {entry.run.id for entry in target.entries(project, RunEntry)}
+    missing = [entry for entry in reversed(source.entries(project, RunEntry)) if entry.run.id not in present]
     done.damaged += source.damaged(project)
-    for documents in _intact(source, project, missing, done, advance):
-        target.restore(documents)
+    for batch in in_batches(missing, project, advance):
+        documents: dict[str, bytes] = {}
+        entries: list[RunEntry] = []
+        for entry, document in zip(batch, _documents(source, project, batch)):
+            try:
+                run = intact_run(document)
+            except StoreError as error:
+                done.damaged.append(str(error))
+                continue
+            # Made anew, in case the source's differs from the document.
+            entries.append(run_entry(run, document.id, entry.run.recorded_at))
+            documents[document.id] = document.data
+        target.append(project, entries, documents, actor=COPIER)
+        done.runs += len(entries)
 
 
 def _copy_statements(source: Store, target: Store, project: str, done: Copied) -> None:
     for name, kind in STATEMENTS.items():
-        newer = _newer(source.statements(project, kind), target.statements(project, kind))
-        target.append(project, newer)
+        newer = _newer(source.entries(project, kind), target.entries(project, kind))
+        target.append(project, newer, actor=COPIER)
         done.count(name, len(newer))
 
 
@@ -87,42 +98,36 @@ def exported_files(
     """
     index = []
     for project in projects:
-        runs, folder = store.runs(project), project_key(project)
+        folder = project_key(project)
         done.damaged += store.damaged(project)
-        exported: set[str] = set()
-        for documents in _intact(store, project, runs, done, advance):
-            exported.update(document.id for document in documents)
-            yield from ((f"{folder}/runs/{document.id}.json", document.data) for document in documents)
+        exported: list[StoredRun] = []
+        for batch in in_batches(store.entries(project, RunEntry), project, advance):
+            for entry, document in zip(batch, _documents(store, project, batch)):
+                try:
+                    intact_run(document)
+                except StoreError as error:
+                    done.damaged.append(str(error))
+                    continue
+                exported.append(entry.run)
+                done.runs += 1
+                yield f"{folder}/runs/{document.id}.json", document.data
         for name, kind in STATEMENTS.items():
-            statements = store.statements(project, kind)
+            statements = store.entries(project, kind)
             done.count(name, len(statements))
             yield f"{folder}/{name}.json", encode_list(statements)
-        newest_first = [run for run in runs if run.id in exported]
-        index.append({"project": project, "folder": folder, "runs": newest_first})
+        index.append({"project": project, "folder": folder, "runs": exported})
     yield INDEX, encode_list(index)
 
 
-def in_batches(runs: Sequence[StoredRun], project: str, advance: Advance) -> Iterator[Sequence[StoredRun]]:
+def in_batches(entries: Sequence[RunEntry], project: str, advance: Advance) -> Iterator[Sequence[RunEntry]]:
     """The runs of a project, as many at a time as are held in memory."""
-    for start in range(0, len(runs), AT_ONCE):
-        advance(project, start, len(runs))
-        yield runs[start : start + AT_ONCE]
+    for start in range(0, len(entries), AT_ONCE):
+        advance(project, start, len(entries))
+        yield entries[start : start + AT_ONCE]
 
 
-def _intact(
-    store: Store, project: str, runs: Sequence[StoredRun], done: Exported, advance: Advance
-) -> Iterator[list[StoredDocument]]:
-    for some in in_batches(runs, project, advance):
-        intact = []
-        for document in store.documents(some):
-            try:
-                intact_run(document)
-            except StoreError as error:
-                done.damaged.append(str(error))
-            else:
-                intact.append(document)
-        yield intact
-        done.runs += len(intact)
+def _documents(store: Store, project: str, entries: Sequence[RunEntry]) -> list[StoredDocument]:
+    return store.documents(project, [entry.run.id for entry in entries])
 
 
 def _newer(source: Iterable[Statement], target: Iterable[Statement]) -> list[Statement]:

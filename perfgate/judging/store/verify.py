@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
 from perfgate.document.history import StoredRun
 from perfgate.errors import StoreError
-from perfgate.judging.store.store import STATEMENTS, RunEntry, Store, intact_run, run_entry
+from perfgate.judging.store.runs import intact_run, run_entry
+from perfgate.judging.store.store import STATEMENTS, RunEntry, Store
 from perfgate.judging.store.transfer import Advance, in_batches
 
 REMEDY = "bring back a copy of the store, or copy it to a new one with `perfgate store copy`, which makes lists from documents"
@@ -23,35 +25,44 @@ class Verified(msgspec.Struct, kw_only=True):
 
 def verify_store(store: Store, projects: Iterable[str], advance: Advance) -> Verified:
     """Read everything that a store holds of some projects."""
-    done = Verified()
+    verified = Verified()
     for project in projects:
-        done.faults += store.damaged(project)
-        runs = store.runs(project)
-        for some in in_batches(runs, project, advance):
-            done.faults += _faults_of_runs(store, some)
-            done.runs += len(some)
+        verified.faults += store.damaged(project)
+        try:
+            entries = store.entries(project, RunEntry)
+        except StoreError as error:
+            verified.faults.append(str(error))
+            continue
+        verified.faults += _faults_of_order(entries)
+        for batch in in_batches(entries, project, advance):
+            verified.faults += _faults_of_runs(store, project, batch)
+            verified.runs += len(batch)
         for kind in STATEMENTS.values():
             try:
-                store.statements(project, kind)
+                store.entries(project, kind)
             except StoreError as error:
-                done.faults.append(str(error))
-    return done
+                verified.faults.append(str(error))
+    return verified
 
 
-def _faults_of_runs(store: Store, runs: Iterable[StoredRun]) -> Iterator[str]:
-    listed = list(runs)
-    entries: dict[str, RunEntry] = {}
-    try:
-        entries = {entry.run.id: entry for entry in store.entries(listed)}
-    except StoreError as error:
-        yield str(error)
-    for document in store.documents(listed):
+def _faults_of_order(newest_first: Sequence[RunEntry]) -> Iterator[str]:
+    """A message for each run that a store lists behind an earlier one."""
+    for before, entry in pairwise(newest_first):
+        if (-entry.started, entry.run.id) < (-before.started, before.run.id):
+            name = f"run {entry.run.id[:12]} of {entry.run.project[:80]!a}"
+            yield f"{name} is not listed in the order of its start; {REMEDY}"
+
+
+def _faults_of_runs(store: Store, project: str, entries: Sequence[RunEntry]) -> Iterator[str]:
+    documents = store.documents(project, [entry.run.id for entry in entries])
+    for entry, document in zip(entries, documents):
         try:
-            expected = run_entry(intact_run(document), document)
+            run = intact_run(document)
         except StoreError as error:
             yield str(error)
             continue
-        if (entry := entries.get(document.id)) and (parts := list(_differences(entry, expected))):
+        expected = run_entry(run, document.id, entry.run.recorded_at)
+        if parts := list(_differences(entry, expected)):
             name = f"run {document.id[:12]} of {expected.run.project[:80]!a}"
             yield f"{name}: {', '.join(parts)} differ from its document; {REMEDY}"
 

@@ -72,7 +72,7 @@ def published(job: Given, run: int) -> str:
 
 def accepted(job: Given) -> list[Acceptance]:
     config = load_config(job.project.root)
-    return open_project_store(config, environ(job)).statements(config.project, Acceptance)
+    return open_project_store(config, environ(job)).entries(config.project, Acceptance)
 
 
 def test_accept__number_of_a_cause__kept_and_counts_when_published_again(job: Given) -> None:

@@ -30,6 +30,7 @@ from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.store import open_project_store
 from perfgate.git.repository import Repository
 from perfgate.judging.report.view.bisection import BisectionWords
+from perfgate.judging.store.runs import record_run
 from perfgate.judging.store.store import STORE_VARIABLE
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_failure, make_run
 from tests.fakes.remote import git
@@ -321,7 +322,7 @@ def test_bisect__stored_runs_know_the_counters__their_commits_need_no_gate_unles
         counted = CounterSet(workload="encoder", shape="long", repeats=3, values=operators, ops=[])
         run = make_run(None, counters=[counted], source=Source(commit=history.commits[number], branch="main"))
         session = msgspec.structs.replace(run.session, id=f"session-{number}")
-        store.record(msgspec.structs.replace(run, session=session))
+        record_run(store, msgspec.structs.replace(run, session=session))
     gate = SimulatedGate(history)
     document = search(gate, tmp_path / "out")
     assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[21]]

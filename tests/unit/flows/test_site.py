@@ -19,6 +19,7 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.flows.site.job import WrittenSite, write_site
 from perfgate.judging.report.render.site.addresses import run_address
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import prune_runs, record_runs, stored_runs
 from tests.fakes.artifacts import FLAME, artifact_set, file_server, trace_of
 from tests.fakes.history import main_runs, stepped
 from tests.unit.flows.test_trend import Project, Said, dated
@@ -31,10 +32,11 @@ COUNT = 24
 def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 24 runs on two testbeds, the last ten of them slower; one failed."""
     path = tmp_path_factory.mktemp("filled") / "store.db"
-    SqlStore(path).record_all(
+    record_runs(
+        SqlStore(path),
         main_runs(
             COUNT, time=stepped(14, 1.1), operators=stepped(14, 1.5), new_testbed=2, failing=[20], shapes=("long",)
-        )
+        ),
     )
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -70,7 +72,7 @@ def test_site__filled_store__every_link_leads_to_a_page_and_the_change_is_on_eac
     assert (written.runs, written.removed) == (COUNT, 0)
     assert broken_links(found) == []
     assert "1 regression open" in shown(found["index.html"])
-    ids = [run.id for run in project.store.runs("demo")]
+    ids = [run.id for run in stored_runs(project.store, "demo")]
     assert {f"runs/{run[:12]}.html" for run in ids[:4]} <= set(found)
     # The runs beside the change have pages though they are not among the newest.
     (change,) = set(re.findall(r'href="(compare/[^"]+)"', found["index.html"]))
@@ -88,7 +90,7 @@ def test_site__second_call__pages_of_removed_runs_go_and_other_files_stay(projec
     write(project, out, runs=2)
     (out / "CNAME").write_text("perf.example.org")
     before = set(pages(out))
-    project.store.prune("demo", keep=3)
+    prune_runs(project.store, "demo", keep=3)
     written = write(project, out, runs=2)
     after = set(pages(out))
     assert written.removed == len(before - after) > 0
@@ -128,10 +130,9 @@ def test_site__list_of_pages_that_leads_out__removes_nothing_else(project: Proje
 def test_site__damaged_run__its_page_has_the_reason_and_all_others_are_written(
     project: Project, tmp_path: Path
 ) -> None:
-    newest = project.store.runs("demo")[0].id
+    newest = stored_runs(project.store, "demo")[0].id
     with closing(sqlite3.connect(project.environ["PERFGATE_STORE"])) as connection, connection:
-        own = "run = (SELECT number FROM runs WHERE id = ?)"
-        connection.execute(f"UPDATE run_documents SET document = ? WHERE {own}", (zlib.compress(b"{}"), newest))
+        connection.execute("UPDATE run_documents SET document = ? WHERE run = ?", (zlib.compress(b"{}"), newest))
     said = Said()
     out = tmp_path / "pages"
     write(project, out, said, runs=2)
@@ -147,7 +148,7 @@ def test_site__runs_of_two_branches__a_series_of_each_beside_that_of_all(project
         msgspec.structs.replace(run, source=msgspec.structs.replace(run.source, branch="release/2.x"))
         for run in runs[2:]
     ]
-    project.store.record_all([*runs[:2], *on_release])
+    record_runs(project.store, [*runs[:2], *on_release])
     out = tmp_path / "pages"
     write(project, out, runs=1)
     found = pages(out)
@@ -182,7 +183,7 @@ def test_site__artifacts_of_a_run__linked_by_their_address_or_named_by_their_pla
 ) -> None:
     config = project.root / "perfgate.toml"
     config.write_text(f'{config.read_text()}[artifacts]\npath = "kept"\nurl = "{(tmp_path / "kept").as_uri()}"\n')
-    newest = project.store.runs("demo")[0].id
+    newest = stored_runs(project.store, "demo")[0].id
     folder = tmp_path / "run"
     made = msgspec.structs.replace(artifact_set(folder, project="demo"), id=newest)
     store = open_artifacts_at(str(project.root / "kept"), {}, "")

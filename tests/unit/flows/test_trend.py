@@ -35,6 +35,7 @@ from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_tren
 from perfgate.judging.report.render.trend import render_news
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_run, record_runs, stored_runs
 from perfgate.judging.store.store import StorePlace
 from tests.fakes.artifacts import artifact_set, file_server
 from tests.fakes.documents import make_bound, make_comparison, make_decision
@@ -78,12 +79,12 @@ class Project:
         return SqlStore(Path(self.environ["PERFGATE_STORE"]))
 
     def record(self, runs: list[RunDocument]) -> None:
-        self.store.record_all(runs)
+        record_runs(self.store, runs)
 
     def record_in(self, year: int, run: RunDocument) -> None:
         """Record a run on a machine whose own clock shows a year, so that it sees nothing odd in a run of then."""
         path = Path(self.environ["PERFGATE_STORE"])
-        SqlStore(path, clock=lambda: datetime(year, 2, 1, tzinfo=timezone.utc)).record(run)
+        record_run(SqlStore(path), run, now=datetime(year, 2, 1, tzinfo=timezone.utc))
 
     def take(self, store: Path) -> None:
         """Begin with a store that was filled before: to record a run takes as long as to look at all of them."""
@@ -106,7 +107,7 @@ def project(tmp_path: Path) -> Project:
 def slower_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 48 runs, the last eight of them slower; one failed."""
     path = tmp_path_factory.mktemp("slower") / "store.db"
-    SqlStore(path).record_all(slower(failing=[45]))
+    record_runs(SqlStore(path), slower(failing=[45]))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path
@@ -493,7 +494,7 @@ def test_trend__confirmations_of_another_job__kept_where_they_answer_a_suspicion
     ]
     document = project.trend(confirmations=confirmations_file(tmp_path, *forged, good))
     assert found_in(document).changes[0].evidence == "confirmed"
-    assert project.store.statements("demo", Confirmation) == [good]
+    assert project.store.entries("demo", Confirmation) == [good]
     assert "6 entries of confirmations.json answer no suspicion and are left out" in project.progress.notes
 
 
@@ -723,7 +724,7 @@ def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     (clone / "perfgate.toml").write_text('project = "demo"\nworkload = "perf/workload.py:encoder"\n')
     store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}))
-    ids = store.record_all(main_runs(10, shapes=("long",)))
+    ids = record_runs(store, main_runs(10, shapes=("long",)))
     paths = [path for path in files(remote) if path.startswith("runs/")]
     put(remote, next(path for path in paths if ids[3] in path), b"{")
     project = Project(clone, {"PERFGATE_STORE": "branch://perfgate-data"})
@@ -741,11 +742,11 @@ def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest
 def test_open_documents__server_is_gone_since_the_lists_were_read__asked_once_and_said(tmp_path: Path) -> None:
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}))
-    store.record_all(main_runs(3, shapes=("long",)))
-    stored = StoredHistories(store.runs("demo"), [], [])
+    record_runs(store, main_runs(3, shapes=("long",)))
+    stored = StoredHistories(stored_runs(store, "demo"), [], [])
     remote.rename(tmp_path / "moved.git")
     notes: list[str] = []
-    assert open_documents(store, stored, note=notes.append) == {}
+    assert open_documents(store, "demo", stored, note=notes.append) == {}
     (note,) = notes
     assert note.startswith("the checklist over time has 0 runs alone: the branch perfgate-data of")
 
@@ -754,7 +755,7 @@ def test_trend__more_versions_than_are_searched_with_two_runs_each__the_newest_w
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perfgate.flows.shared.trend.read.MOST_POINTS", 5)
-    project.store.record_all(main_runs(24, shapes=("long",), commits=lambda index: commit_of(index // 2)))
+    record_runs(project.store, main_runs(24, shapes=("long",), commits=lambda index: commit_of(index // 2)))
     points = found_in(project.trend()).points
     assert [(point.commit, point.runs) for point in points] == [(commit_of(version), 2) for version in range(7, 12)]
 
@@ -835,7 +836,7 @@ def test_trend__artifacts_of_the_runs_beside_a_change__linked_and_every_link_ope
         config = project.root / "perfgate.toml"
         config.write_text(f'{config.read_text()}[artifacts]\npath = "{tmp_path / "kept"}"\nurl = "{url}"\n')
         store = open_artifacts_at(str(tmp_path / "kept"), {}, url)
-        for run in project.store.runs("demo"):
+        for run in stored_runs(project.store, "demo"):
             if run.commit in (commit_of(STEP - 1), commit_of(STEP)):
                 folder = tmp_path / run.id
                 made = artifact_set(folder, session=run.session, project="demo")

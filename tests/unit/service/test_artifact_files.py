@@ -11,6 +11,7 @@ import pytest
 from perfgate.document.artifact_files import page_file
 from perfgate.document.kept import ArtifactSet
 from perfgate.judging.store.layout import project_key
+from perfgate.judging.store.runs import record_run
 from tests.fakes.artifacts import FLAME, artifact_set, run_folder, trace_of
 from tests.fakes.service import SERVER_TOKEN, Service
 
@@ -22,7 +23,7 @@ PACKED = trace_of("s1")
 def kept(service: Service, tmp_path: Path) -> ArtifactSet:
     """A stored run of the project shop with a trace, a flame graph and a report."""
     folder = tmp_path / "run"
-    service.store.record(run_folder(folder))
+    record_run(service.store, run_folder(folder))
     made = artifact_set(folder)
     made = msgspec.structs.replace(made, files=[*made.files, page_file("report", "report.html", folder)])
     service.artifacts.keep(made, folder, lambda *_: None)

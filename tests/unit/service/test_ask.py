@@ -20,6 +20,7 @@ from mcp.types import CallToolResult
 from perfgate.cli.commands.ask import COMMAND
 from perfgate.document.gates import GateRecord
 from perfgate.flows.ask.questions import QUESTIONS
+from perfgate.judging.store.runs import record_run, record_runs
 from tests.fakes.history import commit_of, main_runs, stepped
 from tests.fakes.service import SERVER_TOKEN, Listening, Service, serve_folder
 from tests.unit.cli.test_serve import write_trace
@@ -45,8 +46,8 @@ def asked(address: Listening, tmp_path_factory: pytest.TempPathFactory) -> Asked
     write_trace(recordings / "first.pt.trace.json", "a", "b")
     service = serve_folder(address, folder, recordings=recordings)
     runs = main_runs(24, time=stepped(SLOWER, 1.1), operators=stepped(SLOWER, 1.5), shapes=("long",))
-    ids = service.store.record_all(runs)
-    service.store.record(minimal_run(project="bank"))
+    ids = record_runs(service.store, runs)
+    record_run(service.store, minimal_run(project="bank"))
     gate = GateRecord(gate="default", commit="a1", verdict="FAIL", judged_at="2026-11-01T10:00:00+00:00")
     service.store.append("demo", [gate])
     return Asked(service, folder / "store.db", recordings, ids[SLOWER - 1], ids[SLOWER])

@@ -8,6 +8,8 @@ from typing import get_args
 
 from perfgate.judging.report.render.served import ACTIONS
 from perfgate.judging.store.ledger import AuditAction
+from perfgate.judging.store.runs import record_run, record_runs
+from tests.fakes.recorded import record_as
 from tests.fakes.service import SERVER_TOKEN, Listening, Service, serve_folder
 from tests.unit.document.minimal import minimal_run
 from tests.unit.service.test_project_sites import OVERVIEW, links
@@ -18,8 +20,8 @@ def test_actions__of_the_audit_log__each_has_words() -> None:
 
 
 def test_page__changes_of_two_projects__each_with_time_writer_and_subject(service: Service) -> None:
-    run_id = service.store.acting_as("token 1f runner <1>").record(minimal_run())
-    service.store.record(minimal_run(project="bank"))
+    run_id = record_as(service.store, "token 1f runner <1>", minimal_run())[0]
+    record_run(service.store, minimal_run(project="bank"))
     token = service.token("bank", "read")
     rows = re.findall(r"<tr><td>(.*?)</td></tr>", service.client(SERVER_TOKEN).get("/audit").text)
     cells = [row.split("</td><td>") for row in rows]
@@ -36,7 +38,7 @@ def test_page__changes_of_two_projects__each_with_time_writer_and_subject(servic
 
 
 def test_page__more_changes_than_one_holds__the_older_ones_are_linked(service: Service) -> None:
-    service.store.record_all(minimal_run(session=f"s{number}") for number in range(101))
+    record_runs(service.store, [minimal_run(session=f"s{number}") for number in range(101)])
     client = service.client(SERVER_TOKEN)
     first = client.get("/audit").text
     (older,) = re.findall(r'href="(/audit\?before=\d+)"', first)
@@ -45,10 +47,10 @@ def test_page__more_changes_than_one_holds__the_older_ones_are_linked(service: S
 
 
 def test_page__linked_from_the_projects_and_from_the_pages_of_one(service: Service) -> None:
-    service.store.record(minimal_run())
+    record_run(service.store, minimal_run())
     client = service.client(SERVER_TOKEN)
     assert "/audit" in links(client, OVERVIEW)
-    service.store.record(minimal_run(project="bank"))
+    record_run(service.store, minimal_run(project="bank"))
     assert "/audit" in links(client, "/")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from perfgate.judging.store.runs import record_run
 from tests.fakes.service import SERVER_TOKEN, Service
 from tests.fakes.sites import make_gate
 from tests.unit.document.minimal import minimal_run
@@ -20,7 +21,7 @@ def test_metrics__two_projects_and_testbeds__the_newest_values_of_each_and_the_u
         minimal_run(session="s2", value=0.004, fingerprint="f2"),
         minimal_run(value=0.001, project='b"a\\nk'),
     ):
-        service.store.record(run)
+        record_run(service.store, run)
     upload(service, minimal_run(session="s3", fingerprint="f3", value=0.005))
     service.store.append("shop", [make_gate(1), make_gate(2), make_gate(3, verdict="FAIL")])
 

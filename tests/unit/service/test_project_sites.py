@@ -14,6 +14,7 @@ from perfgate.document.files import canonical_bytes
 from perfgate.document.run import Artifact
 from perfgate.errors import StoreError
 from perfgate.flows.shared.site.read import ChangesRemembered
+from perfgate.judging.store.runs import record_run, record_runs
 from perfgate.service.kept_site import KeptSite
 from tests.fakes.history import main_runs, stepped
 from tests.fakes.service import SERVER_TOKEN, Client, Listening, Service, serve_folder
@@ -34,7 +35,7 @@ def links(client: Client, address: str) -> set[str]:
 
 
 def test_sites__one_project__every_link_of_its_overview_and_of_a_run_is_there(service: Service) -> None:
-    service.store.record_all(main_runs(9, shapes=("long",), time=stepped(8, 1.5)))
+    record_runs(service.store, main_runs(9, shapes=("long",), time=stepped(8, 1.5)))
     project = service.store.projects()[0]
     client = service.client(service.token(project, "read"))
     home = client.get("/").headers["Location"]
@@ -47,7 +48,7 @@ def test_sites__one_project__every_link_of_its_overview_and_of_a_run_is_there(se
 
 def test_sites__several_projects__listed_for_those_who_may_read_them(service: Service) -> None:
     for project in ("shop", "team/<b>"):
-        service.store.record(minimal_run(project=project))
+        record_run(service.store, minimal_run(project=project))
     everyone, own = service.client(SERVER_TOKEN), service.client(service.token("team/<b>", "read"))
     assert {OVERVIEW, "/projects/team%2F%3Cb%3E/index.html"} <= links(everyone, "/")
     home = everyone.get("/").text
@@ -63,11 +64,11 @@ def test_sites__several_projects__listed_for_those_who_may_read_them(service: Se
 
 
 def test_sites__new_run__on_the_page_at_once(service: Service) -> None:
-    service.store.record(minimal_run())
+    record_run(service.store, minimal_run())
     client = service.client(SERVER_TOKEN)
     runs = "/projects/shop/runs/index.html"
     before = client.get(runs).text
-    run_id = service.store.record(minimal_run(session="s2", value=0.003))
+    run_id = record_run(service.store, minimal_run(session="s2", value=0.003))
     assert run_id[:12] not in before
     assert run_id[:12] in client.get(runs).text
 
@@ -83,7 +84,7 @@ def test_sites__run_whose_traces_are_served__linked_for_those_who_may_read_them(
     (tmp_path / "recordings" / "damaged").mkdir()
     (tmp_path / "recordings" / "damaged" / "run.json").write_text("{")
     service = serve_folder(address, tmp_path, recordings=tmp_path / "recordings")
-    kept, elsewhere = (service.store.record(one) for one in (run, other))
+    kept, elsewhere = (record_run(service.store, one) for one in (run, other))
     everyone, own = service.client(SERVER_TOKEN), service.client(service.token("shop", "read"))
 
     def recordings(client: Client, run_id: str) -> list[str]:
@@ -96,7 +97,7 @@ def test_sites__run_whose_traces_are_served__linked_for_those_who_may_read_them(
 
 
 def test_sites__verdict_uploaded_and_judged_again__on_the_page_at_once(service: Service) -> None:
-    service.store.record(minimal_run())
+    record_run(service.store, minimal_run())
     client, runner = service.client(SERVER_TOKEN), service.client(service.token("shop"))
     gates = "/projects/shop/gates.html"
     assert "perfgate publish --record" in client.get(gates).text
@@ -114,7 +115,7 @@ def test_sites__verdict_with_an_address_that_is_none__refused(service: Service) 
 
 
 def test_sites__what_is_no_page__not_found(service: Service) -> None:
-    service.store.record(minimal_run())
+    record_run(service.store, minimal_run())
     client = service.client(SERVER_TOKEN)
     wrong = ("x.html", "runs/ffffffffffff.html", "runs/..%2Findex.html", "compare/a-b.html", "../../etc/passwd")
     assert [client.get(f"/projects/shop/{address}").status_code for address in wrong] == [404] * len(wrong)

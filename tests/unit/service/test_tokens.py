@@ -11,6 +11,7 @@ import pytest
 
 from perfgate.errors import StoreError
 from perfgate.judging.store.ledger import TOKEN_PREFIX
+from perfgate.judging.store.runs import prune_runs, record_run, record_runs, stored_runs
 from tests.fakes.service import SERVER_TOKEN, Listening, Service, serve_folder
 from tests.unit.document.minimal import minimal_run
 from tests.unit.service.test_store_api import ACCEPTANCE, document
@@ -30,8 +31,8 @@ READS = (
 @pytest.fixture
 def service(address: Listening, tmp_path: Path) -> Service:
     service = serve_folder(address, tmp_path)
-    service.store.record(minimal_run())
-    service.store.record(minimal_run(project="bank"))
+    record_run(service.store, minimal_run())
+    record_run(service.store, minimal_run(project="bank"))
     return service
 
 
@@ -52,7 +53,7 @@ def writes(service: Service, token: str | None, project: str = "shop") -> list[i
 def test_write__with_a_token_that_reads__forbidden(service: Service) -> None:
     assert writes(service, service.token("shop", "read")) == [403] * 5
     assert writes(service, SERVER_TOKEN) == [403] * 5
-    assert len(service.store.runs("shop")) == 1
+    assert len(stored_runs(service.store, "shop")) == 1
 
 
 def test_requests__of_another_project__forbidden_and_absent(service: Service) -> None:
@@ -75,7 +76,7 @@ def test_upload__document_of_another_project_in_the_own_place__refused(service: 
     data, run_id = document(minimal_run(session="s2", project="bank"))
     client = service.client(service.token("shop"))
     assert client.put(f"/api/v1/projects/shop/runs/{run_id}", data=data).status_code == 422
-    assert len(service.store.runs("bank")) == 1
+    assert len(stored_runs(service.store, "bank")) == 1
 
 
 def test_requests__revoked_token__unknown_at_once(service: Service) -> None:
@@ -155,7 +156,7 @@ def test_audit__of_everything_that_changes__who_what_and_when(service: Service) 
     made = service.ledger.create_token("runner 7", "shop", "write")
     writes(service, made.secret)
     service.store.append("shop", [ACCEPTANCE])
-    service.store.prune("shop", keep=1)
+    prune_runs(service.store, "shop", keep=1)
     service.ledger.revoke(made.token.id)
     entries = service.ledger.entries(project="shop", limit=10)
     actor = f"token {made.token.id} runner 7"
@@ -172,20 +173,21 @@ def test_audit__of_everything_that_changes__who_what_and_when(service: Service) 
 
 
 def test_show__prefix_that_only_runs_of_another_project_have__as_unknown_as_any_other(service: Service) -> None:
-    ids = service.store.record_all(minimal_run(session=f"b{number}", project="bank") for number in range(40))
-    (own,) = (run.id for run in service.store.runs("shop"))
+    ids = record_runs(service.store, [minimal_run(session=f"b{number}", project="bank") for number in range(40)])
+    (own,) = (run.id for run in stored_runs(service.store, "shop"))
     client = service.client(service.token("shop", "read"))
     foreign = {run_id[0] for run_id in ids} - {own[0]}
-    unknown = client.get("/api/v1/runs", params={"id": "x"}).json()["error"]
+    nowhere = "0" * 64
+    unknown = client.get(f"/api/v1/projects/shop/runs/{nowhere}").json()["error"]
     for digit in sorted(foreign):
-        answer = client.get("/api/v1/runs", params={"id": digit})
-        assert (answer.status_code, answer.json()["error"]) == (404, unknown.replace("'x'", f"'{digit}'"))
+        answer = client.get(f"/api/v1/projects/shop/runs/{digit}")
+        assert (answer.status_code, answer.json()["error"]) == (404, unknown.replace(nowhere, digit))
     # What its own run shares with runs of others is enough to find it.
-    assert client.get("/api/v1/runs", params={"id": own[0]}).json()["project"] == "shop"
+    assert client.get(f"/api/v1/projects/shop/runs/{own[0]}").json()["project"] == "shop"
 
 
 def test_show__prefix_of_several_own_runs__said(service: Service) -> None:
-    ids = service.store.record_all(minimal_run(session=f"s{number}") for number in range(2, 19))
+    ids = record_runs(service.store, [minimal_run(session=f"s{number}") for number in range(2, 19)])
     repeated = next(run_id[0] for run_id in ids if [one[0] for one in ids].count(run_id[0]) > 1)
-    answer = service.client(service.token("shop", "read")).get("/api/v1/runs", params={"id": repeated.upper()})
+    answer = service.client(service.token("shop", "read")).get(f"/api/v1/projects/shop/runs/{repeated.upper()}")
     assert (answer.status_code, "several runs that begin with" in answer.json()["error"]) == (404, True)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from perfgate.document.history import Triage
+from perfgate.judging.store.runs import record_runs
 from tests.fakes.history import commit_of, main_runs, stepped
 from tests.fakes.service import SERVER_TOKEN, Client, Service
 
@@ -17,7 +18,7 @@ FIELDS = {"commit": COMMIT, "state": "acknowledged", "reason": "waits for\nthe k
 
 @pytest.fixture
 def slower(service: Service) -> Service:
-    service.store.record_all(main_runs(9, shapes=("long",), operators=stepped(8, 1.5)))
+    record_runs(service.store, main_runs(9, shapes=("long",), operators=stepped(8, 1.5)))
     return service
 
 
@@ -41,7 +42,7 @@ def test_form__token_typed_in__state_stored_shown_and_in_the_audit_log(slower: S
     assert "form-action 'self'" in page
     answer = client.post(FORM, data={**FIELDS, "token": slower.token("demo")})
     assert (answer.status_code, answer.headers["Location"]) == (303, f"open.html#commit-{COMMIT[:12]}")
-    (triage,) = slower.store.statements("demo", Triage)
+    (triage,) = slower.store.entries("demo", Triage)
     assert (triage.commit, triage.state, triage.reason, triage.author) == (
         COMMIT,
         "acknowledged",
@@ -63,7 +64,7 @@ def test_form__signed_in_with_a_token_that_writes__its_key_is_enough(slower: Ser
     assert 'type="password"' not in client.get(PAGE).text
     assert client.post(FORM, data={**FIELDS, "key": key}).status_code == 303
     assert client.post(FORM, data={**FIELDS, "state": "expected", "key": key}).status_code == 303
-    assert [triage.state for triage in slower.store.statements("demo", Triage)] == ["expected"]
+    assert [triage.state for triage in slower.store.entries("demo", Triage)] == ["expected"]
     assert "no regression is open" in client.get(PAGE).text
 
 
@@ -74,7 +75,7 @@ def test_form__made_up_by_a_foreign_page__nothing_changes(slower: Service, sent:
     client = browser(slower, slower.token("demo"))
     answer = client.post(FORM, data={**FIELDS, **sent})
     assert (answer.status_code, "takes a token of this project with scope write" in answer.text) == (403, True)
-    assert slower.store.statements("demo", Triage) == []
+    assert slower.store.entries("demo", Triage) == []
 
 
 def test_form__token_of_another_project_or_for_reading__nothing_changes(slower: Service) -> None:
@@ -85,7 +86,7 @@ def test_form__token_of_another_project_or_for_reading__nothing_changes(slower: 
     other = browser(slower, slower.token("bank"))
     assert other.post(FORM, data={**FIELDS, "token": slower.token("demo")}).status_code == 403
     assert slower.client().post(FORM, data={**FIELDS, "token": slower.token("demo")}).status_code == 401
-    assert slower.store.statements("demo", Triage) == []
+    assert slower.store.entries("demo", Triage) == []
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_form__field_that_cannot_be_stored__said_on_a_page(slower: Service, fiel
     answer = client.post(FORM, data={**FIELDS, **fields})
     assert (answer.status_code, answer.headers["Content-Type"]) == (422, "text/html; charset=utf-8")
     assert why in re.sub(r"<[^>]+>", "", answer.text)
-    assert slower.store.statements("demo", Triage) == []
+    assert slower.store.entries("demo", Triage) == []
 
 
 def test_form__too_large_or_no_form__refused(slower: Service) -> None:

@@ -22,6 +22,7 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.retained import retained_runs
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_runs, stored_runs
 from tests.fakes.artifacts import artifact_set, run_folder
 from tests.fakes.history import commit_of, main_runs, stepped
 from tests.fakes.runner import separating_runner
@@ -114,7 +115,7 @@ def test_record__run_with_traces__kept_beside_the_run_under_its_id(project: Path
     run_folder(tmp_path / "run")
     done = record(project, "--run", str(tmp_path / "run" / "run.json"))
     assert done.exit_code == 0, done.exception
-    (run,) = SqlStore(project.parent / "store.db").runs("shop")
+    (run,) = stored_runs(SqlStore(project.parent / "store.db"), "shop")
     assert [kept.id for kept in kept_of(project).sets("shop")] == [run.id]
     assert "artifacts sent to" in done.stdout
 
@@ -123,7 +124,7 @@ def test_record__artifacts_refused__run_stored_and_the_reason_without_secrets(pr
     run_folder(tmp_path / "run")
     place = "oss://key:pa55word@bucket/perf"  # ossfs is not installed
     done = record(project, "--run", str(tmp_path / "run" / "run.json"), PERFGATE_ARTIFACTS=place)
-    assert len(SqlStore(project.parent / "store.db").runs("shop")) == 1
+    assert len(stored_runs(SqlStore(project.parent / "store.db"), "shop")) == 1
     assert done.stdout.startswith("kept run ")
     assert done.exit_code == 0
     assert done.stderr.startswith("the run is stored, but its artifacts are not kept: oss://***@bucket/perf needs")
@@ -158,8 +159,8 @@ def test_prune__main_that_got_slower__keeps_both_sides_of_the_regression_and_the
 ) -> None:
     (project / "perfgate.toml").write_text(CONFIG.replace('"shop"', '"demo"'))
     store = SqlStore(project.parent / "store.db")
-    store.record_all(main_runs(24, time=stepped(14, 1.3), operators=stepped(14, 1.5), shapes=("long",)))
-    runs = sorted(store.runs("demo"), key=lambda run: run.started_at)
+    record_runs(store, main_runs(24, time=stepped(14, 1.3), operators=stepped(14, 1.5), shapes=("long",)))
+    runs = sorted(stored_runs(store, "demo"), key=lambda run: run.started_at)
     kept = kept_of(project)
     for run in runs:
         folder = tmp_path / run.id
@@ -186,10 +187,10 @@ def test_retained_runs__regression_in_triage__its_runs_and_those_before_stay_whi
 ) -> None:
     (project / "perfgate.toml").write_text(CONFIG.replace('"shop"', '"demo"'))
     store = SqlStore(project.parent / "store.db")
-    store.record_all(main_runs(12, shapes=("long",)))
+    record_runs(store, main_runs(12, shapes=("long",)))
     entry = Triage(commit=commit_of(4), state=state, reason="seen", author="Li", changed_at="2026-06-01T00:00:00+00:00")
     store.append("demo", [entry])
-    runs = sorted(store.runs("demo"), key=lambda run: run.started_at)
+    runs = sorted(stored_runs(store, "demo"), key=lambda run: run.started_at)
     config = load_config(project)
     retained = retained_runs(config, store, Said(), seconds_since_1970=NOW.timestamp())
     assert retained == {run.id for run in (*(runs[3:5] if is_open else ()), *runs[-3:])}

@@ -15,6 +15,7 @@ from perfgate.document.files import write_document
 from perfgate.document.history import Acceptance
 from perfgate.errors import PerfgateError, RepositoryError, StoreError, UsageError
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_runs, stored_runs
 from tests.command import run_perfgate
 from tests.fakes.documents import make_counter, make_decision, regressed_time
 from tests.fakes.history import main_runs, stepped
@@ -45,14 +46,14 @@ def write(folder: Path, name: str = "run.json", **changes: object) -> str:
 
 def test_baseline_record__run_file__kept_and_said_where(project: Path) -> None:
     result = baseline(project, "record", "--run", write(project))
-    (kept,) = SqlStore(project.parent / "store.db").runs("shop")
+    (kept,) = stored_runs(SqlStore(project.parent / "store.db"), "shop")
     assert result.exit_code == 0
     assert result.output == f"kept run {kept.id[:12]} of shop in {project.parent}/store.db\n"
 
 
 def test_baseline_record__json__the_whole_id(project: Path) -> None:
     result = baseline(project, "record", "--json", "--run", write(project))
-    (kept,) = SqlStore(project.parent / "store.db").runs("shop")
+    (kept,) = stored_runs(SqlStore(project.parent / "store.db"), "shop")
     store = f"{project.parent}/store.db"
     assert json.loads(result.output) == {"id": kept.id, "project": "shop", "store": store, "suspected": []}
 
@@ -74,7 +75,7 @@ def test_baseline_record__dirty_run__refused_unless_allowed(project: Path) -> No
 def test_baseline_record__slower_than_main_was__kept_and_said_to_the_end_what_to_do(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "demo"\n')
     runs = main_runs(13, shapes=("long",), time=stepped(12, 1.5))
-    SqlStore(project.parent / "store.db").record_all(runs[:12])
+    record_runs(SqlStore(project.parent / "store.db"), runs[:12])
     write_document(project / "run.json", runs[12])
     result = baseline(project, "record", "--run", str(project / "run.json"))
     said = [
@@ -125,7 +126,7 @@ def test_baseline_list__80_columns__whole_ids_and_every_word_of_the_subject(proj
         "--run",
         write(project, source=msgspec.structs.replace(minimal_run().source, subject=subject)),
     )
-    (kept,) = SqlStore(project.parent / "store.db").runs("shop")
+    (kept,) = stored_runs(SqlStore(project.parent / "store.db"), "shop")
     environ = {"PERFGATE_STORE": str(project.parent / "store.db"), "COLUMNS": "80"}
     first, *rest = CliRunner().invoke(COMMAND, ["list", "-C", str(project)], env=environ).output.splitlines()
     assert first.startswith(f"{kept.id[:12]}  2026-")
@@ -137,8 +138,8 @@ def test_baseline_list__80_columns__whole_ids_and_every_word_of_the_subject(proj
 def test_baseline_list__many_runs__the_newest_twenty_and_how_to_see_more(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "demo"\n')
     store = SqlStore(project.parent / "store.db")
-    store.record_all(main_runs(22, shapes=("long",)))
-    newest = [run.id[:12] for run in store.runs("demo")]
+    record_runs(store, main_runs(22, shapes=("long",)))
+    newest = [run.id[:12] for run in stored_runs(store, "demo")]
     *listed, _, end = baseline(project, "list").output.splitlines()
     assert [line[:12] for line in listed if not line.startswith(" ")] == newest[:20]
     assert end == f"`perfgate baseline list --before {newest[19]}` lists older ones, `--limit N` more at once"
@@ -153,7 +154,7 @@ def test_baseline_list__many_runs__the_newest_twenty_and_how_to_see_more(project
 
 def test_baseline_show__beginning_of_the_id__values_in_base_units(project: Path) -> None:
     baseline(project, "record", "--run", write(project))
-    (kept,) = SqlStore(project.parent / "store.db").runs("shop")
+    (kept,) = stored_runs(SqlStore(project.parent / "store.db"), "shop")
     lines = [line.split() for line in baseline(project, "show", kept.id[:6]).output.splitlines()]
     assert ["encoder", "latency.p50", "shape", "short", "0.002"] in lines
     assert ["encoder", "latency.p99", "shape", "short", "none"] in lines
@@ -176,13 +177,13 @@ def test_baseline_record__more_than_are_to_stay__the_oldest_go_a_twentieth_at_on
     with (project / "perfgate.toml").open("a") as file:
         file.write("[store]\nkeep = 20\n")
     store = SqlStore(project.parent / "store.db")
-    store.record_all(minimal_run(session=f"s{number}") for number in range(20))
+    record_runs(store, [minimal_run(session=f"s{number}") for number in range(20)])
     assert "removed" not in baseline(project, "record", "--run", write(project, "one more")).output
-    assert len(store.runs("shop")) == 21
+    assert len(stored_runs(store, "shop")) == 21
     assert baseline(project, "record", "--run", write(project, "two")).output.endswith(
         "removed the 2 oldest, as [store] keep says\n"
     )
-    assert len(store.runs("shop")) == 20
+    assert len(stored_runs(store, "shop")) == 20
 
 
 def test_baseline__from_the_shell__broken_document_is_exit_code_2(project: Path) -> None:
@@ -209,7 +210,7 @@ def test_baseline_accept__metric_of_head__kept_with_who_and_why(project: Path) -
     result = baseline(project, "accept", "latency.*", "--reason", "the new layer", "--by", "Li Wei")
     assert result.exit_code == 0, result.exception
     assert result.output == f"accepted latency.* of {sha[:12]} by Li Wei\n"
-    (kept,) = SqlStore(project.parent / "store.db").statements("shop", Acceptance)
+    (kept,) = SqlStore(project.parent / "store.db").entries("shop", Acceptance)
     assert (kept.metric, kept.reason, kept.accepted_by) == ("latency.*", "the new layer", "Li Wei")
     assert "the new layer" in baseline(project, "accepted").output
 
@@ -263,7 +264,7 @@ def test_baseline_accept__number_that_names_no_cause__refused(
     result = baseline(project, "accept", *absolute, "--reason", "meant", "--by", "Li")
     assert isinstance(result.exception, PerfgateError)
     assert message.format(old=old[:12], new=new[:12], out=out) in str(result.exception)
-    assert not SqlStore(project.parent / "store.db").statements("shop", Acceptance)
+    assert not SqlStore(project.parent / "store.db").entries("shop", Acceptance)
 
 
 def test_baseline_accept__number_and_no_check__what_to_name_instead(project: Path) -> None:
@@ -295,7 +296,7 @@ def test_baseline_accept__until__counts_to_that_day_and_is_listed(project: Path)
     assert kept.output == f"accepted latency.low of {sha[:12]} by Li until 2999-01-31\n", kept.exception
     assert "2999-01-31" in baseline(project, "accepted").output
     store = SqlStore(project.parent / "store.db")
-    (entry,) = store.statements("shop", Acceptance)
+    (entry,) = store.entries("shop", Acceptance)
     store.append("shop", [msgspec.structs.replace(entry, until="2026-01-31")])
     assert "2026-01-31, expired" in baseline(project, "accepted").output
     past = baseline(project, *accept, "--until", "2020-01-01")
@@ -360,7 +361,7 @@ def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_it_is
     assert "restore an earlier commit of the branch" in listed.stderr
     assert [run["id"] for run in json.loads(ran("list", "--json").stdout)] == [sound]
     kept = ran("record", "--run", write(tmp_path, "s3"))
-    assert (kept.exit_code, len(opened(clone).runs("shop"))) == (0, 2)
+    assert (kept.exit_code, len(stored_runs(opened(clone), "shop"))) == (0, 2)
 
 
 def test_baseline_record__clock_of_the_measuring_machine_is_ahead__said_and_stored(project: Path) -> None:
@@ -371,4 +372,4 @@ def test_baseline_record__clock_of_the_measuring_machine_is_ahead__said_and_stor
     result = baseline(project, "record", "--run", write(project, session=session))
     assert result.exit_code == 0
     assert "the clock of the measuring machine is wrong: the run ended 24 h " in result.output
-    assert len(SqlStore(project.parent / "store.db").runs("shop")) == 1
+    assert len(stored_runs(SqlStore(project.parent / "store.db"), "shop")) == 1

@@ -20,6 +20,8 @@ from perfgate.document.history import Acceptance
 from perfgate.errors import EXIT_MEASURING, StoreError, StoreRefusedError
 from perfgate.judging.store import layout
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
+from perfgate.judging.store.index import read_index
+from perfgate.judging.store.runs import prune_runs, record_run, record_runs, run_entry, stored_run, stored_runs
 from perfgate.judging.store.store import StorePlace
 from tests.fakes.remote import clone_of_empty_remote, git
 from tests.forking import exit_code, forked
@@ -43,7 +45,7 @@ def opened(clone: Path, *, max_commits: int = 200, **environ: str) -> GitBranchS
 
 
 def record(clone: Path, *sessions: str) -> list[str]:
-    return opened(clone).record_all([minimal_run(session=session) for session in sessions])
+    return record_runs(opened(clone), [minimal_run(session=session) for session in sessions])
 
 
 def files(remote: Path) -> list[str]:
@@ -51,7 +53,7 @@ def files(remote: Path) -> list[str]:
 
 
 def sessions(clone: Path) -> set[str]:
-    return {run.session for run in opened(clone).runs("shop")}
+    return {run.session for run in stored_runs(opened(clone), "shop")}
 
 
 def commits(remote: Path) -> int:
@@ -83,7 +85,7 @@ def test_record__first_run__a_branch_of_its_own_and_nothing_else_moves(clone: Pa
         "README.md",
         f"documents/{run_id}.json.gz",
         "perfgate-store-v1",
-        f"runs/shop-8d9001d32c6a/e8bc163c82eee187-{run_id}.json",
+        f"runs/shop-8d9001d32c6a/90afadf3c4de0eae-{run_id}.json",
     ]
     assert git(remote, "log", "-1", "--format=%s", DATA) == f"record run {run_id[:12]} of {'a' * 12} [skip ci]"
     assert git(remote, "for-each-ref", "--format=%(refname)").splitlines() == ["refs/heads/main", DATA]
@@ -95,18 +97,17 @@ def test_record__first_run__a_branch_of_its_own_and_nothing_else_moves(clone: Pa
 
 
 def test_runs__no_branch_yet__empty_and_still_none(clone: Path, remote: Path) -> None:
-    assert opened(clone).runs("shop") == []
-    assert opened(clone).series("shop") == []
-    assert opened(clone).statements("shop", Acceptance) == []
+    assert stored_runs(opened(clone), "shop") == []
+    assert opened(clone).entries("shop", Acceptance) == []
     assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
 
 def test_store__server_without_partial_clones__the_same(tmp_path: Path) -> None:
     clone = clone_of_empty_remote(tmp_path, partial=False)
     (run_id, _) = record(clone, "s1", "s2")
-    assert opened(clone).show(run_id) == minimal_run(session="s1")
+    assert stored_run(opened(clone), "shop", run_id) == minimal_run(session="s1")
     assert sessions(clone) == {"s1", "s2"}
-    assert opened(clone).prune("shop", keep=1) == 1
+    assert prune_runs(opened(clone), "shop", keep=1) == 1
 
 
 def test_store__project_in_a_shallow_partial_clone__the_same(clone: Path, tmp_path: Path) -> None:
@@ -124,7 +125,7 @@ def test_record__four_processes_start_on_no_branch__every_run_is_kept(clone: Pat
         store = opened(clone)
         os.read(gate, 1)
         for number in range(5):
-            store.record(minimal_run(session=f"{name}-{number}"))
+            record_run(store, minimal_run(session=f"{name}-{number}"))
 
     writers = [forked(partial(record_five, name)) for name in "abcd"]
     os.write(release, b"....")
@@ -138,44 +139,44 @@ def test_record__four_processes_start_on_no_branch__every_run_is_kept(clone: Pat
 
 def test_append__to_two_stores_opened_before__both_are_kept(clone: Path) -> None:
     first, second = opened(clone), opened(clone)
-    assert first.statements("shop", Acceptance) == second.statements("shop", Acceptance) == []
+    assert first.entries("shop", Acceptance) == second.entries("shop", Acceptance) == []
     for store, commit in ((first, "a1"), (second, "b2")):
         meant = Acceptance(
             commit=commit, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01"
         )
         store.append("shop", [meant])
-    assert {one.commit for one in opened(clone).statements("shop", Acceptance)} == {"a1", "b2"}
+    assert {one.commit for one in opened(clone).entries("shop", Acceptance)} == {"a1", "b2"}
 
 
 def test_record_all__a_session_twice_among_them__refused_and_nothing_is_kept(clone: Path, remote: Path) -> None:
     runs = [minimal_run(session="s1"), minimal_run(session="s2"), minimal_run(session="s1", value=0.003)]
     with pytest.raises(StoreError, match="session 's1' is already stored"):
-        opened(clone).record_all(runs)
+        record_runs(opened(clone), runs)
     assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
 
 def test_record__history_has_grown_long__begins_anew_with_all_that_it_holds(clone: Path, remote: Path) -> None:
     store = opened(clone, max_commits=3)
     for number in range(4):
-        store.record(minimal_run(session=f"s{number}"))
+        record_run(store, minimal_run(session=f"s{number}"))
     assert commits(remote) == 1
     assert sessions(clone) == {"s0", "s1", "s2", "s3"}
-    store.record(minimal_run(session="s4"))
+    record_run(store, minimal_run(session="s4"))
     assert commits(remote) == 2
 
 
 def test_prune__two_go__the_server_can_forget_them(clone: Path, remote: Path) -> None:
     ids = record(clone, "s1", "s2", "s3")
-    assert opened(clone).prune("shop", keep=1) == 2
+    assert prune_runs(opened(clone), "shop", keep=1) == 2
     assert commits(remote) == 1
-    (kept,) = opened(clone).runs("shop")
+    (kept,) = stored_runs(opened(clone), "shop")
     assert [path for path in files(remote) if path.startswith("documents/")] == [f"documents/{kept.id}.json.gz"]
     git(remote, "reflog", "expire", "--expire=now", "--all")
     git(remote, "gc", "--quiet", "--prune=now")
     gone = next(run_id for run_id in ids if run_id != kept.id)
     with pytest.raises(StoreError, match="holds no run"):
-        opened(clone).show(gone)
-    assert opened(clone).show(kept.id).session.id == kept.session
+        stored_run(opened(clone), "shop", gone)
+    assert stored_run(opened(clone), "shop", kept.id).session.id == kept.session
 
 
 def test_show__branch_was_read_before_and_rewritten_since__still_shown_or_said_to_be_gone(
@@ -183,14 +184,14 @@ def test_show__branch_was_read_before_and_rewritten_since__still_shown_or_said_t
 ) -> None:
     ids = record(clone, "s1", "s2", "s3")
     store = opened(clone)
-    newest = store.runs("shop")[0].id
-    assert store.show(newest).session.id in {"s1", "s2", "s3"}
-    opened(clone).prune("shop", keep=1)
+    newest = stored_runs(store, "shop")[0].id
+    assert stored_run(store, "shop", newest).session.id in {"s1", "s2", "s3"}
+    prune_runs(opened(clone), "shop", keep=1)
     git(remote, "reflog", "expire", "--expire=now", "--all")
     git(remote, "gc", "--quiet", "--prune=now")
-    assert store.show(newest).session.id in {"s1", "s2", "s3"}
+    assert stored_run(store, "shop", newest).session.id in {"s1", "s2", "s3"}
     with pytest.raises(StoreError, match="holds no run"):
-        store.show(next(run_id for run_id in ids if run_id != newest))
+        stored_run(store, "shop", next(run_id for run_id in ids if run_id != newest))
 
 
 @pytest.mark.parametrize(
@@ -203,18 +204,18 @@ def test_record__branch_deleted_or_begun_anew_after_it_was_read__thought_out_aga
     record(clone, "s1", "s2")
     times = 0
 
-    def clock() -> datetime:  # asked when a run is packed, and again between reading and pushing
+    def clock() -> datetime:  # asked between reading and pushing
         nonlocal times
         times += 1
-        if times == 2 and harm == "deleted":
+        if times == 1 and harm == "deleted":
             git(remote, "update-ref", "-d", DATA)
-        elif times == 2:
-            opened(clone).prune("shop", keep=1)
+        elif times == 1:
+            prune_runs(opened(clone), "shop", keep=1)
         return datetime.now(timezone.utc)
 
     store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}), clock=clock)
-    store.record(minimal_run(session="s3"))
-    assert times == 3
+    record_run(store, minimal_run(session="s3"))
+    assert times == 2
     assert len(sessions(clone)) == left
     assert "s3" in sessions(clone)
     assert "README.md" in files(remote)
@@ -225,30 +226,30 @@ def test_store__older_protocol_in_the_users_settings__the_same(clone: Path, monk
         monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
     (run_id,) = record(clone, "s1")
     store = opened(clone)
-    assert [run.session for run in store.runs("shop")] == ["s1"]
-    assert store.show(run_id) == minimal_run(session="s1")
+    assert [run.session for run in stored_runs(store, "shop")] == ["s1"]
+    assert stored_run(store, "shop", run_id) == minimal_run(session="s1")
 
 
 def test_prune__server_lets_nobody_rewrite__an_ordinary_commit_removes_them(clone: Path, remote: Path) -> None:
     git(remote, "config", "receive.denyNonFastForwards", "true")
     record(clone, "s1", "s2", "s3")
-    assert opened(clone).prune("shop", keep=1) == 2
+    assert prune_runs(opened(clone), "shop", keep=1) == 2
     assert commits(remote) == 2
-    assert len(opened(clone).runs("shop")) == 1
+    assert len(stored_runs(opened(clone), "shop")) == 1
 
 
 def test_record__server_lets_nobody_rewrite_and_history_is_long__goes_on(clone: Path, remote: Path) -> None:
     git(remote, "config", "receive.denyNonFastForwards", "true")
     store = opened(clone, max_commits=2)
     for number in range(5):
-        store.record(minimal_run(session=f"s{number}"))
+        record_run(store, minimal_run(session=f"s{number}"))
     assert commits(remote) == 5
     assert len(sessions(clone)) == 5
 
 
 def test_store__branch_of_something_else__refused_and_untouched(clone: Path, remote: Path) -> None:
     git(remote, "branch", "perfgate-data", "main")
-    for use in (lambda: opened(clone).runs("shop"), lambda: record(clone, "s1")):
+    for use in (lambda: stored_runs(opened(clone), "shop"), lambda: record(clone, "s1")):
         with pytest.raises(StoreError, match=r"is not a store of perfgate; give the store another name"):
             use()
     assert git(remote, "rev-parse", "perfgate-data") == git(remote, "rev-parse", "main")
@@ -257,7 +258,7 @@ def test_store__branch_of_something_else__refused_and_untouched(clone: Path, rem
 def test_store__layout_of_a_newer_perfgate__refused(clone: Path, remote: Path) -> None:
     record(clone, "s1")
     put(remote, "perfgate-store-v7", b"")
-    for use in (lambda: opened(clone).runs("shop"), lambda: record(clone, "s2")):
+    for use in (lambda: stored_runs(opened(clone), "shop"), lambda: record(clone, "s2")):
         with pytest.raises(StoreError, match=r"newer perfgate \(layout 7, this one knows 1\); upgrade perfgate"):
             use()
 
@@ -279,14 +280,13 @@ def test_runs__file_damaged__left_out_and_named_once_with_what_to_do(
     (path,) = [path for path in files(remote) if path.startswith("runs/") and damaged in path]
     put(remote, path, data)
     store = opened(clone)
-    assert [run.id for run in store.runs("shop")] == [sound]
-    assert [value.run_id for value in store.history("shop", "encoder", "f1", "latency.p50", "short")] == [sound]
-    assert {series.runs for series in store.series("shop")} == {1}
+    assert [run.id for run in stored_runs(store, "shop")] == [sound]
+    assert [run.id for run in read_index(store, "shop").runs] == [sound]
     (why,) = store.damaged("shop")
     assert re.search(message, why)
     assert why.count(path) == 1
     assert "restore an earlier commit of the branch" in why
-    assert store.prune("shop", keep=0) == 1
+    assert prune_runs(store, "shop", keep=0) == 1
     assert {path, f"documents/{damaged}.json.gz"} <= set(files(remote))
 
 
@@ -310,7 +310,7 @@ def test_runs__field_damaged__left_out_and_named(
     content = content_of(remote, path)
     assert sound in content
     put(remote, path, content.replace(sound, broken))
-    assert opened(clone).runs("shop") == []
+    assert stored_runs(opened(clone), "shop") == []
     (why,) = opened(clone).damaged("shop")
     assert re.search(message, why)
 
@@ -320,14 +320,14 @@ def test_runs__file_larger_than_any_run__refused_before_it_is_read(clone: Path, 
     (path,) = [path for path in files(remote) if path.startswith("runs/")]
     put(remote, path, b" " * (layout.MAX_SMALL_BYTES + 1))
     with pytest.raises(StoreError, match="holds more than perfgate ever writes there"):
-        opened(clone).runs("shop")
+        stored_runs(opened(clone), "shop")
 
 
 def test_runs__file_under_the_name_of_another_run__left_out(clone: Path, remote: Path) -> None:
     (run_id,) = record(clone, "s1")
     (path,) = [path for path in files(remote) if path.startswith("runs/")]
     put(remote, path[:-7] + "00.json", content_of(remote, path))
-    assert [run.id for run in opened(clone).runs("shop")] == [run_id]
+    assert [run.id for run in stored_runs(opened(clone), "shop")] == [run_id]
     (why,) = opened(clone).damaged("shop")
     assert "is damaged: it holds run" in why
 
@@ -345,16 +345,19 @@ def test_show__document_damaged__refused(clone: Path, remote: Path, data: bytes,
     (run_id,) = record(clone, "s1")
     put(remote, f"documents/{run_id}.json.gz", data)
     with pytest.raises(StoreError, match=message):
-        opened(clone).show(run_id)
+        stored_run(opened(clone), "shop", run_id)
 
 
 def test_show__document_of_a_newer_perfgate__says_to_upgrade_and_not_to_delete_it(clone: Path, remote: Path) -> None:
     record(clone, "s1")
-    newer = canonical_bytes(minimal_run(session="s2"), name="x").replace(b'"schema_version":1', b'"schema_version":2')
+    run = minimal_run(session="s2")
+    newer = canonical_bytes(run, name="x").replace(b'"schema_version":1', b'"schema_version":2')
     run_id = hashlib.sha256(newer).hexdigest()
+    entry = run_entry(run, run_id, "2026-03-01T12:00:00+00:00")
+    put(remote, layout.entry_path("shop", entry), layout.encode(entry))
     put(remote, f"documents/{run_id}.json.gz", gzip.compress(newer))
     with pytest.raises(StoreError, match=r"written by a newer perfgate; .* upgrade perfgate$"):
-        opened(clone).show(run_id)
+        stored_run(opened(clone), "shop", run_id)
 
 
 def test_record__protected_branch__the_servers_words_and_what_to_do(clone: Path, remote: Path) -> None:
@@ -364,30 +367,30 @@ def test_record__protected_branch__the_servers_words_and_what_to_do(clone: Path,
     ) as refused:
         record(clone, "s1")
     assert refused.value.exit_code == EXIT_MEASURING
-    assert opened(clone).runs("shop") == []
+    assert stored_runs(opened(clone), "shop") == []
 
 
 def test_store__server_is_gone__said_and_nothing_left(clone: Path, remote: Path, tmp_path: Path) -> None:
     remote.rename(tmp_path / "moved.git")
-    for use in (lambda: opened(clone).runs("shop"), lambda: record(clone, "s1")):
+    for use in (lambda: stored_runs(opened(clone), "shop"), lambda: record(clone, "s1")):
         with pytest.raises(StoreRefusedError, match=r"cannot be read: .*there is no such repository, or this account"):
             use()
 
 
 def test_store__nobody_listens__offline(clone: Path) -> None:
     with pytest.raises(StoreRefusedError, match="is the server reachable from here"):
-        opened(clone, PERFGATE_STORE_REMOTE="http://127.0.0.1:9/team/model.git").runs("shop")
+        stored_runs(opened(clone, PERFGATE_STORE_REMOTE="http://127.0.0.1:9/team/model.git"), "shop")
 
 
 def test_store__folder_without_clone__says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"it lies in no git clone that can be read .*or set PERFGATE_STORE_REMOTE"):
-        opened(tmp_path).runs("shop")
+        stored_runs(opened(tmp_path), "shop")
 
 
 def test_store__clone_without_remote__says_what_to_set(clone: Path) -> None:
     git(clone, "remote", "remove", "origin")
     with pytest.raises(StoreError, match=r"it has no remote 'origin'; add one \(git remote add origin URL\)"):
-        opened(clone).runs("shop")
+        stored_runs(opened(clone), "shop")
 
 
 def test_store__git_too_old__says_which_is_needed(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +406,7 @@ def test_store__git_too_old__says_which_is_needed(clone: Path, tmp_path: Path, m
     with pytest.raises(
         StoreError, match=r"needs git 2\.31 or newer, found 'git version 2\.25\.1'; install a newer git"
     ):
-        opened(clone).runs("shop")
+        stored_runs(opened(clone), "shop")
 
 
 @pytest.fixture
@@ -433,7 +436,7 @@ def test_record__scratch_disk_full__says_so_and_the_branch_stays(
 def test_runs__no_folder_for_temporary_files__says_what_to_set(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
     with pytest.raises(StoreError, match=r"no scratch folder can be made .* or set TMPDIR to one with space"):
-        opened(clone).runs("shop")
+        stored_runs(opened(clone), "shop")
 
 
 def test_store__hooks_and_templates_of_the_machine__run_in_the_server_alone(

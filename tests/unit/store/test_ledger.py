@@ -12,6 +12,7 @@ import pytest
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.ledger import TOKEN_PREFIX
 from perfgate.judging.store.postgres import PostgresDatabase
+from tests.fakes.recorded import record_as
 from tests.unit.document.minimal import minimal_run
 
 if TYPE_CHECKING:
@@ -49,5 +50,5 @@ def test_ledger__token_made_and_revoked__found_between(store: SqlStore) -> None:
 
 def test_record__same_run_again__one_entry_of_its_writer(store: SqlStore) -> None:
     for actor in ("runner 1", "runner 2"):
-        store.acting_as(actor).record(minimal_run())
+        record_as(store, actor, minimal_run())
     assert [(entry.actor, entry.action) for entry in store.ledger().entries(limit=5)] == [("runner 1", "run recorded")]

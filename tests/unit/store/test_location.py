@@ -5,6 +5,7 @@ import pytest
 from perfgate.config import Config, parse_config
 from perfgate.errors import StoreError
 from perfgate.flows.shared.store import open_project_store
+from perfgate.judging.store.runs import prune_runs, stored_runs
 from perfgate.judging.store.store import store_location
 
 
@@ -44,14 +45,14 @@ def test_open_project_store__url_of_another_database__refused_with_what_works() 
 
 def test_open_project_store__not_used__nothing_is_created(tmp_path: Path) -> None:
     store = open_project_store(config(), {"PERFGATE_STORE": str(tmp_path / "a" / "store.db")})
-    assert store.runs("shop") == []
+    assert stored_runs(store, "shop") == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_open_project_store__url_of_a_file__the_same_as_its_path(tmp_path: Path) -> None:
     store = open_project_store(config(), {"PERFGATE_STORE": f"sqlite:///{tmp_path}/store.db"})
-    store.prune("shop", keep=1)
-    assert store.runs("shop") == []
+    prune_runs(store, "shop", keep=1)
+    assert stored_runs(store, "shop") == []
 
 
 def test_open_project_store__home_of_nobody__refused() -> None:
@@ -73,6 +74,6 @@ def test_open_project_store__home_of_nobody__refused() -> None:
 )
 def test_open_project_store__place_with_a_password__refused_without_saying_it(location: str) -> None:
     with pytest.raises(StoreError) as refused:
-        open_project_store(config(), {"PERFGATE_STORE": location}).runs("shop")
+        stored_runs(open_project_store(config(), {"PERFGATE_STORE": location}), "shop")
     assert "hunter" not in str(refused.value)
     assert "***" in str(refused.value)

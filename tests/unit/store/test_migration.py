@@ -19,6 +19,7 @@ from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.database import StoreDatabase
 from perfgate.judging.store.migration import SCRIPTS
 from perfgate.judging.store.postgres import PostgresDatabase
+from perfgate.judging.store.runs import record_run, stored_runs
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.tables import METADATA, STORE_VERSION, VERSION, prepare_tables
 from tests.fakes.postgres import PostgresServer
@@ -34,7 +35,7 @@ down_revision = "1"
 
 
 def upgrade() -> None:
-    op.add_column("runs", sa.Column("runner", sa.Text))
+    op.add_column("log", sa.Column("runner", sa.Text))
 """
 
 
@@ -64,7 +65,7 @@ def test_record__store_of_an_older_perfgate__brought_up_to_date_with_its_runs(
 ) -> None:
     database: StoreDatabase = empty()
     store = SqlStore(database)
-    old = store.record(minimal_run())
+    old = record_run(store, minimal_run())
     scripts = tmp_path / "100% newer"
     shutil.copytree(SCRIPTS, scripts)
     (scripts / "versions" / "v2_runner.py").write_text(SECOND)
@@ -74,25 +75,25 @@ def test_record__store_of_an_older_perfgate__brought_up_to_date_with_its_runs(
     with pytest.raises(
         StoreError, match=r"older perfgate \(store version 1, this one knows 2\); the next `perfgate base"
     ):
-        store.runs("shop")
-    new = store.record(minimal_run(session="s2"))
-    assert {run.id for run in store.runs("shop")} == {old, new}
+        stored_runs(store, "shop")
+    new = record_run(store, minimal_run(session="s2"))
+    assert {run.id for run in stored_runs(store, "shop")} == {old, new}
     with database.reading() as connection:
         assert connection is not None
-        assert "runner" in {column["name"] for column in sa.inspect(connection).get_columns("runs")}
+        assert "runner" in {column["name"] for column in sa.inspect(connection).get_columns("log")}
     monkeypatch.setattr(tables, "STORE_VERSION", 1)
     with pytest.raises(StoreError, match=r"newer perfgate \(store version 2, this one knows 1\)"):
-        store.runs("shop")
+        stored_runs(store, "shop")
 
 
 def test_record__store_of_an_older_perfgate_without_alembic__what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqlStore(tmp_path / "store.db")
-    store.record(minimal_run())
+    record_run(store, minimal_run())
     monkeypatch.setitem(sys.modules, "alembic", None)
     monkeypatch.setattr(tables, "STORE_VERSION", 2)
     with pytest.raises(
         StoreError, match=r"needs Alembic, which cannot be imported .*; run pip install 'perfgate\[postgres\]'"
     ):
-        store.record(minimal_run(session="s2"))
+        record_run(store, minimal_run(session="s2"))

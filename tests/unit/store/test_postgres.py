@@ -19,8 +19,11 @@ from perfgate.document.history import Triage
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.flows.shared.store import open_store_at
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.index import read_index
 from perfgate.judging.store.postgres import PostgresDatabase
+from perfgate.judging.store.runs import prune_runs, record_run, stored_run, stored_runs
 from tests.fakes.postgres import NOBODY, OWNER, PASSWORD, READER, PostgresServer
+from tests.fakes.recorded import record_as
 from tests.unit.document.minimal import minimal_run
 
 SECRETS = (PASSWORD, quote(PASSWORD, safe=""), PASSWORD.partition("/")[0])
@@ -46,11 +49,11 @@ def database(postgres: PostgresServer) -> StoredDatabase:
 
 
 def record(store: SqlStore) -> str:
-    return store.record(minimal_run())
+    return record_run(store, minimal_run())
 
 
 def read(store: SqlStore) -> object:
-    return store.runs("shop")
+    return stored_runs(store, "shop")
 
 
 def refusal(kind: type[StoreError], use: Callable[[], object]) -> str:
@@ -109,20 +112,20 @@ def test_store__no_rights__which_to_grant(database: StoredDatabase) -> None:
 
 
 def test_store__right_to_select__reads_and_cannot_record(database: StoredDatabase) -> None:
-    assert database.store(READER).runs("shop") == []
+    assert stored_runs(database.store(READER), "shop") == []
     run_id = record(database.store())
     database.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {READER}")
-    assert database.store(READER).show(run_id) == minimal_run()
-    assert "permission denied for table runs" in refusal(
-        StoreError, lambda: database.store(READER).record(minimal_run(session="s2"))
+    assert stored_run(database.store(READER), "shop", run_id) == minimal_run()
+    assert "permission denied for table log" in refusal(
+        StoreError, lambda: record_run(database.store(READER), minimal_run(session="s2"))
     )
 
 
 def test_store__a_table_or_its_version_is_missing__says_so(database: StoredDatabase) -> None:
     record(database.store())
-    database.execute("DROP TABLE run_conditions, triages")
-    said = refusal(StoreError, lambda: database.store().statements("shop", Triage))
-    assert 'relation "triages" does not exist; a table or column of the store is missing' in said
+    database.execute("DROP TABLE log CASCADE")
+    said = refusal(StoreError, lambda: database.store().entries("shop", Triage))
+    assert 'relation "log" does not exist; a table or column of the store is missing' in said
     database.execute("ALTER TABLE perfgate_store RENAME COLUMN version_num TO version")
     assert "written by a commit of perfgate before its first release" in refusal(
         StoreError, lambda: read(database.store())
@@ -164,14 +167,14 @@ def test_record__connection_lost_in_the_middle__what_is_there_is_whole_and_the_n
 
     def interrupted() -> None:
         with store._database.writing() as writing:
-            writing.exec_driver_sql("DELETE FROM runs")
+            writing.exec_driver_sql("DELETE FROM log")
             end_connections(database)
-            writing.exec_driver_sql("DELETE FROM runs")
+            writing.exec_driver_sql("DELETE FROM log")
 
     assert "the connection was lost; run the command again" in refusal(StoreRefusedError, interrupted)
-    assert len(store.runs("shop")) == 1
+    assert len(stored_runs(store, "shop")) == 1
     end_connections(database)  # of the pool, too
-    assert store.record(minimal_run(session="s2")) in [run.id for run in store.runs("shop")]
+    assert record_run(store, minimal_run(session="s2")) in [run.id for run in stored_runs(store, "shop")]
 
 
 def end_connections(database: StoredDatabase) -> None:
@@ -188,10 +191,10 @@ def test_record__table_locked_by_another__gives_up_in_the_end(
     store = database.store()
     record(store)
     with psycopg.connect(database.server.address(database.name)) as other:
-        other.execute("LOCK TABLE runs")
-        said = refusal(StoreRefusedError, lambda: store.record(minimal_run(session="s2")))
+        other.execute("LOCK TABLE log")
+        said = refusal(StoreRefusedError, lambda: record_run(store, minimal_run(session="s2")))
         assert "the database is in use by others; run the command again" in said
-    assert store.record(minimal_run(session="s2"))
+    assert record_run(store, minimal_run(session="s2"))
 
 
 def test_store__tables_of_a_newer_perfgate__refused_and_untouched(database: StoredDatabase) -> None:
@@ -212,7 +215,17 @@ def test_store__database_of_something_else__refused_and_untouched(database: Stor
 
 def test_store__reading__creates_nothing(database: StoredDatabase) -> None:
     store = database.store()
-    assert (store.runs("shop"), store.projects(), store.series("shop"), store.prune("shop", keep=0)) == ([], [], [], 0)
+    assert (
+        stored_runs(store, "shop"),
+        store.projects(),
+        read_index(store, "shop").runs,
+        prune_runs(store, "shop", keep=0),
+    ) == (
+        [],
+        [],
+        [],
+        0,
+    )
     assert tables(database) == []
 
 
@@ -227,7 +240,7 @@ def test_store__many_first_writers_at_once__tables_created_once_and_every_run_ke
         store = database.store()
         barrier.wait()
         try:
-            store.record(minimal_run(session=f"first-{number}"))
+            record_run(store, minimal_run(session=f"first-{number}"))
         except StoreError as error:
             failures.append(error)
 
@@ -237,7 +250,7 @@ def test_store__many_first_writers_at_once__tables_created_once_and_every_run_ke
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(database.store().runs("shop")) == 8
+    assert len(stored_runs(database.store(), "shop")) == 8
     assert database.execute("SELECT version_num FROM perfgate_store") == [("1",)]
 
 
@@ -247,12 +260,12 @@ def test_store__process_forked_with_an_open_connection__each_has_its_own(databas
     child = os.fork()
     if not child:
         try:
-            store.record(minimal_run(session="child"))
+            record_run(store, minimal_run(session="child"))
             os._exit(0)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert {run.session for run in store.runs("shop")} == {"s1", "child"}
+    assert {run.session for run in stored_runs(store, "shop")} == {"s1", "child"}
 
 
 def test_record__text_with_a_character_that_the_database_lacks__refused(postgres: PostgresServer) -> None:
@@ -268,7 +281,7 @@ def test_record__text_with_a_character_that_the_database_lacks__refused(postgres
 def test_ledger__tokens_and_changes__kept_beside_the_runs(database: StoredDatabase) -> None:
     store = database.store()
     new = store.ledger().create_token("ci", "shop", "write")
-    run_id = store.acting_as("ci").record(minimal_run())
+    run_id = record_as(store, "ci", minimal_run())[0]
     assert store.ledger().find(new.secret) == new.token
     assert [(entry.actor, entry.action, entry.subject) for entry in store.ledger().entries(limit=1)] == [
         ("ci", "run recorded", run_id)
@@ -284,4 +297,4 @@ def test_open_store_at__every_way_to_write_the_address__the_same_database(
     record(database.store())
     environ: dict[str, str] = {}
     for written in (address, address.replace("postgresql://", "postgres://")):
-        assert len(open_store_at(written, tmp_path, environ).runs("shop")) == 1
+        assert len(stored_runs(open_store_at(written, tmp_path, environ), "shop")) == 1

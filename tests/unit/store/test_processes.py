@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_run, stored_runs
 from tests.forking import exit_code, forked
 from tests.unit.document.minimal import minimal_run
 
@@ -19,7 +20,7 @@ def record(path: Path, name: str, count: int, gate: int, told: int | None = None
     store = SqlStore(path)
     assert os.read(gate, 1)
     for number in range(count):
-        store.record(minimal_run(session=f"{name}-{number}"))
+        record_run(store, minimal_run(session=f"{name}-{number}"))
         if told is not None:
             os.write(told, f"{number}\n".encode())
 
@@ -27,8 +28,8 @@ def record(path: Path, name: str, count: int, gate: int, told: int | None = None
 def assert_sound(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        without_values = "SELECT count(*) FROM runs WHERE number NOT IN (SELECT run FROM run_values)"
-        assert connection.execute(without_values).fetchone() == (0,)
+        without_document = "SELECT count(*) FROM log WHERE run NOT IN (SELECT run FROM run_documents)"
+        assert connection.execute(without_document).fetchone() == (0,)
 
 
 def test_record__four_processes_start_on_no_file__every_run_is_kept(tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_record__four_processes_start_on_no_file__every_run_is_kept(tmp_path: Pa
     assert [exit_code(process) for process in processes] == [0, 0, 0, 0]
     for descriptor in (gate, release):
         os.close(descriptor)
-    sessions = sorted(run.session for run in SqlStore(path).runs("shop"))
+    sessions = sorted(run.session for run in stored_runs(SqlStore(path), "shop"))
     assert sessions == sorted(f"{name}-{number}" for name in "abcd" for number in range(10))
     assert_sound(path)
 
@@ -57,7 +58,7 @@ def test_record__a_process_killed_while_writing__its_whole_runs_are_kept_and_oth
         os.kill(victim, signal.SIGKILL)
         assert exit_code(victim) == -signal.SIGKILL
         assert exit_code(other) == 0
-    sessions = {run.session for run in SqlStore(path).runs("shop")}
+    sessions = {run.session for run in stored_runs(SqlStore(path), "shop")}
     assert {f"victim-{number}" for number in range(int(printed) + 1)} <= sessions
     assert {f"other-{number}" for number in range(10)} <= sessions
     assert_sound(path)

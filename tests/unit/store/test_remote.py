@@ -13,6 +13,7 @@ import pytest
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.remote import find_link, parse_location
+from perfgate.judging.store.runs import record_run, stored_run, stored_runs
 from perfgate.judging.store.store import GitAccess, StorePlace
 from tests.fakes.git_server import GitServer, serve_git
 from tests.fakes.remote import clone_of_empty_remote, git
@@ -43,14 +44,14 @@ def opened(server: GitServer, place: str = "clone", *, token: str = TOKEN, **env
 
 
 def test_record__token_of_the_job__kept_and_sent_to_this_server(server: GitServer) -> None:
-    run_id = opened(server).record(minimal_run())
-    assert opened(server).show(run_id) == minimal_run()
+    run_id = record_run(opened(server), minimal_run())
+    assert stored_run(opened(server), "shop", run_id) == minimal_run()
     assert server.signed == {BASIC}
 
 
 def test_record__no_clone__the_repository_the_job_runs_for(server: GitServer) -> None:
-    opened(server, place="").record(minimal_run())
-    assert [run.session for run in opened(server).runs("shop")] == ["s1"]
+    record_run(opened(server, place=""), minimal_run())
+    assert [run.session for run in stored_runs(opened(server), "shop")] == ["s1"]
 
 
 def test_record__token__in_no_argument_and_no_file_of_git(
@@ -64,7 +65,7 @@ def test_record__token__in_no_argument_and_no_file_of_git(
     )
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
-    opened(server).record(minimal_run())
+    record_run(opened(server), minimal_run())
     log = (tmp_path / "log").read_text()
     assert "push --porcelain" in log
     assert "[core]" in log
@@ -76,7 +77,7 @@ def test_record__redirect_to_another_server__not_followed(server: GitServer) -> 
     with serve_git(GitServer(server.root)) as thief:
         server.elsewhere = thief.url
         with pytest.raises(StoreRefusedError, match=r"the repository has moved, and a redirect is not followed"):
-            opened(server).record(minimal_run())
+            record_run(opened(server), minimal_run())
         assert thief.seen == []
 
 
@@ -84,7 +85,7 @@ def test_record__store_on_another_server__gets_no_token_and_the_error_says_so(se
     with serve_git(GitServer(server.root, reads=set(), writes=set())) as other:
         store = opened(server, PERFGATE_STORE_REMOTE=f"{other.url}/team/model.git")
         with pytest.raises(StoreRefusedError, match=f"the job's token is sent to {server.url} only"):
-            store.record(minimal_run())
+            record_run(store, minimal_run())
         assert other.seen != []
         assert other.signed == {None}
 
@@ -103,8 +104,8 @@ def test_record__netrc_helper_and_rewritten_address_left_on_the_machine__have_no
         )
         monkeypatch.setenv("HOME", str(home))
         monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
-        opened(server, place="clone").record(minimal_run(session="s1"))
-        opened(server, place="").record(minimal_run(session="s2"))
+        record_run(opened(server, place="clone"), minimal_run(session="s1"))
+        record_run(opened(server, place=""), minimal_run(session="s2"))
         assert thief.seen == []
     assert server.signed == {BASIC}
     assert not (tmp_path / "asked").exists()
@@ -117,13 +118,13 @@ def test_runs__job_without_token_on_a_private_repository__refused_without_asking
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     monkeypatch.setenv("SSH_ASKPASS", f"touch {tmp_path}/asked")
     with pytest.raises(StoreRefusedError, match="reading needs read access to the code"):
-        opened(server, token="").runs("shop")
+        stored_runs(opened(server, token=""), "shop")
     assert not (tmp_path / "asked").exists()
 
 
 def test_record__wrong_token__refused_without_showing_it(server: GitServer) -> None:
     with pytest.raises(StoreRefusedError, match="the job's token or your key may not do this") as refused:
-        opened(server, token="ghs_wrong").record(minimal_run())
+        record_run(opened(server, token="ghs_wrong"), minimal_run())
     assert "ghs_wrong" not in str(refused.value)
     assert base64.b64encode(b"x-access-token:ghs_wrong").decode() not in str(refused.value)
 
@@ -131,16 +132,16 @@ def test_record__wrong_token__refused_without_showing_it(server: GitServer) -> N
 def test_record__token_that_may_only_read__refused_with_the_permission_to_give(server: GitServer) -> None:
     server.writes = set()
     with pytest.raises(StoreRefusedError, match=r"contents: write") as refused:
-        opened(server).record(minimal_run())
+        record_run(opened(server), minimal_run())
     assert TOKEN not in str(refused.value)
-    assert opened(server).runs("shop") == []
+    assert stored_runs(opened(server), "shop") == []
 
 
 def test_record__answer_to_the_push_lost__kept_once(server: GitServer) -> None:
     server.drop_answers = 1
-    opened(server).record(minimal_run())
+    record_run(opened(server), minimal_run())
     assert server.drop_answers == 0
-    assert len(opened(server).runs("shop")) == 1
+    assert len(stored_runs(opened(server), "shop")) == 1
     assert git(server.root / "team" / "model.git", "rev-list", "--count", "perfgate-data") == "1"
 
 

@@ -16,7 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from perfgate.errors import SessionKeptError, StoreError, StoreRefusedError, UnfitRunError
 from perfgate.judging.store.backends.service import ServiceStore, open_backend
-from perfgate.judging.store.store import StorePlace
+from perfgate.judging.store.runs import record_run, stored_runs
+from perfgate.judging.store.store import Page, StorePlace
 from tests.fakes.service import Listening, listening, serve_folder
 from tests.unit.document.minimal import minimal_run
 
@@ -90,7 +91,7 @@ def test_record__service_that_is_away_for_a_moment__repeated(address: Listening)
     store, answers, slept = answering(
         address, PlainTextResponse("a proxy", 502), error(503, "locked"), JSONResponse("id", 201)
     )
-    store.record(minimal_run())
+    record_run(store, minimal_run())
     assert [request.method for request in answers.requests] == ["PUT"] * 3
     assert slept == [0.5, 1.0]
 
@@ -99,7 +100,7 @@ def test_record__nobody_listens__said_after_five_tries() -> None:
     slept: list[float] = []
     store = ServiceStore("http://127.0.0.1:9", TOKEN, is_local=True, sleep=slept.append)
     with pytest.raises(StoreRefusedError, match=r"cannot be reached, after 5 tries: .*repeat the command later"):
-        store.record(minimal_run())
+        record_run(store, minimal_run())
     assert slept == [0.5, 1.0, 2.0, 4.0]
 
 
@@ -128,7 +129,7 @@ def test_record__refused__said_at_once(
 ) -> None:
     store, answers, _ = answering(address, response)
     with pytest.raises(kind, match=said) as refusal:
-        store.record(minimal_run())
+        record_run(store, minimal_run())
     assert len(answers.requests) == 1
     assert TOKEN not in str(refusal.value)
 
@@ -136,15 +137,13 @@ def test_record__refused__said_at_once(
 def test_runs__page_of_something_else__said(address: Listening) -> None:
     store, _, _ = answering(address, PlainTextResponse("<html>", 200))
     with pytest.raises(StoreRefusedError, match="not the answer of a perfgate service"):
-        store.runs("shop")
+        stored_runs(store, "shop")
 
 
 def test_prune__through_a_service__refused(address: Listening) -> None:
     store, _, _ = answering(address)
-    with pytest.raises(
-        StoreError, match="run `perfgate baseline prune --keep 5` with --store and --project on the machine"
-    ):
-        store.prune("shop", keep=5)
+    with pytest.raises(StoreError, match="run `perfgate baseline prune` with --store and --project on the machine"):
+        store.remove("shop", ["0" * 64])
 
 
 class OtherTime(BaseHTTPRequestHandler):
@@ -175,7 +174,7 @@ def test_clock_ahead__date_of_the_answer__compared_with_our_own_clock(
         thread.start()
         store = ServiceStore(f"http://127.0.0.1:{server.server_address[1]}", TOKEN, is_local=True)
         assert store.clock_ahead() == timedelta()
-        store.runs("shop", limit=1)
+        stored_runs(store, "shop", Page(limit=1))
         server.shutdown()
         thread.join()
     assert abs(store.clock_ahead() - timedelta(minutes=minutes or 0)) < timedelta(minutes=5)
@@ -193,5 +192,5 @@ def test_record__below_a_path_that_the_proxy_removes__stored_and_listed(address:
     address.application = proxy
     environ = {"PERFGATE_STORE_TOKEN": service.token("shop")}
     store = open_backend(f"{service.url}/perfgate", StorePlace(tmp_path, environ))
-    run_id = store.record(minimal_run())
-    assert [run.id for run in store.runs("shop")] == [run_id]
+    run_id = record_run(store, minimal_run())
+    assert [run.id for run in stored_runs(store, "shop")] == [run_id]

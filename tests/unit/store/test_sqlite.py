@@ -20,6 +20,7 @@ from perfgate.document.files import write_document
 from perfgate.document.run import RunDocument
 from perfgate.errors import SessionKeptError, StoreError
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import prune_runs, record_run, stored_run, stored_runs
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import StorePlace, open_location
 from tests.forking import exit_code, forked
@@ -34,14 +35,14 @@ def execute(path: Path, *statements: str) -> None:
 
 
 def assert_refused(path: Path, message: str) -> None:
-    for use in (lambda: SqlStore(path).record(minimal_run()), lambda: SqlStore(path).runs("shop")):
+    for use in (lambda: record_run(SqlStore(path), minimal_run()), lambda: stored_runs(SqlStore(path), "shop")):
         with pytest.raises(StoreError, match=message):
             use()
 
 
 def record_sessions(store: SqlStore, count: int) -> None:
     for number in range(count):
-        store.record(minimal_run(session=f"another-{number}"))
+        record_run(store, minimal_run(session=f"another-{number}"))
 
 
 @pytest.fixture
@@ -56,13 +57,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_store__new__keeps_a_write_ahead_log(tmp_path: Path) -> None:
-    SqlStore(tmp_path / "store.db").record(minimal_run())
+    record_run(SqlStore(tmp_path / "store.db"), minimal_run())
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_store__empty_file__is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    SqlStore(tmp_path / "store.db").record(minimal_run())
+    record_run(SqlStore(tmp_path / "store.db"), minimal_run())
     os.truncate(tmp_path / "store.db", 0)
     for leftover in tmp_path.glob("store.db-*"):
         leftover.unlink()
@@ -82,19 +83,19 @@ def record_until(path: Path, run: RunDocument, steps: int) -> None:
                 os._exit(9)
 
     sys.addaudithook(watch)
-    SqlStore(path).record(run)
+    record_run(SqlStore(path), run)
 
 
 def test_store__killed_while_it_is_created__the_next_writer_begins_anew(tmp_path: Path) -> None:
     run = minimal_run()
-    SqlStore(tmp_path / "first").record(run)  # everything is imported
+    record_run(SqlStore(tmp_path / "first"), run)  # everything is imported
     codes = []
     while not codes or codes[-1]:
         path = tmp_path / f"{len(codes)}.db"
         codes.append(exit_code(forked(lambda: record_until(path, run, len(codes)))))  # noqa: B023 - done before the next
         assert not path.exists() or path.stat().st_size
-        SqlStore(path).record(run)
-        assert len(SqlStore(path).runs("shop")) == 1
+        record_run(SqlStore(path), run)
+        assert len(stored_runs(SqlStore(path), "shop")) == 1
     assert len(codes) > 3
     assert set(codes[:-1]) == {9}
 
@@ -109,7 +110,7 @@ def test_store__many_first_writers_at_once__lose_nothing(tmp_path: Path) -> None
         def write_first(run: RunDocument, path: Path, gate: int, closed: int) -> None:
             os.close(closed)
             os.read(gate, 1)  # until the parent closes its end
-            SqlStore(path).record(run)
+            record_run(SqlStore(path), run)
 
         children = [
             forked(lambda: write_first(run, folder / "store.db", reading, writing))  # noqa: B023 - forked at once
@@ -118,7 +119,7 @@ def test_store__many_first_writers_at_once__lose_nothing(tmp_path: Path) -> None
         os.close(writing)
         assert [exit_code(child) for child in children] == [0] * len(runs)
         os.close(reading)
-        assert len(SqlStore(folder / "store.db").runs("shop")) == len(runs)
+        assert len(stored_runs(SqlStore(folder / "store.db"), "shop")) == len(runs)
         assert [path.name for path in folder.iterdir() if not path.name.startswith("store.db")] == []
 
 
@@ -137,18 +138,18 @@ def written_together(store: SqlStore, *work: Callable[[], object]) -> list[BaseE
 
 def test_record__threads_that_wait_for_their_turn__one_refused_and_the_others_stored(tmp_path: Path) -> None:
     store = SqlStore(tmp_path / "store.db")
-    store.record(minimal_run(session="s2", value=0.009))
+    record_run(store, minimal_run(session="s2", value=0.009))
     runs = [minimal_run(session=f"s{number}") for number in range(5)]
-    errors = written_together(store, *(partial(store.record, run) for run in runs))
+    errors = written_together(store, *(partial(record_run, store, run) for run in runs))
     assert [type(error) for error in errors if error] == [SessionKeptError]
     assert errors[2] is not None
-    assert {run.session for run in store.runs("shop")} == {f"s{number}" for number in range(5)}
+    assert {run.session for run in stored_runs(store, "shop")} == {f"s{number}" for number in range(5)}
     assert len([entry for entry in store.ledger().entries(limit=9) if entry.action == "run recorded"]) == 5
 
 
 def test_record__error_that_ends_the_transaction_of_all__none_is_acknowledged_or_stored(tmp_path: Path) -> None:
     store = SqlStore(tmp_path / "store.db")
-    store.record(minimal_run())
+    record_run(store, minimal_run())
 
     def disk_is_full(connection: sa.Connection) -> None:
         connection.exec_driver_sql("ROLLBACK")  # as SQLite does by itself then
@@ -156,13 +157,13 @@ def test_record__error_that_ends_the_transaction_of_all__none_is_acknowledged_or
 
     errors = written_together(
         store,
-        lambda: store.record(minimal_run(session="before")),
+        lambda: record_run(store, minimal_run(session="before")),
         lambda: store._database.write(disk_is_full),
-        lambda: store.record(minimal_run(session="after")),
+        lambda: record_run(store, minimal_run(session="after")),
     )
     assert ["free space on its disk" in str(error) for error in errors] == [True] * 3
-    assert [run.session for run in store.runs("shop")] == ["s1"]
-    store.record(minimal_run(session="later"))
+    assert [run.session for run in stored_runs(store, "shop")] == ["s1"]
+    record_run(store, minimal_run(session="later"))
 
 
 def test_store__file_of_something_else__refused(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_store__file_of_something_else__refused(tmp_path: Path) -> None:
 
 
 def test_store__pages_overwritten__refused(tmp_path: Path) -> None:
-    SqlStore(tmp_path / "store.db").record(minimal_run())
+    record_run(SqlStore(tmp_path / "store.db"), minimal_run())
     with (tmp_path / "store.db").open("r+b") as file:
         file.seek(100)
         file.write(b"\xff" * 20_000)
@@ -188,19 +189,19 @@ def test_store__database_of_something_else__refused_and_untouched(tmp_path: Path
 
 
 def test_store__newer_version__refused_and_untouched(tmp_path: Path) -> None:
-    SqlStore(tmp_path / "store.db").record(minimal_run())
+    record_run(SqlStore(tmp_path / "store.db"), minimal_run())
     execute(tmp_path / "store.db", "UPDATE perfgate_store SET version_num = '9'")
     assert_refused(tmp_path / "store.db", r"newer perfgate \(store version 9, this one knows 1\); upgrade perfgate")
     execute(tmp_path / "store.db", "UPDATE perfgate_store SET version_num = '1'")
-    assert len(SqlStore(tmp_path / "store.db").runs("shop")) == 1
+    assert len(stored_runs(SqlStore(tmp_path / "store.db"), "shop")) == 1
 
 
 @pytest.mark.parametrize(
     "change",
-    ["DROP TABLE gates", "DROP TABLE gates; ALTER TABLE perfgate_store RENAME COLUMN version_num TO version"],
+    ["DROP TABLE log", "DROP TABLE log; ALTER TABLE perfgate_store RENAME COLUMN version_num TO version"],
 )
 def test_store__of_a_commit_before_the_first_release__refused_and_untouched(tmp_path: Path, change: str) -> None:
-    SqlStore(tmp_path / "store.db").record(minimal_run())
+    record_run(SqlStore(tmp_path / "store.db"), minimal_run())
     for statement in change.split(";"):
         execute(tmp_path / "store.db", statement)
     before = (tmp_path / "store.db").read_bytes()
@@ -214,16 +215,16 @@ def test_store__of_a_commit_before_the_first_release__refused_and_untouched(tmp_
 )
 def test_show__stored_document_damaged__refused(tmp_path: Path, column: str, message: str) -> None:
     store = SqlStore(tmp_path / "store.db")
-    run_id = store.record(minimal_run())
+    run_id = record_run(store, minimal_run())
     execute(tmp_path / "store.db", f"UPDATE run_documents SET {column}")
     with pytest.raises(StoreError, match=message):
-        store.show(run_id)
+        stored_run(store, "shop", run_id)
 
 
 @pytest.mark.parametrize("place", ["/dev/null/store.db", "/proc/store.db", "/proc/no/store.db"])
 def test_record__place_cannot_be_written__says_what_to_set(place: str) -> None:
     with pytest.raises(StoreError, match="a folder that can be written: set PERFGATE_STORE to another path"):
-        SqlStore(Path(place)).record(minimal_run())
+        record_run(SqlStore(Path(place)), minimal_run())
 
 
 def test_store__path_of_a_folder__refused_with_a_path_that_can_be_one(tmp_path: Path) -> None:
@@ -232,26 +233,26 @@ def test_store__path_of_a_folder__refused_with_a_path_that_can_be_one(tmp_path: 
 
 def test_prune__path_that_no_file_can_have__says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"File name too long.*set PERFGATE_STORE to another path"):
-        SqlStore(tmp_path / ("x" * 300)).prune("shop", keep=1)
+        prune_runs(SqlStore(tmp_path / ("x" * 300)), "shop", keep=1)
 
 
 def test_record__disk_full__clear_error_and_the_kept_runs_stay(small_disk: Path) -> None:
     store = SqlStore(small_disk / "store.db")
-    store.record(minimal_run())
+    record_run(store, minimal_run())
     (small_disk / "ballast").write_bytes(os.urandom(4096) * 20)
     with pytest.raises(StoreError, match="free space on its disk, or set PERFGATE_STORE"):
         record_sessions(store, 1000)
     (small_disk / "ballast").unlink()
-    kept = store.runs("shop")
+    kept = stored_runs(store, "shop")
     assert kept
-    assert store.show(kept[-1].id).project == "shop"
+    assert stored_run(store, "shop", kept[-1].id).project == "shop"
 
 
 def test_store__file_system_read_only__says_what_to_set(small_disk: Path) -> None:
-    SqlStore(small_disk / "store.db").record(minimal_run())
+    record_run(SqlStore(small_disk / "store.db"), minimal_run())
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StoreError, match="set PERFGATE_STORE to another path"):
-        SqlStore(small_disk / "store.db").record(minimal_run(session="s2"))
+        record_run(SqlStore(small_disk / "store.db"), minimal_run(session="s2"))
 
 
 FULL = """
@@ -267,7 +268,7 @@ main()
 def test_record__no_room_on_the_disk__exit_4_and_the_store_stays_readable(tmp_path: Path) -> None:
     """As a disk that is full: no file of this process may grow beyond 20 kB, and SQLite is told so."""
     store = SqlStore(tmp_path / "store.db")
-    kept = store.record(minimal_run(session="before"))
+    kept = record_run(store, minimal_run(session="before"))
     (tmp_path / "perfgate.toml").write_text('project = "shop"\nworkload = "w.py:encoder"\n')
     write_document(tmp_path / "run.json", minimal_run(session="after"))
     environ = {**os.environ, "PERFGATE_STORE": str(tmp_path / "store.db")}
@@ -277,7 +278,7 @@ def test_record__no_room_on_the_disk__exit_4_and_the_store_stays_readable(tmp_pa
     )  # fmt: skip
     assert done.returncode == 4, done.stdout + done.stderr
     assert "free space on its disk" in done.stderr
-    assert [run.id for run in store.runs("shop")] == [kept]
+    assert [run.id for run in stored_runs(store, "shop")] == [kept]
 
 
 @pytest.mark.parametrize("log", [False, True], ids=["at rest", "with a log"])
@@ -285,18 +286,18 @@ def test_runs__folder_and_file_that_cannot_be_written__read_all_the_same(log: bo
     with TemporaryDirectory() as name:  # a folder that another user may enter, unlike tmp_path
         folder = Path(name)
         store = SqlStore(folder / "store.db")
-        kept = [store.record(minimal_run(session="one"))]
+        kept = [record_run(store, minimal_run(session="one"))]
         with closing(sqlite3.connect(folder / "store.db")) as writer:
             if log:
                 # A reader keeps the log from being folded into the file.
                 writer.execute("BEGIN")
                 writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                kept.append(store.record(minimal_run(session="two")))
+                kept.append(record_run(store, minimal_run(session="two")))
             for path in (*folder.iterdir(), folder):
                 path.chmod(0o555 if path.is_dir() else 0o444)
-            assert sorted(_as_nobody(lambda: [run.id for run in SqlStore(folder / "store.db").runs("shop")])) == sorted(
-                kept
-            )
+            assert sorted(
+                _as_nobody(lambda: [run.id for run in stored_runs(SqlStore(folder / "store.db"), "shop")])
+            ) == sorted(kept)
             folder.chmod(0o755)
 
 
@@ -324,13 +325,13 @@ def _as_nobody(read: Callable[[], list[str]]) -> list[str]:
 def test_store__of_a_service_and_replaced__its_kept_connections_are_not_used(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     served = open_location(str(path), StorePlace(tmp_path, {}, is_served=True))
-    served.record(minimal_run(session="before"))
+    record_run(served, minimal_run(session="before"))
     assert path.with_name("store.db-wal").exists()
-    SqlStore(tmp_path / "other.db").record(minimal_run(session="restored"))
+    record_run(SqlStore(tmp_path / "other.db"), minimal_run(session="restored"))
     for part in tmp_path.glob("store.db*"):
         part.unlink()
     (tmp_path / "other.db").rename(path)
-    served.record(minimal_run(session="after"))
-    assert {run.session for run in SqlStore(path).runs("shop")} == {"restored", "after"}
+    record_run(served, minimal_run(session="after"))
+    assert {run.session for run in stored_runs(SqlStore(path), "shop")} == {"restored", "after"}
     del served
     assert not path.with_name("store.db-wal").exists()

@@ -20,8 +20,10 @@ from perfgate.document.files import parse_run
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, Triage
 from perfgate.errors import PerfgateError, StoreError, UsageError
+from perfgate.judging.store import layout
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_run, record_runs, run_entry, stored_runs
 from perfgate.judging.store.store import Store, StorePlace, open_location
 from perfgate.judging.store.transfer import copy_store
 from tests.fakes.postgres import PostgresServer
@@ -59,8 +61,8 @@ def old(tmp_path: Path) -> Path:
     """A store with three runs of one project, one of them dirty, what was said of it, and a run of another project."""
     store = SqlStore(tmp_path / "old.db")
     for number in range(3):
-        store.record(minimal_run(session=f"s{number}", dirty=number == 2), allow_dirty=True)
-    store.record(minimal_run(project="Other project"))
+        record_run(store, minimal_run(session=f"s{number}", dirty=number == 2), allow_dirty=True)
+    record_run(store, minimal_run(project="Other project"))
     store.append("shop", [ACCEPTED])
     store.append("shop", [TRIAGED])
     store.append("shop", [CONFIRMED])
@@ -87,12 +89,12 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 def contents(store: Store) -> object:
     return [
         (
-            store.runs(name),
-            store.documents(store.runs(name)),
-            store.statements(name, Acceptance),
-            store.statements(name, Triage),
-            store.statements(name, Confirmation),
-            store.statements(name, GateRecord),
+            stored_runs(store, name),
+            [document.data for document in store.documents(name, [run.id for run in stored_runs(store, name)])],
+            store.entries(name, Acceptance),
+            store.entries(name, Triage),
+            store.entries(name, Confirmation),
+            store.entries(name, GateRecord),
         )
         for name in store.projects()
     ]
@@ -235,7 +237,7 @@ def test_store_copy__store_before_its_first_run__tokens_and_verdicts_are_copied(
     assert SqlStore(tmp_path / "1.db").ledger().find(secret)
     store.append("advised", [JUDGED])
     assert store_command("copy", str(tmp_path / "first.db"), str(tmp_path / "2.db"), folder=tmp_path).exit_code == 0
-    assert SqlStore(tmp_path / "2.db").statements("advised", GateRecord) == [JUDGED]
+    assert SqlStore(tmp_path / "2.db").entries("advised", GateRecord) == [JUDGED]
 
 
 def test_store_copy__one_project__nothing_of_the_others(old: Path, tmp_path: Path) -> None:
@@ -252,12 +254,12 @@ def test_store_copy__newer_acceptance_in_one_of_them__the_newer_counts(old: Path
     new.append("shop", [newer])
     for source, target in ((old, tmp_path / "new.db"), (tmp_path / "new.db", old)):
         assert store_command("copy", str(source), str(target), folder=tmp_path).exit_code == 0
-    assert SqlStore(old).statements("shop", Acceptance) == new.statements("shop", Acceptance) == [newer]
+    assert SqlStore(old).entries("shop", Acceptance) == new.entries("shop", Acceptance) == [newer]
 
 
 def test_copy_store__interrupted_after_fifty_runs__the_next_one_copies_the_rest(tmp_path: Path) -> None:
     source, target = SqlStore(tmp_path / "source.db"), SqlStore(tmp_path / "target.db")
-    source.record_all(minimal_run(session=f"s{number}") for number in range(70))
+    record_runs(source, [minimal_run(session=f"s{number}") for number in range(70)])
 
     def interrupt(_project: str, done: int, _runs: int) -> None:
         if done:
@@ -265,49 +267,73 @@ def test_copy_store__interrupted_after_fifty_runs__the_next_one_copies_the_rest(
 
     with pytest.raises(KeyboardInterrupt):
         copy_store(source, target, ["shop"], interrupt, is_whole=True)
-    assert len(target.runs("shop")) == 50
+    assert len(stored_runs(target, "shop")) == 50
     steps: list[tuple[int, int]] = []
     done = copy_store(source, target, ["shop"], lambda _project, done, runs: steps.append((done, runs)), is_whole=True)
     assert (done.runs, steps) == (20, [(0, 20)])
-    assert target.runs("shop") == source.runs("shop")
+    assert stored_runs(target, "shop") == stored_runs(source, "shop")
 
 
 def test_store_copy__documents_of_an_older_perfgate__keep_their_ids(old: Path, tmp_path: Path) -> None:
     """A later perfgate would write the same run in other bytes, e.g. with a new field; the recorded bytes are copied."""
     store = SqlStore(old)
-    (run,) = store.runs("Other project")
-    (document,) = store.documents([run])
+    (run,) = stored_runs(store, "Other project")
+    (document,) = store.documents("Other project", [run.id])
     shorter = json.dumps({name: value for name, value in json.loads(document.data).items() if name != "jobs"}).encode()
-    older = msgspec.structs.replace(document, id=hashlib.sha256(shorter).hexdigest(), data=shorter)
-    SqlStore(tmp_path / "older.db").restore([older])
+    older = run_entry(parse_run(shorter, name="a run"), hashlib.sha256(shorter).hexdigest(), run.recorded_at)
+    SqlStore(tmp_path / "older.db").append("Other project", [older], {older.run.id: shorter})
     for runs in ("1", "0"):
         copied = store_command("copy", str(tmp_path / "older.db"), str(tmp_path / "new.db"), folder=tmp_path)
         assert copied.stdout.startswith(f"runs: {runs};")
-    assert [run.id for run in SqlStore(tmp_path / "new.db").runs("Other project")] == [older.id]
+    assert [run.id for run in stored_runs(SqlStore(tmp_path / "new.db"), "Other project")] == [older.run.id]
 
 
-OF_RUN = "run = (SELECT number FROM runs WHERE id = '{id}')"
+OF_RUN = "run = '{id}'"
 DAMAGE = {
     "document": (
         f"UPDATE run_documents SET document = x'00' WHERE {OF_RUN}",
-        "differs from the recorded document; bring back a copy of its store",
+        "differs from the recorded document; the store is damaged: restore a copy",
     ),
     "no zlib": (f"UPDATE run_documents SET document = x'ffff' WHERE {OF_RUN}", "cannot be read (Error -3"),
     "no document": (f"DELETE FROM run_documents WHERE {OF_RUN}", "differs from the recorded document"),
-    "column": ("UPDATE runs SET subject = 'x', dirty = 1 WHERE id = '{id}'", "subject, dirty differ from its document"),
-    "order": ("UPDATE runs SET started = 1.0 WHERE id = '{id}'", "started differ from its document"),
-    "value": (f"UPDATE run_values SET value = 0.1 WHERE {OF_RUN}", "2 of its values differ from its document"),
-    "value gone": (f"DELETE FROM run_values WHERE {OF_RUN}", "1 of its values differ from its document"),
-    "condition": (f"DELETE FROM run_conditions WHERE {OF_RUN}", "1 of its conditions differ from its document"),
-    "no JSON": (f"UPDATE run_conditions SET conditions = '[' WHERE {OF_RUN}", "has conditions that cannot be read"),
+    "fields": (
+        f"UPDATE log SET entry = json_set(entry, '$.run.subject', 'x', '$.run.dirty', json('true')) WHERE {OF_RUN}",
+        "subject, dirty differ from its document",
+    ),
+    "start": (
+        f"UPDATE log SET started = 1.0, entry = json_set(entry, '$.started', 1.0) WHERE {OF_RUN}",
+        "started differ from its document",
+    ),
+    "order": (f"UPDATE log SET started = 1.0 WHERE {OF_RUN}", "is not listed in the order of its start"),
+    "value": (
+        f"UPDATE log SET entry = json_set(entry, '$.values[0][4]', 0.1) WHERE {OF_RUN}",
+        "2 of its values differ from its document",
+    ),
+    "value gone": (
+        f"UPDATE log SET entry = json_remove(entry, '$.values[0]') WHERE {OF_RUN}",
+        "1 of its values differ from its document",
+    ),
+    "condition": (
+        f"UPDATE log SET entry = json_set(entry, '$.conditions', json('[]')) WHERE {OF_RUN}",
+        "1 of its conditions differ from its document",
+    ),
 }
+
+
+def test_store_verify__entry_that_is_no_json__exit_1_and_it_is_named(old: Path) -> None:
+    run = stored_runs(SqlStore(old), "shop")[1]
+    tamper(old, f"UPDATE log SET entry = '[' WHERE {OF_RUN}".format(id=run.id))
+    done = store_command("verify", str(old), folder=old.parent)
+    first, last = done.stdout.splitlines()
+    assert (done.exit_code, last) == (1, "runs read: 1; faults: 1")
+    assert f"run {run.id[:12]} has an entry that cannot be read" in first
 
 
 @pytest.mark.parametrize(("statement", "message"), DAMAGE.values(), ids=DAMAGE)
 def test_store_verify__something_of_a_run_altered__exit_1_and_it_is_named(
     old: Path, statement: str, message: str
 ) -> None:
-    run = SqlStore(old).runs("shop")[1]
+    run = stored_runs(SqlStore(old), "shop")[1]
     tamper(old, statement.format(id=run.id))
     done = store_command("verify", str(old), folder=old.parent)
     first, last = done.stdout.splitlines()
@@ -322,19 +348,19 @@ def test_store_verify__something_of_a_run_altered__exit_1_and_it_is_named(
 def test_store_verify__files_of_a_branch_damaged_or_gone__each_is_named(tmp_path: Path) -> None:
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     store = GitBranchStore("branch://perfgate-data", StorePlace(clone, {}))
-    ids = store.record_all(minimal_run(session=f"s{number}") for number in range(4))
+    ids = record_runs(store, [minimal_run(session=f"s{number}") for number in range(4)])
     (entry,) = [path for path in files(remote) if path.startswith("runs/") and ids[0] in path]
     put(remote, entry, b"{")
     put(remote, f"documents/{ids[1]}.json.gz", b"no gzip")
-    put(remote, "acceptances/shop-" + hashlib.sha256(b"shop").hexdigest()[:12] + ".json", b"[1]")
+    put(remote, f"acceptances/{layout.project_key('shop')}/{'0' * 16}-20260301.json", b"[1]")
     done = store_command("verify", "branch://perfgate-data", folder=clone)
     *faults, last = done.stdout.splitlines()
     assert (done.exit_code, last) == (1, "runs read: 3; faults: 3")
     for part, fault in zip((f"{entry} is damaged", f"{ids[1]}.json.gz cannot be read", "acceptances/shop-"), faults):
         assert part in fault
     copied = store_command("copy", "branch://perfgate-data", str(tmp_path / "new.db"), folder=clone)
-    assert isinstance(copied.exception, StoreError)  # a list that cannot be read is not taken for an empty one
-    assert {run.id for run in SqlStore(tmp_path / "new.db").runs("shop")} == set(ids[2:])
+    assert isinstance(copied.exception, StoreError)  # a statement that cannot be read is not left out
+    assert {run.id for run in stored_runs(SqlStore(tmp_path / "new.db"), "shop")} == set(ids[2:])
 
 
 @pytest.mark.parametrize("command", [["verify"], ["export", "--out", "there"], ["copy"]])
@@ -385,11 +411,12 @@ def read_export(target: Path) -> dict[str, bytes]:
 
 
 def test_store_export__damaged_run__the_rest_and_exit_1(old: Path) -> None:
-    run = SqlStore(old).runs("shop")[0]
+    run = stored_runs(SqlStore(old), "shop")[0]
     tamper(old, DAMAGE["document"][0].format(id=run.id))
     done = store_command("export", str(old), "--out", str(old.parent / "out"), folder=old.parent)
     assert (done.exit_code, done.stdout[:8]) == (1, "runs: 3;")
-    assert done.stderr.splitlines()[-1].startswith(f"left out: run {run.id[:12]} differs from the recorded document")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"left out: {old}: run {run.id[:12]} differs from the recorded document")
     assert run.id not in (old.parent / "out" / "index.json").read_text()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from perfgate.judging.store.runs import stored_runs
 from perfgate.judging.store.store import Store, StorePlace, open_location
 from perfgate.judging.store.verify import verify_store
 from tests.fakes.postgres import PostgresServer, running_postgres
@@ -25,6 +26,8 @@ import sys, time
 from pathlib import Path
 from perfgate.errors import StoreRefusedError
 from perfgate.judging.store.store import StorePlace, open_location
+from perfgate.judging.store.index import read_index
+from perfgate.judging.store.store import SeriesPlace
 from tests.unit.document.minimal import minimal_run
 location, name, stop = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 store = open_location(location, StorePlace(Path(), {}))
@@ -50,7 +53,7 @@ most = 0
 while not stop.exists():
     try:
         runs = store.runs("shop")
-        values = store.history("shop", "encoder", "f1", "latency.p50", "short")
+        values = read_index(store, "shop").history(SeriesPlace("encoder", "short", "latency.p50", "", "f1"))
         for run in runs[:1]:
             store.show(run.id)
     except StoreRefusedError:
@@ -135,7 +138,7 @@ def counted(location: str, out: Path, writers: list[str], readers: list[str]) ->
     """Hold what is stored against what the writers were told."""
     acknowledged = [line for name in writers for line in lines(out, name) if line.startswith("w")]
     store = open_location(location, StorePlace(Path(), {}))
-    kept = [run.session for run in store.runs("shop")]
+    kept = [run.session for run in stored_runs(store, "shop")]
     assert len(kept) == len(set(kept))
     assert set(acknowledged) <= set(kept)
     # The run that a writer was about to hear of when it was killed may be there all the same.

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from perfgate.cli.commands import baseline, token
 from perfgate.errors import ConfigError, StoreError, UsageError
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.runs import record_run, record_runs, stored_runs
 from tests.unit.document.minimal import minimal_run
 
 
@@ -54,8 +55,8 @@ def test_token__created_listed_and_revoked__its_secret_is_printed_once(project: 
 def test_baseline_log__changes_of_two_projects__of_the_own_unless_all_are_asked_for(project: Path) -> None:
     assert log(project).output == "nothing was changed yet\n"
     store = SqlStore(project.parent / "store.db")
-    run_id = store.record(minimal_run())
-    store.record(minimal_run(project="bank"))
+    run_id = record_run(store, minimal_run())
+    record_run(store, minimal_run(project="bank"))
     assert [line.split("  ")[1:] for line in log(project).output.splitlines()] == [
         ["local", "run recorded", run_id[:12]]
     ]
@@ -67,16 +68,16 @@ def test_baseline_log_and_prune__on_the_machine_of_a_service__need_no_perfgate_t
     location = str(tmp_path / "store.db")
     store = SqlStore(tmp_path / "store.db")
     for project in ("shop", "bank"):
-        store.record_all(minimal_run(session=f"s{number}", project=project) for number in range(4))
+        record_runs(store, [minimal_run(session=f"s{number}", project=project) for number in range(4)])
 
     def command(*arguments: str) -> Result:
         return CliRunner().invoke(baseline.COMMAND, [*arguments, "--store", location, "-C", str(tmp_path)])
 
     assert len(command("log", "--project", "shop").output.splitlines()) == 4
     assert command("prune", "--keep", "3", "--project", "shop").output == "removed 1 run\n"
-    assert [len(store.runs(project)) for project in ("shop", "bank")] == [3, 4]
+    assert [len(stored_runs(store, project)) for project in ("shop", "bank")] == [3, 4]
     assert command("prune", "--keep", "1", "--all-projects").output == "removed 5 runs\n"
-    assert [len(store.runs(project)) for project in ("shop", "bank")] == [1, 1]
+    assert [len(stored_runs(store, project)) for project in ("shop", "bank")] == [1, 1]
     assert isinstance(command("prune", "--keep", "1").exception, ConfigError)
     assert "exclude each other" in command("prune", "--keep", "1", "--all-projects", "--project", "shop").output
 

@@ -9,7 +9,8 @@ from perfgate.document.run import RunDocument
 from perfgate.document.site import BesideLevel
 from perfgate.document.trend import TrendSeries
 from perfgate.judging.gate.compare.run_to_run import beside_level, run_to_run
-from perfgate.judging.store.store import labels_text, stored_values
+from perfgate.judging.store.runs import stored_values
+from perfgate.judging.store.store import labels_text
 from perfgate.judging.trend.level import level_around
 
 # A value of a run by its place: workload, shape, metric, labels.

@@ -67,13 +67,13 @@ def read_main(
     """Raises UsageError if there is no run of main, StoreError if the store cannot be read."""
     remembered = Remembering(progress)
     stored = read_histories(config, store, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
-    documents = open_documents(store, stored, note=remembered.note)
+    documents = open_documents(store, config.project, stored, note=remembered.note)
     trend = find_trend(
         config,
         store,
         stored,
         before=None,
-        confirmations=store.statements(config.project, Confirmation),
+        confirmations=store.entries(config.project, Confirmation),
         name_commits=commit_names(config.root),
         documents=documents,
     )
@@ -81,8 +81,8 @@ def read_main(
     health = [
         run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
     ]
-    accepted, triages = store.statements(config.project, Acceptance), store.statements(config.project, Triage)
-    gates = gate_history(store.statements(config.project, GateRecord), accepted, triages)
+    accepted, triages = store.entries(config.project, Acceptance), store.entries(config.project, Triage)
+    gates = gate_history(store.entries(config.project, GateRecord), accepted, triages)
     trend = msgspec.structs.replace(trend, health=health, notes=remembered.notes, gates=gates)
     return MainHistory(trend, stored.runs, documents)
 
@@ -97,16 +97,16 @@ def read_site(
 ) -> SiteContent:
     """The content of all pages. Raises as ``read_main``."""
     main = read_main(config, store, progress, seconds_since_1970=seconds_since_1970, search=search)
-    accepted = store.statements(config.project, Acceptance)
+    accepted = store.entries(config.project, Acceptance)
     return SiteContent(
         trend=main.trend,
         runs=main.runs,
         branches=_branches(config, store, main.runs, seconds_since_1970=seconds_since_1970, search=search),
         devices={document.testbed.fingerprint: _device(document) for document in main.documents.values()},
         acceptances=accepted,
-        confirmations=store.statements(config.project, Confirmation),
-        gates=store.statements(config.project, GateRecord),
-        accepted_commits=accepted_commits(accepted, store.statements(config.project, Triage)),
+        confirmations=store.entries(config.project, Confirmation),
+        gates=store.entries(config.project, GateRecord),
+        accepted_commits=accepted_commits(accepted, store.entries(config.project, Triage)),
     )
 
 

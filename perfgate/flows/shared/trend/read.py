@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
@@ -28,7 +28,9 @@ from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.trend.operators import with_operators
-from perfgate.judging.store.store import HistoryValue, Series, Store
+from perfgate.judging.store.index import Series, read_index
+from perfgate.judging.store.runs import stored_run
+from perfgate.judging.store.store import Store
 from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
@@ -104,26 +106,29 @@ def read_histories(
     ``search`` is `with_changes`, or what remembers its answers. Raises UsageError if there is no run, or no such series.
     Unreadable or implausible data is left out with a note: one run must not hide or move all others.
     """
-    runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
+    index = read_index(store, config.project)
+    today = datetime.fromtimestamp(seconds_since_1970, timezone.utc)
+    runs = _readable_runs(config, index.runs[::-1], store.damaged(config.project), progress.note, today)
     runs = [run for run in runs if branch is None or run.branch == branch]
-    there = store.series(config.project)
-    selected = [series for series in there if selection.takes(series)]
+    there = index.series()
+    selected = {place: series for place, series in there.items() if selection.takes(series)}
     if not selected and (selection.metrics or selection.workloads):
-        metrics = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
+        names = {series.metric for series in there.values() if _is_known(series.metric)}
         raise UsageError(
-            "no stored series is of these metrics and workloads; stored metrics are {metrics}", metrics=metrics
+            "no stored series is of these metrics and workloads; stored metrics are {metrics}",
+            metrics=", ".join(sorted(names)[:20]),
         )
     progress.status(sentence("reading {series} series of {runs} runs", series=len(selected), runs=len(runs)))
-    numbers, run_ids = _JobNumbers(store), {run.id for run in runs}
-    histories = [
-        msgspec.structs.replace(
-            _read_series(config, store, series, run_ids, _newest(runs), numbers, progress.note),
-            informing=selection.informs(series),
-        )
-        for series in selected
-    ]
-    unselected = [series for series in there if not selection.takes(series)]
-    searched = [search(entry) if entry.current else entry for entry in histories if entry.points]
+    numbers, run_ids = _JobNumbers(store, config.project), {run.id for run in runs}
+    searched: list[TrendSeries] = []
+    for place, series in selected.items():
+        values = [(index.runs[value.position], value.value) for value in index.history(place)]
+        history = [(run, value) for run, value in values if run.id in run_ids]
+        entry = _read_series(series, history, _newest(runs), numbers, progress.note)
+        entry = msgspec.structs.replace(entry, informing=selection.informs(series))
+        if entry.points:
+            searched.append(search(entry) if entry.current else entry)
+    unselected = [series for place, series in there.items() if place not in selected]
     return StoredHistories(runs, align(searched), unselected)
 
 
@@ -139,12 +144,12 @@ def find_trend(
 ) -> TrendDocument:
     """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
     newest, made_at = _newest(stored.runs), now()
-    today, acceptances = moment(made_at).date(), store.statements(config.project, Acceptance)
+    today, acceptances = moment(made_at).date(), store.entries(config.project, Acceptance)
     named = [
         msgspec.structs.replace(_with_intervals(entry, documents), changes=[name_commits(one) for one in entry.changes])
         for entry in stored.series
     ]
-    triaged = TriagedChanges(store.statements(config.project, Triage), named)
+    triaged = TriagedChanges(store.entries(config.project, Triage), named)
     accepted = [one for one in acceptances if one.counts_on(today)]
     series = [
         judged(entry, confirmations=confirmations, accepted=accepted, triaged=triaged, before=before, newest=newest)
@@ -190,7 +195,9 @@ def find_trend(
     )
 
 
-def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
+def open_documents(
+    store: Store, project: str, stored: StoredHistories, *, note: Callable[[str], None]
+) -> dict[str, RunDocument]:
     """The newest runs, the first and last of every testbed, which describe it, and those beside the newest changes.
 
     Damaged runs are noted.
@@ -210,7 +217,7 @@ def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str
     ]:
         if run_id not in documents:
             try:
-                documents[run_id] = store.show(run_id)
+                documents[run_id] = stored_run(store, project, run_id)
             except StoreRefusedError as error:
                 note(
                     Activity(
@@ -225,8 +232,14 @@ def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str
     return documents
 
 
-def _readable_runs(config: Config, store: Store, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
-    stored, damaged = store.runs(config.project), store.damaged(config.project)
+def _readable_runs(
+    config: Config,
+    stored: list[StoredRun],
+    damaged: Sequence[str],
+    note: Callable[[str], None],
+    today: datetime,
+) -> list[StoredRun]:
+    """The stored runs, newest first, without those of a clock that is weeks ahead."""
     if damaged and not stored:
         raise StoreError(damaged[0])
     for why in damaged:
@@ -260,8 +273,8 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
 class _JobNumbers:
     """The numbers that commands define, as described by stored runs: the store itself keeps no units."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, project: str) -> None:
+        self._store, self._project = store, project
         self._jobs: dict[str, list[JobRecord]] = {}
 
     def find(self, series: Series, run_id: str) -> JobNumber | None:
@@ -269,7 +282,7 @@ class _JobNumbers:
             return None
         if run_id not in self._jobs:
             try:
-                self._jobs[run_id] = self._store.show(run_id).jobs
+                self._jobs[run_id] = stored_run(self._store, self._project, run_id).jobs
             except StoreError:
                 self._jobs[run_id] = []
         jobs = (job for job in self._jobs[run_id] if job.name == series.workload)
@@ -277,17 +290,16 @@ class _JobNumbers:
 
 
 def _read_series(
-    config: Config,
-    store: Store,
     series: Series,
-    run_ids: Set[str],
+    history: Sequence[tuple[StoredRun, float]],
     newest: str,
     numbers: _JobNumbers,
     note: Callable[[str], None],
 ) -> TrendSeries:
-    history, points = _newest_points(config, store, series, run_ids)
-    strange = [entry for entry in history if not _is_measurable(entry.value)]
+    """A series with a point for each of the newest versions; ``history`` are its runs and values, oldest first."""
+    strange = [(run, value) for run, value in history if not _is_measurable(value)]
     if strange:
+        last, value = strange[-1]
         note(
             Activity(
                 "{count} of {all} values of {metric} are left out, as nothing measures such: the last is {value:g}, in run "
@@ -295,11 +307,17 @@ def _read_series(
                 count=len(strange),
                 all=len(history),
                 metric=series.metric,
-                value=strange[-1].value,
-                run_id=strange[-1].run_id[:12],
+                value=value,
+                run_id=last.id[:12],
             )
         )
-    described = (numbers.find(series, history[-1].run_id) if history else None) or metric(series.metric)
+    measured = [
+        TrendPoint(run_id=run.id, commit=run.commit, started_at=run.started_at, value=value)
+        for run, value in history
+        if _is_measurable(value)
+    ]
+    points = one_a_version(measured)[-MOST_POINTS:]
+    described = (numbers.find(series, history[-1][0].id) if history else None) or metric(series.metric)
     return TrendSeries(
         workload=series.workload,
         shape=series.shape,
@@ -313,38 +331,6 @@ def _read_series(
         points=points,
         current=bool(points) and is_recent(points[-1].started_at, newest),
     )
-
-
-def _newest_points(
-    config: Config, store: Store, series: Series, run_ids: Set[str]
-) -> tuple[list[HistoryValue], list[TrendPoint]]:
-    """The values of these runs, and a point for each of the newest versions, both oldest first.
-
-    More values are read only if versions have several, or runs of other branches.
-    """
-    newest = MOST_POINTS + 1
-    while True:
-        stored = store.history(
-            config.project,
-            series.workload,
-            series.fingerprint,
-            series.metric,
-            series.shape,
-            labels=series.labels,
-            newest=newest,
-        )
-        history = [entry for entry in stored if entry.run_id in run_ids]
-        points = one_a_version(
-            [
-                TrendPoint(run_id=entry.run_id, commit=entry.commit, started_at=entry.started_at, value=entry.value)
-                for entry in history
-                if _is_measurable(entry.value)
-            ]
-        )
-        # The oldest version may lack runs that were not read.
-        if len(points) > MOST_POINTS or len(stored) < newest:
-            return history, points[-MOST_POINTS:]
-        newest *= 4
 
 
 def _newest(runs: Sequence[StoredRun]) -> str:

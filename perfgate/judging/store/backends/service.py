@@ -1,11 +1,12 @@
-"""The store behind `perfgate serve` on another machine: every method is one request of its REST interface."""
+"""The store behind `perfgate serve` on another machine, over its REST interface."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -16,35 +17,26 @@ import msgspec
 import requests
 from requests.auth import AuthBase
 
-from perfgate.document.files import canonical_bytes, parse_run
-from perfgate.document.history import StoredRun
-from perfgate.document.run import RunDocument
 from perfgate.document.served import ServedError
 from perfgate.document.strict_json import MAX_BYTES
-from perfgate.errors import (
-    DocumentError,
-    SessionKeptError,
-    StoreError,
-    StoreRefusedError,
-    UnfitRunError,
-    UnknownRunError,
-)
+from perfgate.errors import SessionKeptError, StoreError, StoreRefusedError, UnfitRunError, UnknownRunError
 from perfgate.judging.store.ledger import TOKEN_PREFIX
 from perfgate.judging.store.store import (
+    ALL_RUNS,
+    COPIER,
+    LOCAL,
+    NO_DOCUMENTS,
     SERVICE_SCHEMES,
-    HistoryValue,
-    RecentValues,
+    Entry,
+    LogEntry,
+    LogState,
+    Page,
     RunEntry,
-    Series,
-    SeriesPlace,
-    Statement,
     StoredDocument,
     StorePlace,
-    intact_run,
-    recent_values,
-    run_entry,
+    entry_name,
     shown_location,
-    statement_name,
+    unknown_run,
 )
 from perfgate.system.loopback import is_loopback_host
 from perfgate.version import __version__
@@ -57,8 +49,8 @@ _WAITS = (0.5, 1.0, 2.0, 4.0)
 _TRANSIENT = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 _PAGE = 1_000
 _CHUNK = 65_536
-# Their names stand in the address, of which many proxies take 8 KiB.
-_SERIES_AT_ONCE = 40
+# An id, or its beginning; anything else would be another address.
+_RUN_ID = re.compile("[0-9A-Fa-f]{1,64}")
 T = TypeVar("T")
 
 
@@ -125,140 +117,69 @@ class ServiceStore:
         self._session, self._process = requests.Session(), 0
         self._ahead = timedelta()
 
-    def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
-        """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
-        data = canonical_bytes(run, name="the run")
-        self._upload(run.project, data, allow_dirty)
-        return hashlib.sha256(data).hexdigest()
-
-    def record_all(
-        self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
+    def append(
+        self,
+        project: str,
+        entries: Sequence[LogEntry],
+        documents: Mapping[str, bytes] = NO_DOCUMENTS,
+        *,
+        actor: str = LOCAL,
     ) -> list[str]:
-        """Store several runs, one a request, and return the ids of those that were not there."""
-        several = list(runs)
-        encoded = data or [canonical_bytes(run, name="the run") for run in several]
-        new = []
-        for run, document in zip(several, encoded):
-            if self._upload(run.project, document, allow_dirty):
-                new.append(hashlib.sha256(document).hexdigest())
+        """Add entries, one a request; return the ids of the new runs. The service knows the writer by the token."""
+        new: list[str] = []
+        for entry in entries:
+            if not isinstance(entry, RunEntry):
+                self._send("POST", _path(project, entry_name(type(entry))), msgspec.json.encode(entry))
+            elif actor == COPIER:
+                raise StoreError(
+                    "runs of another store are not copied through {address}; copy them into its store on its own machine",
+                    address=self._address,
+                )
+            elif self._upload(project, entry, documents[entry.run.id]):
+                new.append(entry.run.id)
         return new
 
-    def revision(self, project: str) -> str:
-        return self._read(f"{_project(project)}/revision", str)
-
-    def runs(self, project: str, *, limit: int | None = None, before: StoredRun | None = None) -> list[StoredRun]:
-        """The runs of a project, newest session first; with ``before`` those that follow it in this order."""
-        runs: list[StoredRun] = []
-        while limit is None or len(runs) < limit:
-            most = _PAGE if limit is None else min(_PAGE, limit - len(runs))
-            last = runs[-1] if runs else before
-            query = {"limit": str(most), **({"before": last.id} if last is not None else {})}
-            page = self._read(f"{_project(project)}/runs", list[StoredRun], query)
-            runs += page
-            if len(page) < most:
+    def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
+        """The entries of a kind, newest first; of runs those of a page."""
+        entries: list[Entry] = []
+        limit, before = page.limit, page.before
+        while limit is None or len(entries) < limit:
+            most = _PAGE if limit is None else min(_PAGE, limit - len(entries))
+            query = {"limit": str(most)}
+            if before is not None:
+                query["before"] = before
+            if page.testbed is not None:
+                query["testbed"] = page.testbed
+            some: list[Entry] = self._read(_path(project, entry_name(kind)), list[kind], query)  # type: ignore[valid-type]
+            entries += some
+            last = some[-1] if some else None
+            # Statements have no pages.
+            if len(some) < most or not isinstance(last, RunEntry):
                 break
-        return runs
+            before = last.run.id
+        return entries
 
-    def find(self, project: str, run_id: str) -> StoredRun | None:
-        try:
-            return self._read(f"{_project(project)}/runs/{run_id}/listed", StoredRun)
-        except UnknownRunError:
-            return None
+    def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
+        """The documents of runs as they were recorded, by their ids or the beginnings of these."""
+        return [self._document(project, run_id) for run_id in run_ids]
 
-    def damaged(self, project: str) -> list[str]:
-        return self._read(f"{_project(project)}/damaged", list[str])
+    def remove(self, project: str, run_ids: Sequence[str], *, actor: str = LOCAL) -> int:  # noqa: ARG002 - refused
+        """Always refused: a token that can upload must not be able to remove main's history."""
+        raise StoreError(
+            "runs of {project!a} are not removed through {address}; run `perfgate baseline prune` with --store and "
+            "--project on the machine of the service",
+            project=project,
+            address=self._address,
+        )
 
     def projects(self) -> list[str]:
         return self._read("projects", list[str])
 
-    def show(self, run_id: str) -> RunDocument:
-        """The document of a run, by its id or a prefix of it."""
-        try:
-            return parse_run(self._send("GET", "runs", query={"id": run_id}).body, name=f"run {run_id[:12]!a}")
-        except DocumentError as error:
-            raise StoreError(str(error)) from error
+    def revision(self, project: str) -> str:
+        return self._state(project).revision
 
-    def history(
-        self,
-        project: str,
-        workload: str,
-        fingerprint: str,
-        metric: str,
-        shape: str,
-        *,
-        labels: Mapping[str, str] | None = None,
-        newest: int | None = None,
-    ) -> list[HistoryValue]:
-        """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
-        query = {"workload": workload, "fingerprint": fingerprint, "metric": metric, "shape": shape}
-        query["labels"] = msgspec.json.encode(dict(labels or {})).decode()
-        if newest is not None:
-            query["newest"] = str(newest)
-        return self._read(f"{_project(project)}/history", list[HistoryValue], query)
-
-    def recent(self, project: str, places: Sequence[SeriesPlace], *, newest: int) -> RecentValues:
-        """The values of the newest sessions in each of several series of one testbed, in the order of ``places``."""
-        answers = [
-            self._recent(project, places[start : start + _SERIES_AT_ONCE], newest)
-            for start in range(0, len(places), _SERIES_AT_ONCE)
-        ]
-        return recent_values(
-            [(answer.runs[at], value) for at, value in values] for answer in answers for values in answer.values
-        )
-
-    def _recent(self, project: str, places: Sequence[SeriesPlace], newest: int) -> RecentValues:
-        names = [[place.workload, place.shape, place.metric, place.labels] for place in places]
-        query = {
-            "series": msgspec.json.encode(names).decode(),
-            "fingerprint": places[0].fingerprint,
-            "newest": str(newest),
-        }
-        return self._read(f"{_project(project)}/recent", RecentValues, query)
-
-    def series(self, project: str) -> list[Series]:
-        return self._read(f"{_project(project)}/series", list[Series])
-
-    def append(self, project: str, statements: Sequence[Statement]) -> None:
-        """Store statements of one kind, one a request; each replaces an earlier one with the same key."""
-        for statement in statements:
-            path = f"{_project(project)}/{statement_name(type(statement))}"
-            self._send("POST", path, msgspec.json.encode(statement))
-
-    def statements(self, project: str, kind: type[Statement]) -> list[Statement]:
-        """The statements of a kind about a project, newest first."""
-        return self._read(f"{_project(project)}/{statement_name(kind)}", list[kind])  # type: ignore[valid-type]
-
-    def prune(self, project: str, *, keep: int) -> int:
-        """Always refused: a token that can upload must not be able to remove main's history."""
-        raise StoreError(
-            "runs of {project!a} are not removed through {address}; run `perfgate baseline prune --keep {keep}` with "
-            "--store and --project on the machine of the service",
-            project=project,
-            address=self._address,
-            keep=keep,
-        )
-
-    def documents(self, runs: Sequence[StoredRun]) -> list[StoredDocument]:
-        """The documents of stored runs as they were recorded, in their order; none of them is checked."""
-        return [
-            StoredDocument(
-                id=run.id,
-                recorded_at=run.recorded_at,
-                data=self._send("GET", f"{_project(run.project)}/runs/{run.id}").body,
-            )
-            for run in runs
-        ]
-
-    def entries(self, runs: Sequence[StoredRun]) -> list[RunEntry]:
-        """What lists and series hold of stored runs, made here from their documents."""
-        return [run_entry(intact_run(document), document) for document in self.documents(runs)]
-
-    def restore(self, documents: Iterable[StoredDocument]) -> None:  # noqa: ARG002 - always refused
-        """Always refused: when a run was recorded is the service's own to say."""
-        raise StoreError(
-            "runs of another store are not copied through {address}; copy them into its store on its own machine",
-            address=self._address,
-        )
+    def damaged(self, project: str) -> list[str]:
+        return self._state(project).damaged
 
     def ledger(self) -> None:
         """None: the service keeps it, and `perfgate token` runs on its machine."""
@@ -267,14 +188,23 @@ class ServiceStore:
         """How far the service's clock is ahead of this machine's, by its last answer."""
         return self._ahead
 
-    def acting_as(self, actor: str) -> ServiceStore:  # noqa: ARG002 - the service knows the actor by the token
-        return self
-
-    def _upload(self, project: str, document: bytes, allow_dirty: bool) -> bool:
+    def _upload(self, project: str, entry: RunEntry, document: bytes) -> bool:
         """Store a document; return whether it was not there before."""
-        path = f"{_project(project)}/runs/{hashlib.sha256(document).hexdigest()}"
-        answer = self._send("PUT", path, document, {"allow_dirty": "true" if allow_dirty else "false"})
+        # A run with uncommitted changes was packed only because that was allowed.
+        query = {"allow_dirty": "true" if entry.run.dirty else "false"}
+        answer = self._send("PUT", _path(project, f"runs/{entry.run.id}"), document, query)
         return answer.status == HTTPStatus.CREATED
+
+    def _document(self, project: str, run_id: str) -> StoredDocument:
+        if not _RUN_ID.fullmatch(run_id):
+            raise unknown_run(run_id, name=self._address)
+        data = self._send("GET", _path(project, f"runs/{run_id}")).body
+        found = hashlib.sha256(data).hexdigest()
+        whole = found if found.startswith(run_id.lower()) else run_id
+        return StoredDocument(id=whole, name=f"run {whole[:12]}", data=data)
+
+    def _state(self, project: str) -> LogState:
+        return self._read(_path(project, "state"), LogState)
 
     def _read(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
         return self._decoded(self._send("GET", path, query=query).body, kind)
@@ -395,5 +325,5 @@ def _ahead(date: str) -> timedelta:
         return timedelta()
 
 
-def _project(project: str) -> str:
-    return f"projects/{quote(project, safe='')}"
+def _path(project: str, rest: str) -> str:
+    return f"projects/{quote(project, safe='')}/{rest}"

@@ -1,0 +1,62 @@
+"""The index of a project: its runs and their values by series, made from the entries of its log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from perfgate.document.conditions import StepConditions
+from perfgate.document.history import StoredRun
+from perfgate.judging.store.store import ALL_RUNS, Page, RunEntry, SeriesPlace, Store
+
+
+class Series(NamedTuple):
+    """One metric of one workload and shape over time, on comparable testbeds; ``labels`` are those beside the shape."""
+
+    workload: str
+    shape: str
+    metric: str
+    fingerprint: str
+    device_kind: str
+    labels: dict[str, str]
+
+
+class SeriesValue(NamedTuple):
+    """One value of a series: one run, which is one session. ``position`` is the run's in the index."""
+
+    position: int
+    value: float
+
+
+class Index:
+    """The runs of a project, oldest session first, how their steps were measured, and the values of each series."""
+
+    def __init__(self, newest_first: Iterable[RunEntry]) -> None:
+        self.runs: list[StoredRun] = []
+        self.conditions: list[list[StepConditions]] = []
+        self._values: dict[SeriesPlace, list[SeriesValue]] = {}
+        for position, entry in enumerate(reversed(list(newest_first))):
+            self.runs.append(entry.run)
+            self.conditions.append(entry.conditions)
+            for stored in entry.values:
+                place = stored.place(entry.run.fingerprint)
+                self._values.setdefault(place, []).append(SeriesValue(position, stored.value))
+
+    def history(self, place: SeriesPlace) -> list[SeriesValue]:
+        """The values of a series, oldest session first."""
+        return self._values.get(place, [])
+
+    def series(self) -> dict[SeriesPlace, Series]:
+        """Every series, in the order of workload, shape, metric, labels and fingerprint."""
+        return {place: self._series(place) for place in sorted(self._values)}
+
+    def _series(self, place: SeriesPlace) -> Series:
+        newest = self.runs[self._values[place][-1].position]
+        labels = json.loads(place.labels) if place.labels else {}
+        return Series(place.workload, place.shape, place.metric, place.fingerprint, newest.device_kind, labels)
+
+
+def read_index(store: Store, project: str, page: Page = ALL_RUNS) -> Index:
+    """The index of a project, or of some of its runs."""
+    return Index(store.entries(project, RunEntry, page))
