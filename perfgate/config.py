@@ -174,8 +174,8 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Seconds,
         doc(
             "Seconds of pairs for each workload. Once they are spent, no pair after the second look begins, unless the pairs "
-            "up to the next look are expected to decide, within as many seconds again. A workload with calls of 0.25 s or "
-            "more, whose two looks would take longer than this and than 300 s, is only counted, with the budget it needs."
+            "up to the next look are expected to decide, within as many seconds again. A workload whose two looks would "
+            "take longer than this and than 300 s, by its calls and by loading it, is only counted, with the budget it needs."
         ),
     ] = 60.0
     checklist_budget: Annotated[

@@ -258,14 +258,16 @@ class Watching(msgspec.Struct, frozen=True):
 class Tried(Reply, frozen=True):
     """The first part that failed, its shape and error; None if nothing failed. A workload that cannot be loaded has no shape.
 
-    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call. ``packages`` are the
-    distributions with a loaded file; None unless requested. ``watching`` is set if files were watched.
+    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call, and ``load_seconds`` that of
+    loading. ``packages`` are the distributions with a loaded file; None unless requested. ``watching`` is set if files were
+    watched.
     """
 
     failed: Literal["load", "call", "check"] | None = None
     shape: str = ""
     error: ErrorDetail | None = None
     seconds: float | None = None
+    load_seconds: float = 0.0
     watching: Watching | None = None
     packages: list[str] | None = None
 

@@ -23,7 +23,7 @@ import numpy as np
 from rule import decide_effects
 from wall import pairs_a_minute
 
-from perfgate.conductor.sides.function.pairs import FORKED_PAIRS
+from perfgate.conductor.sides.function.plan import FORKED_PAIRS
 from perfgate.config import GateSettings
 from perfgate.judging.gate.evidence.differences import Differences
 

@@ -83,8 +83,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 # The message of a check with --time-budget for work that it did not begin.
 TIME_SPENT = Message("gate.not-measured-in-time")
-# The code for a workload with pairs too slow for the available time; ``budget`` is one that they fit into.
-TOO_SLOW = "gate.call-too-slow"
+# The codes for a workload with pairs too slow for the available time, for its calls or for loading it; ``budget`` is one that
+# they fit into.
+CALLS_TOO_SLOW = "gate.call-too-slow"
+LOADS_TOO_SLOWLY = "gate.load-too-slow"
 # The code for what the first turn of base leaves to further turns: alone it would compare nothing.
 LEFT_TO_TURNS = "experiment.left-to-turns"
 
@@ -104,7 +106,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_of_slow_calls(self) -> bool:
         """Whether nothing failed: the workload was counted and not timed, because its pairs exceed the available time."""
-        return isinstance(self.message, Message) and self.message.code == TOO_SLOW
+        return isinstance(self.message, Message) and self.message.code in (CALLS_TOO_SLOW, LOADS_TOO_SLOWLY)
 
 
 class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):

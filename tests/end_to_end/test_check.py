@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfgate.document.run import TOO_SLOW
+from perfgate.document.run import CALLS_TOO_SLOW
 from tests.end_to_end.conftest import SECONDS, UNDECIDED, Clone, Perfgate
 from tests.fakes.wording import worded
 
@@ -107,7 +107,7 @@ def test_check__calls_too_slow_for_the_budget__judged_by_counts_and_names_what_t
     assert decision["missing"] == []
     assert "counters.framework_ops" in _outcomes(decision, "unchanged")
     (failure,) = decision["failures"]
-    assert failure["error"]["message"]["code"] == TOO_SLOW
+    assert failure["error"]["message"]["code"] == CALLS_TOO_SLOW
     budget = failure["error"]["message"]["values"]["budget"]
     assert f"set budget = {budget} under [gate] in perfgate.toml" in " ".join(done.stdout.split())
     comment = (tmp_path / "same" / "comment.md").read_text()

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from perfgate.conductor.machine.cpus import granted_cpus, granted_memory
 from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.conductor.workers.cleanup import kill_leftovers, leftover_notes, remove, scratch_folder
@@ -445,10 +447,11 @@ class Bench:
                 reports=reports,
             )
             try:
-                with trial as (worker, _):
+                with trial as (worker, loaded):
                     part = "call"
                     request = TryRequest(seconds=watching_seconds, packages=packages)
                     tried = worker.ask(request, Tried, timeout=call_timeout, doing=doing)
+                    tried = msgspec.structs.replace(tried, load_seconds=loaded.seconds)
             except WorkerError as error:
                 tried = Tried(failed=part, error=error.detail) if error.alive else Tried()
         # A lack of memory may be the machine's fault.

@@ -112,13 +112,13 @@ def _measure_workloads(check: CheckContext) -> None:
     for name in NAMES:
         remove_traces(job.out / name, names)
     check.forecast.plan(names, PARTS)
-    measured.coverage, call_seconds = try_sides(bench, base, head, job, options)
+    measured.coverage, trials = try_sides(bench, base, head, job, options)
     if settles(measured.coverage, job.policy) and not options.always:
         return
     measured.harnesses = harnesses_of(bench, base, head, job, options)
     measured.loaded = loaded_packages(bench, (base, head), job, options)
     for number, reference in enumerate(references, start=1):
-        too_slow = pairs_too_slow(bench, reference, base, call_seconds.get(reference.name))
+        too_slow = pairs_too_slow(bench, reference, base, trials.get(reference.name))
         workload = WorkloadMeasurement(check, reference, to_come=len(references) - number, too_slow=too_slow)
         if not workload.measure():
             check.forecast.leave_out(reference.name)

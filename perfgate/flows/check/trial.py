@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import os
 
-from perfgate.conductor.sides.function.plan import SURE_SECONDS, seconds_of_slow_pairs, sure_pairs
+from perfgate.conductor.sides.function.plan import SURE_SECONDS, seconds_of_sure_pairs, sure_pairs
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import WorkloadReference
 from perfgate.document.coverage import Coverage
 from perfgate.document.message import Message, MessageValue
-from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair
+from perfgate.document.run import CALLS_TOO_SLOW, LOADS_TOO_SLOWLY, ErrorDetail, FailedPair
 from perfgate.flows.check.measured import Job
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.preflight import refuse_failed
 from perfgate.locale import sentence
+from perfgate.protocol import SLOW_CALL_SECONDS, Tried
 
 # Margin on the estimate in the suggested budget, so that a busy moment does not end the pairs too soon.
 ROOM = 1.2
@@ -23,8 +24,8 @@ ROOM = 1.2
 
 def try_sides(
     bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions
-) -> tuple[Coverage | None, dict[str, float | None]]:
-    """Try the workloads: what they run of the changed code, and by workload an upper bound of the seconds per call.
+) -> tuple[Coverage | None, dict[str, Tried]]:
+    """Try the workloads: what they run of the changed code, and by workload the trial of the head.
 
     Raises SetUpError if the head's workload is set up wrong; in CI the documents and the comment report that instead. The
     sides of ``perfgate upgrade`` are not tried: errors of the new stack are its result. If the workload's check rejects only
@@ -33,11 +34,11 @@ def try_sides(
     if job.session.command == "upgrade":
         return None, {}
     references = job.config.selected(options.workloads)
-    seconds: dict[str, float | None] = {}
+    trials: dict[str, Tried] = {}
     for reference in references:
         bench.say(sentence("testing workload {name}", name=reference.name))
         trial = job.code.try_workload(bench, head, reference, "head")
-        seconds[reference.name] = trial.seconds
+        trials[reference.name] = trial
         if in_ci(os.environ):
             continue
         if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
@@ -46,7 +47,7 @@ def try_sides(
         for reference in references:
             bench.say(sentence("testing workload {name} on the base", name=reference.name))
             job.code.try_workload(bench, base, reference, "base")
-    return job.code.result(references), seconds
+    return job.code.result(references), trials
 
 
 def loaded_packages(
@@ -72,30 +73,40 @@ def _packages_of(bench: Bench, checkout: Checkout, job: Job, options: CheckOptio
 
 
 def pairs_too_slow(
-    bench: Bench, reference: WorkloadReference, base: Checkout, tried: float | None
+    bench: Bench, reference: WorkloadReference, base: Checkout, tried: Tried | None
 ) -> FailedPair | None:
     """The reason why the pairs needed for a verdict do not fit the budget; None if they do.
 
-    The base's calls are timed, so that a much slower head is measured and fails. ``tried`` is an upper bound of the seconds
-    of a call of the head.
+    The base's calls are timed, so that a much slower head is measured and fails. ``tried`` is the trial of the head, with an
+    upper bound of the seconds of its calls.
     """
     gate = bench.config.gate
     allowed = max(gate.budget, SURE_SECONDS)
-    if tried is not None and (seconds_of_slow_pairs(gate, call_seconds=tried) or 0.0) <= allowed:
-        return None
+    if tried is not None and tried.seconds is not None:
+        seconds = _seconds_of_pairs(bench, call_seconds=tried.seconds, load_seconds=tried.load_seconds)
+        if seconds <= allowed:
+            return None
     timed = bench.time_call(base, reference)
     if timed is None:
         return None
     call_seconds, loaded = timed
-    seconds = seconds_of_slow_pairs(gate, call_seconds=call_seconds, start_seconds=loaded.seconds)
-    if seconds is None or seconds <= allowed:
+    seconds = _seconds_of_pairs(bench, call_seconds=call_seconds, load_seconds=loaded.seconds)
+    if seconds <= allowed:
         return None
     values: dict[str, MessageValue] = {
         "call": round(call_seconds, 2),
+        "load": round(loaded.seconds),
         "pairs": sure_pairs(gate),
         "seconds": round(seconds),
         "allowed": allowed,
         "budget": math.ceil(seconds * ROOM / 10) * 10,
     }
-    error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
+    code = CALLS_TOO_SLOW if call_seconds >= SLOW_CALL_SECONDS else LOADS_TOO_SLOWLY
+    error = ErrorDetail(kind="timeout", message=Message(code, values))
     return FailedPair(pair=0, arm="ab", workload=reference.name, error=error)
+
+
+def _seconds_of_pairs(bench: Bench, *, call_seconds: float, load_seconds: float) -> float:
+    return seconds_of_sure_pairs(
+        bench.config.gate, call_seconds=call_seconds, start_seconds=load_seconds, resident=bench.is_accelerated
+    )

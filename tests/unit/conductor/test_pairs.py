@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.conductor.sides.function.plan import FEWEST_QUADS, MOST_QUADS, draw_plans, seconds_of_slow_pairs
+from perfgate.conductor.sides.function.plan import FEWEST_QUADS, MOST_QUADS, draw_plans, seconds_of_sure_pairs
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.config import GateSettings
 from perfgate.document.comparison import Paired
@@ -228,14 +228,19 @@ def test_measure_pairs__slow_calls__the_two_sure_looks_take_no_longer_than_was_e
 
     assert len(measured.head) == 16
     settings = GateSettings(aa_pairs=gate.aa_pairs)
-    estimate = seconds_of_slow_pairs(settings, call_seconds=call / 1e9, start_seconds=gate.load)
-    assert estimate is not None
+    estimate = seconds_of_sure_pairs(settings, call_seconds=call / 1e9, start_seconds=gate.load)
     assert 0.7 * estimate < machine.now_ns() / 1e9 <= 1.05 * estimate
     assert {calls for replicate in measured.head for calls in replicate.shapes[SHAPE].calls} == {1}
 
 
-def test_seconds_of_slow_pairs__calls_as_usual__nobody_estimates_them() -> None:
-    assert seconds_of_slow_pairs(GateSettings(), call_seconds=0.2, start_seconds=60.0) is None
+@pytest.mark.parametrize(
+    ("load", "resident", "seconds"), [(0.5, False, 19.4), (20.0, False, 487.4), (8.0, True, 74.4), (30.0, True, 138.4)]
+)
+def test_seconds_of_sure_pairs__fast_calls__loading_counts(load: float, resident: bool, seconds: float) -> None:
+    """On a CPU two pairs share the loads of both sides; resident sides load at once, for as many pairs as are worth it."""
+    estimate = seconds_of_sure_pairs(GateSettings(), call_seconds=0.002, start_seconds=load, resident=resident)
+
+    assert estimate == pytest.approx(seconds, abs=0.05)
 
 
 @pytest.mark.parametrize(("head", "verdict"), [(1000, "PASS"), (1100, "FAIL"), (4000, "FAIL")])

@@ -6,14 +6,14 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, Failure, Invalid, Verdict
 from perfgate.document.message import Message
-from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
+from perfgate.document.run import CALLS_TOO_SLOW, TIME_SPENT, ErrorDetail
 from perfgate.flows.check.hook import Push, hook_code, pushed
 from perfgate.flows.shared.scratch import ScratchRepository
 from perfgate.git.repository import Repository
 from tests.fakes.documents import make_decision
 
 CRASH, SPENT = ErrorDetail(kind="exception", message="boom"), ErrorDetail(kind="timeout", message=TIME_SPENT)
-SLOW = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, {"budget": 1040}))
+SLOW = ErrorDetail(kind="timeout", message=Message(CALLS_TOO_SLOW, {"budget": 1040}))
 
 
 def _decision(verdict: Verdict, *errors: ErrorDetail, invalid: bool = False) -> DecisionDocument:

@@ -11,7 +11,7 @@ import pytest
 from perfgate.document.decision import Comparing, HarnessChange, Invalid, Missing, Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message, quote
-from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair
+from perfgate.document.run import CALLS_TOO_SLOW, ErrorDetail, FailedPair
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code, verdict_of, verdict_rules
 from tests.each import each
@@ -36,7 +36,7 @@ def change(kind: Any, message: str) -> list[HarnessChange]:
     return [HarnessChange(workload="decoder", kind=kind, message=message)]
 
 
-SLOW_CALLS = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, {"budget": 1040}))
+SLOW_CALLS = ErrorDetail(kind="timeout", message=Message(CALLS_TOO_SLOW, {"budget": 1040}))
 SLOWER = make_comparison(outcome="regressed", delta=0.07, interval=(0.06, 0.08))
 UNCHANGED = make_comparison("latency.p50")
 # Of these two any number may apply; the first of them in this order gives the verdict.

@@ -9,7 +9,7 @@ import pytest
 from perfgate.document.decision import Failure, Invalid, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
-from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
+from perfgate.document.run import CALLS_TOO_SLOW, TIME_SPENT, ErrorDetail
 from perfgate.errors import EXIT_INCONCLUSIVE
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.gate.verdict import exit_code
@@ -284,7 +284,7 @@ def test_inconclusive__time_budget_spent_before_a_pair__asks_for_more_of_it() ->
 
 def test_inconclusive__calls_too_slow_for_the_budget__says_which_would_do() -> None:
     values = {"call": 2.6, "pairs": 23, "seconds": 860, "allowed": 300.0, "budget": 1040}
-    error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
+    error = ErrorDetail(kind="timeout", message=Message(CALLS_TOO_SLOW, values))
     slow = Failure(side="pair", workload="encoder", what="pair 0", error=error)
     decision = make_decision("INCONCLUSIVE", comparisons=[], failures=[slow])
     text = render_comment(decision, CONTEXT)

@@ -23,6 +23,7 @@ from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.plan import (
+    FORKED_PAIRS,
     MOST_QUADS,
     SURE_LOOKS,
     QuadPlanner,
@@ -47,9 +48,6 @@ from perfgate.protocol import BlockRequest
 # look that may end the pairs. They serve at least so many pairs: starting one takes as long as a pair. None is started for the
 # last pair alone.
 FEWEST_SERVED = 2
-# A process may be permanently slower by a few percent, and so are its forks: after this many pairs both sides load anew
-# (benchmarks/gate/FINDINGS.md, section 7).
-FORKED_PAIRS = 2
 FAILURES_TO_STOP = 3
 # Profiling costs half as much time again as a short pair; so many pairs name an operator that lost 10 %.
 PROFILED_PAIRS = 12

@@ -38,6 +38,9 @@ _PROFILED_CALLS = 2
 # in a given time if starts spread as much as pairs.
 RESIDENT_BLOCK_SECONDS = 0.05
 MOST_RESIDENT_PAIRS = 16
+# Elsewhere a process may be permanently slower by a few percent, and so are its forks: after this many pairs both sides load
+# anew (benchmarks/gate/FINDINGS.md, section 7).
+FORKED_PAIRS = 2
 # A side that is so many times slower has longer blocks by as much; one that is slower still does not eat the budget.
 MOST_LONGER = 4
 # The first two looks are measured regardless of the budget, if they take no longer than this.
@@ -49,12 +52,23 @@ def sure_pairs(gate: GateSettings) -> int:
     return gate.looks[min(SURE_LOOKS, len(gate.looks)) - 1] + gate.aa_pairs
 
 
-def seconds_of_slow_pairs(gate: GateSettings, *, call_seconds: float, start_seconds: float = 0.0) -> float | None:
-    """The approximate time of the sure pairs if a side is loaded after ``start_seconds``; None for fast calls."""
-    if call_seconds < SLOW_CALL_SECONDS:
-        return None
-    calls = _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
-    return sure_pairs(gate) * 2 * (start_seconds + calls * call_seconds)
+def seconds_of_sure_pairs(
+    gate: GateSettings, *, call_seconds: float, start_seconds: float, resident: bool = False
+) -> float:
+    """The approximate time of the sure pairs, if a call of every shape takes ``call_seconds`` and loading ``start_seconds``."""
+    pairs = sure_pairs(gate)
+    if call_seconds >= SLOW_CALL_SECONDS:
+        calls = _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
+        return pairs * 2 * (start_seconds + calls * call_seconds)
+    block_seconds = max(gate.block_seconds, RESIDENT_BLOCK_SECONDS) if resident else gate.block_seconds
+    pair_seconds = (gate.quads or FEWEST_QUADS) * _QUAD_CALLS * block_seconds
+    if not resident:
+        starts = math.ceil(pairs / FORKED_PAIRS)
+        return starts * 2 * start_seconds + pairs * pair_seconds
+    # Both sides load at the same time, and base against base has a start of its own.
+    served = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
+    starts = math.ceil((pairs - gate.aa_pairs) / served) + (gate.aa_pairs > 0)
+    return starts * start_seconds + pairs * pair_seconds
 
 
 def pairs_of_start(*, start_seconds: float, pair_seconds: float) -> int:
