@@ -17,6 +17,7 @@ sides are compared with the better of the two.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from perfgate.document.explanation import Bottleneck
@@ -39,40 +40,50 @@ _WAITING: dict[CallPart, Bottleneck] = {
 
 
 def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
-    rates = (account.roof for account in accounts if account.roof is not None)
-    # A document from outside may hold any numbers.
-    roofs = [roof for roof in rates if min(roof.flops_per_second, roof.bytes_per_second) > 0]
-    if not roofs:
+    flops: list[float] = []
+    moved_bytes: list[float] = []
+    for account in accounts:
+        roof = account.roof
+        # A document from outside may hold any numbers.
+        if roof is not None and min(roof.flops_per_second, roof.bytes_per_second) > 0:
+            flops.append(roof.flops_per_second)
+            moved_bytes.append(roof.bytes_per_second)
+    if not flops:
         return None
-    return Roof(
-        flops_per_second=max(roof.flops_per_second for roof in roofs),
-        bytes_per_second=max(roof.bytes_per_second for roof in roofs),
-    )
+    return Roof(flops_per_second=max(flops), bytes_per_second=max(moved_bytes))
 
 
 def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Roof | None) -> Bottleneck | None:
     """The bottleneck of one side's calls; None if they wait for nothing and the roofline is inconclusive.
 
-    ``times`` are the operators of its replicates. Their profiler costs less than the trace's, so their time outside operators
-    takes precedence if they have it.
+    ``times`` are the operators of its replicates.
     """
     if account.wall <= 0:
         return None
-    waiting: dict[Bottleneck, float] = {}
-    for part, seconds in account.parts.items():
-        if part in _WAITING:
-            waiting[_WAITING[part]] = waiting.get(_WAITING[part], 0.0) + seconds / account.wall
-    outside = [
-        replicate[OUTSIDE_OPERATORS] / sum(replicate.values())
-        for replicate in times
-        if OUTSIDE_OPERATORS in replicate and sum(replicate.values()) > 0
-    ]
-    if outside and "outside" in account.parts:
-        waiting["scheduling"] = median(outside)
+    waiting = _waiting_shares(account, times)
     largest = max(waiting, key=lambda name: waiting[name], default=None)
     if largest is not None and waiting[largest] >= GAP_LIMIT:
         return largest
     return None if roof is None else _by_roofline(account, roof)
+
+
+def _waiting_shares(account: CallAccount, times: Sequence[dict[str, float]]) -> dict[Bottleneck, float]:
+    """The share of the call in which it waits, by reason.
+
+    The replicates' profiler costs less than the trace's, so their time outside operators takes precedence if they have it.
+    """
+    waiting: dict[Bottleneck, float] = defaultdict(float)
+    for part, seconds in account.parts.items():
+        if part in _WAITING:
+            waiting[_WAITING[part]] += seconds / account.wall
+    outside: list[float] = []
+    for replicate in times:
+        total = sum(replicate.values())
+        if OUTSIDE_OPERATORS in replicate and total > 0:
+            outside.append(replicate[OUTSIDE_OPERATORS] / total)
+    if outside and "outside" in account.parts:
+        waiting["scheduling"] = median(outside)
+    return waiting
 
 
 def _by_roofline(account: CallAccount, roof: Roof) -> Bottleneck | None:
@@ -80,11 +91,15 @@ def _by_roofline(account: CallAccount, roof: Roof) -> Bottleneck | None:
     for work in account.work:
         computing = work.flops / roof.flops_per_second
         moving = work.moved_bytes / roof.bytes_per_second
-        least["compute" if computing >= moving else "memory"] += work.count * max(computing, moving)
+        bound: Bottleneck = "compute" if computing >= moving else "memory"
+        least[bound] += work.count * max(computing, moving)
     total = sum(least.values())
     if not total:
         return None
     working = sum(seconds for part, seconds in account.parts.items() if part not in _WAITING)
     if total < OVERHEAD_LIMIT * working:
         return "scheduling"
-    return next((name for name, seconds in least.items() if seconds >= CLEAR * total), None)
+    for bound, seconds in least.items():
+        if seconds >= CLEAR * total:
+            return bound
+    return None

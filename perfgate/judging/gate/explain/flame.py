@@ -8,13 +8,13 @@ still contradict the clock, frames are not compared by time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.explanation import Cause, Explanation, OperatorDelta
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameMark, FlameTree, WhyCounts, node_totals
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.judging.gate.explain.contributions import call_times
@@ -26,37 +26,35 @@ _ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "
 
 def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
     """The tree of both sides of a workload's shape with the pairs' times and their result for the call."""
-    paired = [c for c in decision.comparisons if isinstance(c, Paired) and c.workload == workload]
-    is_job = any(c.is_of_job for c in paired)
+    paired = [row for row in decision.comparisons if isinstance(row, Paired) and row.workload == workload]
+    is_job = any(row.is_of_job for row in paired)
     if is_job or tree.base is None or tree.head is None:
         return tree
-    rows = [row for row in decision.operators if row.place == (workload, shape)]
-    tree = msgspec.structs.replace(
-        tree,
-        base=_with_times(tree, tree.base, {row.op: row.base for row in rows if row.base is not None}),
-        head=_with_times(tree, tree.head, {row.op: row.head for row in rows if row.head is not None}),
-    )
+    operators = [row for row in decision.operators if row.place == (workload, shape)]
+    of_base = {row.op: row.base for row in operators if row.base is not None}
+    of_head = {row.op: row.head for row in operators if row.head is not None}
+    base, head = _with_times(tree, tree.base, of_base), _with_times(tree, tree.head, of_head)
+    tree = msgspec.structs.replace(tree, base=base, head=head)
     call = next(iter(call_times(decision.comparisons, workload, shape)), None)
-    marks = _marks(tree, decision, workload, shape)
+    marks = _marks(tree, decision, operators, (workload, shape))
     return msgspec.structs.replace(tree, call=call, by_counts=why_counts(tree, call), marks=marks)
 
 
-def _marks(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> list[FlameMark]:
+def _marks(
+    tree: FlameTree, decision: DecisionDocument, operators: Sequence[OperatorDelta], place: tuple[str, str]
+) -> list[FlameMark]:
     """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
-
-    def here(row: Cause | Explanation | OperatorDelta) -> bool:
-        return row.place == (workload, shape)
-
-    named = {cause.op for cause in filter(here, decision.causes)}
-    decided = {test.op for test in filter(here, decision.operators) if test.outcome in ("regressed", "improved")}
-    decided |= {part.profiled for why in filter(here, decision.explanations) for part in why.contributions}
-    profiled = [row for row in filter(here, decision.operators) if row.base is not None]
-    seconds = {row.op: row.seconds for row in profiled if row.op in decided}
-    return [
-        FlameMark(name=at, named=text in named, seconds=seconds.get(text))
-        for at, text in enumerate(tree.texts)
-        if text in named or text in seconds
-    ]
+    named = {cause.op for cause in decision.causes if cause.place == place}
+    decided = {row.op for row in operators if row.outcome in ("regressed", "improved")}
+    for explanation in decision.explanations:
+        if explanation.place == place:
+            decided |= {part.profiled for part in explanation.contributions}
+    seconds = {row.op: row.seconds for row in operators if row.base is not None and row.op in decided}
+    marks: list[FlameMark] = []
+    for number, text in enumerate(tree.texts):
+        if text in named or text in seconds:
+            marks.append(FlameMark(name=number, named=text in named, seconds=seconds.get(text)))
+    return marks
 
 
 def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
@@ -80,9 +78,12 @@ def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
 
 def _change(tree: FlameTree, *, streams: bool) -> float | None:
     """The seconds by which a call of head takes longer on all threads, or all streams; None without any."""
-    roots = [at for at, parent in enumerate(tree.parent) if parent == NONE and (tree.kind[at] == _STREAM) == streams]
     base, head = node_totals(tree, tree.base), node_totals(tree, tree.head)
-    return sum(head[at].total - base[at].total for at in roots) if roots else None
+    changes: list[float] = []
+    for node, parent in enumerate(tree.parent):
+        if parent == NONE and (tree.kind[node] == _STREAM) == streams:
+            changes.append(head[node].total - base[node].total)
+    return sum(changes) if changes else None
 
 
 def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -> FlameCosts:
@@ -91,20 +92,22 @@ def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -
     An operator that the pairs did not profile keeps its traced time.
     """
     on_device = _STREAM in tree.kind
-    measured = _ON_DEVICE if on_device else frozenset({_OPERATOR})
-
-    def name_of(node: int) -> str | None:
-        if tree.kind[node] in measured:
-            return tree.texts[tree.name[node]]
-        return None if on_device else OUTSIDE_OPERATORS
-
+    names = [_timed_name(tree, node, on_device=on_device) for node in side.node]
     traced: dict[str | None, float] = defaultdict(float)
-    for node, own in zip(side.node, side.own):
-        traced[name_of(node)] += own / side.units / 1e9
-    factors = {
-        name: times[name] / seconds
-        for name, seconds in traced.items()
-        if name is not None and name in times and seconds
-    }
-    scaled = [round(own * factors.get(name_of(node) or "", 1.0)) for node, own in zip(side.node, side.own)]
+    for name, own in zip(names, side.own):
+        traced[name] += own / side.units / 1e9
+    factors: dict[str | None, float] = {}
+    for name, seconds in traced.items():
+        if name is not None and name in times and seconds:
+            factors[name] = times[name] / seconds
+    scaled = [round(own * factors.get(name, 1.0)) for name, own in zip(names, side.own)]
     return msgspec.structs.replace(side, own=scaled)
+
+
+def _timed_name(tree: FlameTree, node: int, *, on_device: bool) -> str | None:
+    """The name under which the pairs timed a node: an operator or a kernel, or a CPU's time outside operators."""
+    kind = tree.kind[node]
+    is_timed = kind in _ON_DEVICE if on_device else kind == _OPERATOR
+    if is_timed:
+        return tree.texts[tree.name[node]]
+    return None if on_device else OUTSIDE_OPERATORS
