@@ -6,6 +6,7 @@ are recorded, each under the Python functions that ran it (torch before 2.7: tho
 
 from __future__ import annotations
 
+import ctypes
 import gzip
 import importlib
 import json
@@ -26,6 +27,10 @@ _MOST_SECONDS = 10.0
 # torch itself compresses line by line at level 9, which takes fifteen times as long and saves a tenth of the bytes.
 _COMPRESSION = 5
 _CHUNK = 1 << 20
+
+# The activity of an NPU, by the name of torch and by the one that torch_npu gives it.
+_NPU_ACTIVITIES = ("PrivateUse1", "NPU")
+_MSPTI = "libmspti.so"
 
 _recorder: OperatorRecorder | None = None
 
@@ -85,7 +90,7 @@ class OperatorRecorder:
 def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, all_threads: bool = False) -> Any:
     """A profiler of torch in its context; None where there is no torch, or the program profiles itself.
 
-    It looks at the host, and at CUDA devices: torch.profiler sees no kernels of an NPU, and by itself would ask for them.
+    It records the host, and the kernels of a CUDA device or of an NPU that this process uses.
     """
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "cuda"):  # it is being imported
@@ -100,12 +105,31 @@ def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, a
             profiler = module.profile(activities=kinds, **settings)
         else:
             # The one inside torch.profiler.profile, which imports hundreds of modules when it starts: a second of CPU time.
+            if _records_npu(torch):
+                settings |= {"use_device": "npu", "use_kineto": True}
             profiler = importlib.import_module("torch.autograd.profiler").profile(use_cpu=True, **settings)
         profiler.__enter__()
     except RuntimeError:
         return None
     _note_rank(torch)
     return profiler
+
+
+def _records_npu(torch: Any) -> bool:
+    """Whether torch's profiler records the kernels of the NPU that this process uses: torch_npu does so by libmspti of CANN.
+
+    torch_npu 2.13.0 raises at the end of a recording if that library is missing. One that does not know it records the host.
+    """
+    npu = getattr(torch, "npu", None)
+    if npu is None or not npu.is_initialized() or not hasattr(torch.autograd, "_supported_activities"):
+        return False
+    if not any(kind.name in _NPU_ACTIVITIES for kind in torch.autograd._supported_activities()):
+        return False
+    try:
+        ctypes.CDLL(_MSPTI)
+    except OSError:
+        return False
+    return True
 
 
 def _note_rank(torch: Any) -> None:
