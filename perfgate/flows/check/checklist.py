@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
+from perfgate.conductor.engine.budget import TimeBudget
 from perfgate.conductor.sides.checklist.compiled_calls import SECONDS_OF_A_SIDE, time_compiled_calls
 from perfgate.conductor.sides.checklist.turns import ChecklistTurns, OpenNumbers
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
@@ -47,25 +48,32 @@ class ChecklistOfCheck:
         A machine may stall for a moment, so a bound that seems broken gets two more turns, regardless of their cost. A metric
         with a tolerance gets turns until it is decided or the budget of the pairs is spent.
         """
-        job, measured, turns = self.check.job, self.check.measured, self.turns
-        config, policy = job.config, job.policy
-        named = {measuring_step(metric) for metric in metrics_in_turns(policy)}
-        undecided = set(named)
-        ends = time.monotonic() + config.gate.budget
+        turns, config, policy = self.turns, self.check.job.config, self.check.job.policy
+        metrics = metrics_in_turns(policy)
+        named = {measuring_step(metric) for metric in metrics}
+        gating = bounded_metrics(policy) | set(metrics)
+        steady = config.measure.steady if STEADY_NUMBERS & gating else 0.0
+        if named and not self._repetitions_decide():
+            turns.settle(
+                lambda: named | self._broken_steps(),
+                steady=steady,
+                looks=policy.looks,
+                is_decided=self._repetitions_decide,
+                budget=TimeBudget(time.monotonic() + config.gate.budget),
+            )
+        turns.settle(self._broken_steps, steady=steady)
 
-        def open_steps() -> set[int]:
-            documents = documents_of(job, measured)
-            broken = {measuring_step(metric) for metric in broken_metrics(*documents, policy, workload=self._name)}
-            if time.monotonic() > ends:
-                undecided.clear()
-            if undecided and turns.taken(min(named)) in {1, *policy.looks}:
-                look = Look(*documents, policy, workload=self._name)
-                if turns.taken(min(named)) >= policy.looks[-1] or not look.repetitions_would_help():
-                    undecided.clear()
-            return {step for step in broken if turns.taken(step) < TURNS_OF_A_BROKEN_BOUND} | undecided
+    def _repetitions_decide(self) -> bool:
+        documents = documents_of(self.check.job, self.check.measured)
+        look = Look(*documents, self.check.job.policy, workload=self._name)
+        return not look.repetitions_would_help()
 
-        gating = bounded_metrics(policy) | set(metrics_in_turns(policy))
-        turns.settle(open_steps, steady=config.measure.steady if STEADY_NUMBERS & gating else 0.0)
+    def _broken_steps(self) -> set[int]:
+        """The steps with a bound that seems broken, until they had their turns."""
+        job = self.check.job
+        broken = broken_metrics(*documents_of(job, self.check.measured), job.policy, workload=self._name)
+        steps = {measuring_step(metric) for metric in broken}
+        return {step for step in steps if self.turns.taken(step) < TURNS_OF_A_BROKEN_BOUND}
 
     def add_steps_of_pairs(self, sizes: BatchSizes | None) -> None:
         """Add the steps that the pairs measured to both sides: batch sizes, and the device's state."""

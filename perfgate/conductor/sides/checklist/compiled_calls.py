@@ -6,14 +6,16 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from perfgate.conductor.engine.order import balanced_coins
+from perfgate.conductor.engine.client import Quads, Standing
+from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins
+from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.checklist.turns import FEWEST_TURNS, ChecklistSide
 from perfgate.conductor.workers.bench import Bench
-from perfgate.conductor.workers.worker import Worker, WorkerError
+from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message, as_message
 from perfgate.locale import Activity
@@ -45,55 +47,75 @@ def time_compiled_calls(
 
     A side that cannot be compiled ends it: there is nothing to compare then.
     """
-    results = [CompiledSide() for _ in sides]
-    with ExitStack() as stack:
-        workers: list[Worker] = []
-        try:
-            for side, result in zip(sides, results):
-                worker, _ = stack.enter_context(
-                    bench.worker(
-                        side.checkout,
-                        reference,
-                        cpus=bench.cpus,
-                        layout_seed=layout_seed,
-                        log_name=f"{reference.name}-compiled",
-                    )
-                )
-                workers.append(worker)
-                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=side.folder, prefix=".compiled-"))
-                _compile(bench, reference, worker, result, Path(folder))
-                if result.reason is not None:
-                    return results
-            _take_turns(bench, reference, workers, results)
-        except WorkerError as error:
-            results[len(workers) - 1].reason = as_message(error.detail.message)
-    return results
-
-
-def _compile(bench: Bench, reference: WorkloadReference, worker: Worker, result: CompiledSide, folder: Path) -> None:
-    measure = bench.config.measure
-    request = CompileRequest(folder=str(folder), limits=bench.config.limit_values, seed=measure.seed)
-    doing = Activity("compiling {name}", name=reference.name)
-    bench.say(doing.shown)
-    began = time.monotonic()
-    reply = worker.ask(request, CompiledCall, timeout=measure.step_timeout, doing=doing)
-    result.seconds += time.monotonic() - began
-    result.reason = reply.failed or reply.disagreement
-    if reply.failed is None:
-        result.cold_seconds = reply.cold_seconds
-
-
-def _take_turns(
-    bench: Bench, reference: WorkloadReference, workers: Sequence[Worker], results: Sequence[CompiledSide]
-) -> None:
     lot = random.Random(f"{bench.config.measure.seed}:{reference.name}:compiled")
-    last_begins = balanced_coins(lot, run=2)
-    doing = Activity("timing the compiled call of {name}", name=reference.name)
-    for turn in range(FEWEST_TURNS):
-        order = range(len(workers))
-        for index in reversed(order) if next(last_begins) else order:
-            request = TimeCompiledRequest(seconds=_TURN_SECONDS, seed=turn)
+    start = Start(0, second_starts=False, second_leads=balanced_coins(lot, run=2), layout_seed=layout_seed)
+    with closing(_CompiledTurns(bench, reference, sides)) as client:
+        Engine(client, iter([start]), [FEWEST_TURNS], is_decided=lambda: True, turns=len(sides)).run()
+    return client.results
+
+
+@dataclass
+class _CompiledTurns:
+    """A client of the engine with one start, in which both sides compile."""
+
+    bench: Bench
+    reference: WorkloadReference
+    sides: Sequence[ChecklistSide]
+    done: int = 0
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _workers: list[Worker] = field(default_factory=list)
+    _acting: int = 0
+
+    def __post_init__(self) -> None:
+        self.results = [CompiledSide() for _ in self.sides]
+        self._timeout = self.bench.config.measure.step_timeout
+
+    def start(self, start: Start, _: Standing, /) -> Quads:
+        for side in range(len(self.sides)):
+            self._acting = side
+            self._compile(start.layout_seed)
+            if self.results[side].reason is not None:
+                return Quads.exactly(0)
+        return Quads.exactly(FEWEST_TURNS)
+
+    def quad(self, quad: QuadTurns) -> bool:
+        doing = Activity("timing the compiled call of {name}", name=self.reference.name)
+        for side in quad.turns():
+            self._acting = side
+            request = TimeCompiledRequest(seconds=_TURN_SECONDS, seed=quad.index)
             began = time.monotonic()
-            timed = workers[index].ask(request, CompiledTimed, timeout=bench.config.measure.step_timeout, doing=doing)
-            results[index].seconds += time.monotonic() - began
-            results[index].speedups.append(timed.plain / max(timed.compiled, 1e-9))
+            timed = self._workers[side].ask(request, CompiledTimed, timeout=self._timeout, doing=doing)
+            result = self.results[side]
+            result.seconds += time.monotonic() - began
+            result.speedups.append(timed.plain / max(timed.compiled, 1e-9))
+        return True
+
+    def finish(self) -> None:
+        self.done = FEWEST_TURNS
+
+    def fail(self, error: TurnError) -> bool:
+        self.results[self._acting].reason = as_message(error.detail.message)
+        return False
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _compile(self, layout_seed: int) -> None:
+        """Compile on the side that acts."""
+        bench, reference, side = self.bench, self.reference, self.sides[self._acting]
+        result = self.results[self._acting]
+        log_name = f"{reference.name}-compiled"
+        process = bench.worker(side.checkout, reference, cpus=bench.cpus, layout_seed=layout_seed, log_name=log_name)
+        worker, _ = self._stack.enter_context(process)
+        self._workers.append(worker)
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(dir=side.folder, prefix=".compiled-"))
+        config = bench.config
+        request = CompileRequest(folder=folder, limits=config.limit_values, seed=config.measure.seed)
+        doing = Activity("compiling {name}", name=reference.name)
+        bench.say(doing.shown)
+        began = time.monotonic()
+        reply = worker.ask(request, CompiledCall, timeout=self._timeout, doing=doing)
+        result.seconds += time.monotonic() - began
+        result.reason = reply.failed or reply.disagreement
+        if reply.failed is None:
+            result.cold_seconds = reply.cold_seconds

@@ -11,13 +11,18 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.conductor.engine.order import balanced_coins
+from perfgate.conductor.engine.budget import TimeBudget
+from perfgate.conductor.engine.client import Quads
+from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins, order_of
+from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.checklist.checklist import Findings, run_checklist
 from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
@@ -28,6 +33,7 @@ from perfgate.locale import sentence
 # The fewest turns with a sign test that can show a difference at 95 %: all alike have a chance of 2 in 64.
 FEWEST_TURNS = 6
 _LAYOUTS = 2**16
+_ENDLESS = 10**9
 # Every report begins with the numbers of the steps up to this one.
 LAST_NAMED_STEP = 5
 # A folder for each side, with a trace of every shape that both recorded in one pair.
@@ -96,7 +102,7 @@ class ChecklistTurns:
 
     def __post_init__(self) -> None:
         self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.reference.name}:turns")
-        self._last_begins = balanced_coins(self._lot, run=2)
+        self._last_leads = balanced_coins(self._lot, run=2)
 
     def first(
         self,
@@ -113,7 +119,8 @@ class ChecklistTurns:
         the experiments of the steps ``informing`` that no report begins with: alone they compare nothing.
         """
         late = {number for number in informing if number > LAST_NAMED_STEP}
-        for side in self._in_order():
+        for index in self._next_order():
+            side = self.sides[index]
             self.begins(side.name)
             side.findings = run_checklist(
                 self.bench,
@@ -133,24 +140,31 @@ class ChecklistTurns:
         self._taken = dict.fromkeys((*steps, *informing), 1)
 
     def again(
-        self, steps: Iterable[int], *, steady: float = 0.0, brief: bool = False, recorded: Recorded | None = None
+        self,
+        steps: Iterable[int],
+        *,
+        steady: float = 0.0,
+        brief: bool = False,
+        recorded: Recorded | None = None,
+        layout_seed: int | None = None,
+        order: Sequence[int] | None = None,
     ) -> dict[int, float]:
         """Take one more turn of the steps, or their first, in the same memory layout on every side.
 
         A ``brief`` one measures for less time, and of step 1 the first call alone. Steps that look at a trace take it from the
-        folder of their side in ``recorded``, where there is one, and record none. Returns the seconds of each step.
+        folder of their side in ``recorded``, where there is one, and record none. Layout and order are drawn unless they are
+        given. Returns the seconds of each step.
         """
         numbers = tuple(sorted(steps))
-        layout = self._lot.randrange(_LAYOUTS)
-        results = list[tuple[Findings, list[StepResult]]]()
-        for side in self._in_order():
+        layout = self.draw_layout() if layout_seed is None else layout_seed
+        results: list[tuple[Findings, list[StepResult]]] = []
+        for index in self._next_order() if order is None else order:
+            side = self.sides[index]
             self.begins(side.name)
             # A folder of its own, because steps look at the traces that earlier ones left in theirs.
-            place: AbstractContextManager[str | Path] = (
-                nullcontext(recorded[side.name])
-                if recorded
-                else tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
-            )
+            place: AbstractContextManager[str | Path] = tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
+            if recorded:
+                place = nullcontext(recorded[side.name])
             with place as folder:
                 findings = run_checklist(
                     self.bench,
@@ -166,31 +180,32 @@ class ChecklistTurns:
                     leave_out_waits=self.leave_out_waits,
                 )
             results.append((side.found, findings.steps))
+        took: Counter[int] = Counter()
         for first, steps_again in results:
             first.add_turn(steps_again, {number: self.taken(number) + 1 for number in numbers})
+            took.update({step.number: step.duration for step in steps_again})
         for number in numbers:
             self._taken[number] = self.taken(number) + 1
-        took: Counter[int] = Counter()
-        for _, steps_again in results:
-            took.update({step.number: step.duration for step in steps_again})
         return dict(took)
 
     def taken(self, step: int) -> int:
         return self._taken.get(step, 0)
 
-    def settle(self, open_steps: Callable[[], Collection[int]], *, steady: float) -> None:
-        """Take turns of ``open_steps`` until it names none, or until the deadline."""
-        while time.monotonic() < self.deadline and (steps := open_steps()):
-            numbers = ", ".join(map(str, sorted(steps)))
-            self.bench.say(
-                sentence(
-                    "{name}: step {steps} in turns, {number}",
-                    name=self.reference.name,
-                    steps=numbers,
-                    number=self.taken(min(steps)) + 1,
-                )
-            )
-            self.again(steps, steady=steady)
+    def settle(
+        self,
+        open_steps: Callable[[], Collection[int]],
+        *,
+        steady: float,
+        looks: Sequence[int] = (_ENDLESS,),
+        is_decided: Callable[[], bool] = lambda: False,
+        budget: TimeBudget | None = None,
+    ) -> None:
+        """Take turns of ``open_steps`` until it names none or, at one of the ``looks``, ``is_decided``, or the time is spent.
+
+        Looks are numbers of turns, of which the first has been taken.
+        """
+        client = _SettlingTurns(self, open_steps, steady)
+        self._engine(client, looks, is_decided, budget or TimeBudget(), self.deadline).run()
 
     def compare(
         self,
@@ -205,33 +220,28 @@ class ChecklistTurns:
         come first and may take twice the budget, then those with the fewest seconds a number. ``recorded`` are the traces of
         pairs, each for one turn.
         """
-        traces = iter(recorded)
-        began = time.monotonic()
-        seconds = self._seconds_of_a_further_turn()
-        beside = 0.0  # the time of a turn outside its steps: starting processes, and loading the workload
-        while True:
-            numbers = open_numbers()
-            needed = self._turns_needed(numbers)
-            costs = {number: turns * seconds[number] for number, turns in needed.items() if number in seconds}
-            turns_left = max(needed.values(), default=0)
-            spent = time.monotonic() - began + turns_left * beside
-            latest = self.deadline - began
-            chosen = that_fit(by_worth(costs, numbers), min(budget, latest) - spent, min(2 * budget, latest) - spent)
-            if not chosen:
-                return LeftOut(costs, time.monotonic() - began, turns_left * beside)
-            self.bench.say(
-                sentence(
-                    "{name}: the checklist in turns, at most {count} more",
-                    name=self.reference.name,
-                    count=turns_left,
-                )
-            )
-            turn_began = time.monotonic()
-            took = self.again(chosen, brief=True, recorded=next(traces, None))
-            beside = time.monotonic() - turn_began - sum(took.values())
-            seconds |= took
+        client = _ComparingTurns(self, open_numbers, budget, iter(recorded))
+        self._engine(client).run()
+        return client.left_out
 
-    def _turns_needed(self, numbers: Mapping[int, OpenNumbers]) -> dict[int, int]:
+    def _engine(
+        self,
+        client: _TurnsOfSteps,
+        looks: Sequence[int] = (_ENDLESS,),
+        is_decided: Callable[[], bool] = lambda: False,
+        budget: TimeBudget | None = None,
+        deadline: float = math.inf,
+    ) -> Engine:
+        """The engine of further turns, each a start with one turn a side."""
+        starts = repeat(Start(0, second_starts=False, second_leads=self._last_leads))
+        return Engine(
+            client, starts, looks, is_decided, budget or TimeBudget(), turns=len(self.sides), deadline=deadline
+        )
+
+    def draw_layout(self) -> int:
+        return self._lot.randrange(_LAYOUTS)
+
+    def turns_needed(self, numbers: Mapping[int, OpenNumbers]) -> dict[int, int]:
         """The further turns of each step: one if it may show that its numbers cannot vary, else up to the fewest."""
         needed: dict[int, int] = {}
         for number, of_step in numbers.items():
@@ -241,7 +251,7 @@ class ChecklistTurns:
                 needed[number] = left if of_step.vary or taken > 1 else 1
         return needed
 
-    def _seconds_of_a_further_turn(self) -> dict[int, float]:
+    def seconds_of_a_further_turn(self) -> dict[int, float]:
         """The estimated time of a further turn on all sides, for the steps that every side measured."""
         durations = [
             {step.number: step.duration / max(1, self.taken(step.number)) for step in side.found.steps}
@@ -250,8 +260,108 @@ class ChecklistTurns:
         shared = set.intersection(*(set(of_side) for of_side in durations))
         return {number: _OF_THE_FIRST * sum(of_side[number] for of_side in durations) for number in sorted(shared)}
 
-    def _in_order(self) -> Sequence[ChecklistSide]:
-        return self.sides[::-1] if next(self._last_begins) else self.sides
+    def _next_order(self) -> tuple[int, ...]:
+        return order_of(next(self._last_leads), turns=len(self.sides))
+
+
+@dataclass
+class _TurnsOfSteps:
+    """A client of the engine: a start is one turn of the steps that are chosen then. Without any it ends."""
+
+    turns: ChecklistTurns
+    done: int = field(default=1, init=False)
+    steps: Collection[int] = field(default=(), init=False)
+    layout_seed: int = field(default=0, init=False)
+
+    def choose(self) -> Collection[int]:
+        """The steps of the next turn."""
+        raise NotImplementedError
+
+    def take(self, order: Sequence[int]) -> None:
+        """Take a turn of ``steps``."""
+        raise NotImplementedError
+
+    def start(self, *_: object) -> Quads:
+        self.steps = self.choose()
+        if not self.steps:
+            return Quads.exactly(0)
+        self.layout_seed = self.turns.draw_layout()
+        return Quads.exactly(1)
+
+    def quad(self, quad: QuadTurns) -> bool:
+        self.take(quad.order)
+        self.done += 1
+        return True
+
+    def finish(self) -> None:
+        """Each turn keeps its own results."""
+
+    def fail(self, error: TurnError) -> bool:
+        """A step that fails is a result, so nothing else may."""
+        raise error
+
+
+@dataclass
+class _SettlingTurns(_TurnsOfSteps):
+    open_steps: Callable[[], Collection[int]]
+    steady: float
+
+    def choose(self) -> Collection[int]:
+        return self.open_steps()
+
+    def take(self, order: Sequence[int]) -> None:
+        turns, steps = self.turns, sorted(self.steps)
+        number = turns.taken(steps[0]) + 1
+        numbers = ", ".join(map(str, steps))
+        turns.bench.say(
+            sentence("{name}: step {steps} in turns, {number}", name=turns.reference.name, steps=numbers, number=number)
+        )
+        turns.again(steps, steady=self.steady, layout_seed=self.layout_seed, order=order)
+
+
+@dataclass
+class _ComparingTurns(_TurnsOfSteps):
+    """Chooses the steps of which all turns that they still need fit into the time; ``left_out`` are the others."""
+
+    open_numbers: Callable[[], Mapping[int, OpenNumbers]]
+    budget: float
+    traces: Iterator[Recorded]
+    left_out: LeftOut = field(default=LeftOut({}, 0.0, 0.0), init=False)
+
+    def __post_init__(self) -> None:
+        self._began = time.monotonic()
+        self._seconds = self.turns.seconds_of_a_further_turn()
+        # The time of a turn outside its steps: starting processes, and loading the workload.
+        self._beside = 0.0
+        self._turns_left = 0
+
+    def choose(self) -> Collection[int]:
+        numbers = self.open_numbers()
+        needed = self.turns.turns_needed(numbers)
+        costs = {number: count * self._seconds[number] for number, count in needed.items() if number in self._seconds}
+        self._turns_left = max(needed.values(), default=0)
+        starting = self._turns_left * self._beside
+        spent = time.monotonic() - self._began
+        self.left_out = LeftOut(costs, spent, starting)
+        latest = self.turns.deadline - self._began
+        left = min(self.budget, latest) - spent - starting
+        left_for_first = min(2 * self.budget, latest) - spent - starting
+        return that_fit(by_worth(costs, numbers), left, left_for_first)
+
+    def take(self, order: Sequence[int]) -> None:
+        turns = self.turns
+        turns.bench.say(
+            sentence(
+                "{name}: the checklist in turns, at most {count} more",
+                name=turns.reference.name,
+                count=self._turns_left,
+            )
+        )
+        began = time.monotonic()
+        recorded = next(self.traces, None)
+        took = turns.again(self.steps, brief=True, recorded=recorded, layout_seed=self.layout_seed, order=order)
+        self._beside = time.monotonic() - began - sum(took.values())
+        self._seconds |= took
 
 
 def by_worth(costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]) -> dict[int, float]:

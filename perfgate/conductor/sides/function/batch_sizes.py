@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from perfgate.conductor.engine.order import balanced_coins
+from perfgate.conductor.engine.order import balanced_coins, order_of
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.proc_stats import waited_share
 from perfgate.conductor.workers.worker import Worker, WorkerError
@@ -124,7 +124,7 @@ class BatchSizes:
 
     def _measure(self, size: int, workers: tuple[Worker, Worker]) -> None:
         """Run the four blocks of a size, A B B A or B A A B; a size that fails on a side is dropped on both."""
-        order = (1, 0, 0, 1) if next(self._head_leads) else (0, 1, 1, 0)
+        order = order_of(next(self._head_leads))
         rates: tuple[list[float], list[float]] = ([], [])
         for index in order:
             side = self.sides[index]

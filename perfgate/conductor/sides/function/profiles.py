@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from perfgate.conductor.engine.order import order_of
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
 from perfgate.document.samples import BlockColumns, Replicate
@@ -87,7 +88,7 @@ def with_profile(
         for quad in range(1 if slow else QUADS):
             if quad and clock() - began > QUADS_SECONDS:
                 break
-            order = (1, 0, 0, 1) if lot.random() < 0.5 else (0, 1, 1, 0)
+            order = order_of(lot.random() < 0.5)
             for shape, blocks in first.shapes.items():
                 calls = _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
                 for index in order:
@@ -133,7 +134,7 @@ def record_traces(
         for number, (shape, blocks) in enumerate(first.shapes.items()):
             calls = _calls(blocks, TRACE_TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
             paths: dict[int, Path] = {}
-            for index in (1, 0) if head_first else (0, 1):
+            for index in order_of(head_first, turns=2):
                 name = _trace_name(first, number, index)
                 request = TraceRequest(shape=shape, calls=calls, folder=str(folder), name=name)
                 trace = workers[index].ask(
@@ -189,7 +190,7 @@ class LateOperators:
         try:
             for number, (shape, blocks) in enumerate(first.shapes.items()):
                 calls = _calls(blocks, LATE_TURN_SECONDS, FEWEST_LATE_CALLS, MOST_LATE_CALLS)
-                for index in (1, 0) if lot.random() < 0.5 else (0, 1):
+                for index in order_of(lot.random() < 0.5, turns=2):
                     checkout = checkouts[index]
                     folder = str(self._bench.recordings(checkout))
                     request = RecordRequest(shape=shape, calls=calls, folder=folder)
