@@ -21,8 +21,7 @@ from perfgate.document.run import ErrorDetail, Harness, RunDocument, StepResult,
 from perfgate.document.samples import BlockColumns, pack
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.plan.jobs import RequiredJob
-from perfgate.judging.gate.plan.workloads import Required
+from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.protocol import BlockRequest
 from tests.fakes.jobs import SETTINGS, Does, job_documents, reference_of

@@ -16,7 +16,7 @@ from perfgate.flows.shared.results import folder_to_name
 from perfgate.judging.advice.advise import advised, suggestions
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import NOTHING_REQUIRED, decide, decide_alone, judge_folder
-from perfgate.judging.gate.plan.workloads import Required
+from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
 from perfgate.locale import Language

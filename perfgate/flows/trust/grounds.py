@@ -20,9 +20,8 @@ from perfgate.flows.trust.provenance import common_ancestor
 from perfgate.git.repository import files_between, prefix_of
 from perfgate.job_settings import JobReference
 from perfgate.judging.forge.forge import ChangeRequest, Forge
+from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
 from perfgate.judging.gate.paths import always_relevant, skipped_because
-from perfgate.judging.gate.plan.jobs import RequiredJob
-from perfgate.judging.gate.plan.workloads import Required
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import GitAccess, Page, Store
 

@@ -44,6 +44,7 @@ from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.operating_point import power_cap
 from perfgate.judging.gate.evidence.pairs import QUANTILE
+from perfgate.judging.gate.evidence.trusted import Required, numbers_of_jobs
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.gate.evidence.unknown import unknown_note
 from perfgate.judging.gate.evidence.values import rounded
@@ -55,9 +56,7 @@ from perfgate.judging.gate.explain.operator_table import joined, operator_times
 from perfgate.judging.gate.explain.profiles import explain_jobs, missing_profiles
 from perfgate.judging.gate.explain.regressions import with_regressions
 from perfgate.judging.gate.plan.harness import harness_changes, not_compared
-from perfgate.judging.gate.plan.jobs import numbers_of_jobs
-from perfgate.judging.gate.plan.turns import missing_turns
-from perfgate.judging.gate.plan.workloads import Required, missing_evidence
+from perfgate.judging.gate.plan.missing import missing_evidence
 from perfgate.judging.gate.sides import (
     duration_of,
     failure_of_pair,
@@ -130,7 +129,6 @@ def decide(
         comparisons += recorded_times(evidence)
     failures = _failures(base, head, deciding_steps(policy))
     missing = missing_evidence(evidence, changes, required, policy, timed=comparable)
-    missing += missing_turns(evidence, required.jobs if comparable else {})
     rules = verdict_rules(
         comparisons,
         differences,

@@ -12,7 +12,7 @@ from perfgate.document.history import History
 from perfgate.document.run import CorrectnessResult, CounterSite, RunDocument, StepResult, Value
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.plan.workloads import Required
+from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides

@@ -17,8 +17,7 @@ from perfgate.document.job import JobKind, JobNumber, RankCounts, Turn
 from perfgate.document.run import Harness, RunDocument
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.plan.jobs import RequiredJob
-from perfgate.judging.gate.plan.workloads import Required
+from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.jobs import SETTINGS, Does, job_documents, reference_of
 

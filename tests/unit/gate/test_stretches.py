@@ -14,8 +14,8 @@ from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.pairs import ALL_BY_WALL, sampled_effects
 from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.look import Look
-from perfgate.judging.gate.plan.workloads import Required
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides, stretches_of
 

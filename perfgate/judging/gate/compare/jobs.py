@@ -48,8 +48,8 @@ from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
 from perfgate.judging.gate.evidence.quads import Quad, quads_of, turns_of
 from perfgate.judging.gate.evidence.stalls import stalls_of
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
+from perfgate.judging.gate.evidence.trusted import TrustedNumbers
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.plan.jobs import TrustedNumbers
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.error_control import holm
 from perfgate.stats.summary import median

@@ -23,7 +23,6 @@ from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
 from perfgate.judging.gate.evidence.index import Evidence, Kind, PairedTimes
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
-from perfgate.judging.gate.evidence.untimed_parts import names_of
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
@@ -103,7 +102,7 @@ def _subjects(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Ite
         if not pairs:
             continue
         call_seconds = _call_seconds(pairs, kind)
-        for name in sorted(names_of(base for base, _ in pairs) - {OUTSIDE_OPERATORS}):
+        for name in sorted(set().union(*(base for base, _ in pairs)) - {OUTSIDE_OPERATORS}):
             times = _timed_pairs(pairs, name)
             if len(times) < MIN_PAIRS or (place, name) in changed:
                 continue

@@ -22,9 +22,8 @@ from perfgate.judging.gate.compare.settings import compare_settings
 from perfgate.judging.gate.compare.stretches import compare_stretches
 from perfgate.judging.gate.compare.time import compare_time, noise_floors
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.validity import invalid_times
-from perfgate.judging.gate.plan.jobs import TrustedNumbers
-from perfgate.judging.gate.plan.turns import invalid_turns
+from perfgate.judging.gate.evidence.trusted import TrustedNumbers
+from perfgate.judging.gate.evidence.validity import invalid_times, invalid_turns
 
 
 class SessionComparisons(NamedTuple):

@@ -7,12 +7,13 @@ measured. The conductor's clock and the kernel's accounting are outside its reac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Invalid, InvalidKind
+from perfgate.document.job import Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.judging.gate.evidence.index import Evidence, Pair
@@ -39,6 +40,9 @@ CPU_SHARE = 1.05
 # after a block, so that the side with longer blocks shows less of it. Up to as much again may therefore differ.
 OUT_OF_TURN_SHARE = 0.02
 STEADY_SHARE = 0.5  # of the pairs
+# If requests are sent later than this share of their own duration, the generator is measured.
+LATE_SHARE = 0.1
+_MOST_SHARE = 1e9
 
 Floats = npt.NDArray[np.float64]
 _TAINTS: dict[Taint, Message] = {
@@ -228,3 +232,35 @@ def _total(replicate: Replicate, column: str) -> int:
 def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> Iterator[Invalid]:
     for shape in replicate.shapes:
         yield Invalid(workload=replicate.workload, shape=shape, kind=kind, message=message)
+
+
+# --- turns of jobs
+
+
+def invalid_turns(evidence: Evidence) -> list[Invalid]:
+    """The jobs with times that prove nothing: a side was at work in the turns of the other, or the requests were sent late."""
+    invalid = []
+    for job in evidence.head.run.jobs:
+        for kind, message in _disturbances(*evidence.turns(job.name)):
+            invalid.append(Invalid(workload=job.name, shape="", kind=kind, message=message))
+    return invalid
+
+
+def _disturbances(base: Sequence[Turn], head: Sequence[Turn]) -> Iterator[tuple[InvalidKind, Message]]:
+    used_by_base = [turn.out_of_turn for turn in base if turn.out_of_turn is not None]
+    used_by_head = [turn.out_of_turn for turn in head if turn.out_of_turn is not None]
+    if used_by_base and used_by_head:
+        before, after = _typical(used_by_base), _typical(used_by_head)
+        if abs(after - before) > OUT_OF_TURN_SHARE + min(before, after):
+            busy, idle = ("head", "base") if after > before else ("base", "head")
+            shares = {"share": rounded(max(before, after)), "other_share": rounded(min(before, after))}
+            yield "out_of_turn", Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares})
+    late = [turn.late for turn in (*base, *head) if turn.late is not None]
+    share = _typical(late) if late else 0.0
+    if share > LATE_SHARE:
+        yield "late", Message("gate.requests-late", {"share": rounded(share)})
+
+
+def _typical(shares: Iterable[float]) -> float:
+    """The median, with out-of-range shares counted as the largest possible one."""
+    return median(np.clip(list(shares), 0.0, _MOST_SHARE))

@@ -1,161 +1,155 @@
-"""The trusted side's requirements for a job, and how the measured job differs from them.
+"""The plan of a job: the rows that both documents must have of it.
 
 Kind, settings, work and output that both sides must prove to have in common, and every number with its unit, its direction and
-whether it gates: none of this is taken from an artifact.
+whether it gates: none of this is taken from an artifact if the trusted side knows the job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import NUMBER, RANKS_MEMORY
-from perfgate.document.job import JobNumber, JobRecord, Turn
-from perfgate.document.run import RunDocument
-from perfgate.job_settings import UNITS, JobReference, is_gating
+from perfgate.catalogue.names import NUMBER
+from perfgate.document.job import JobRecord
+from perfgate.document.run import Side
+from perfgate.job_settings import JobReference
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.load_settings import LoadSettings
+from perfgate.judging.gate.evidence.job_rows import (
+    ABOVE_ZERO,
+    AS_SET,
+    CONFIGURED,
+    FITS,
+    GATES,
+    LISTED,
+    MEASURED,
+    NUMBERS,
+    OF_PROGRAM,
+    SETTINGS,
+    STEPS_COUNTED,
+    TURNS,
+    ZERO,
+    promise_proofs,
+    settings_text,
+)
+from perfgate.judging.gate.evidence.rows import Expected, Row, RowTable
+from perfgate.judging.gate.evidence.trusted import RequiredJob, trusted_numbers
+from perfgate.judging.gate.plan.difference import Requirement, on_both_sides
 
-# Every command has this beside the numbers that it reports.
-_COMMAND_CPU = "command.cpu"
-# The counts of work that every turn of a kind has.
-_WORK = {
-    "server": ("requests", "input_tokens", "output_tokens", "without_text"),
-    "ranks": ("steps", "ranks", "samples"),
-    "command": (),
-}
 
+class JobPlan:
+    """The rows that both documents must have of one job, given what each has."""
 
-@dataclass(frozen=True)
-class RequiredJob:
-    """A job of the base's configuration, with the numbers and counts of work of main's newest stored run of it.
+    def __init__(
+        self, name: str, evidence: Evidence, tables: dict[Side, RowTable], required: RequiredJob | None
+    ) -> None:
+        self._name = name
+        self._evidence = evidence
+        self._tables = tables
+        self._required = required
 
-    ``on_device`` is whether the configuration names an accelerator.
-    """
+    def requirements(self) -> Iterator[Requirement]:
+        """Yield what is required; only the job itself if a document has no record or no turns of it."""
+        whole = Row(self._name)
+        if not all(whole in table.rows for table in self._tables.values()):
+            yield from on_both_sides([Expected(whole)])
+            return
+        record = next(job for job in self._evidence.base.run.jobs if job.name == self._name)
+        settings = self._settings()
+        if settings is not None:
+            self._promise_proofs(record, settings)
+        for table in self._tables.values():
+            yield from on_both_sides(table.announced)
+        yield from self._turns()
+        yield from self._values(record)
+        for side, table in self._tables.items():
+            for expected in table.promised:
+                yield Requirement(side, expected)
+        if self._required is not None:
+            yield from self._configured(self._required, settings, record)
 
-    reference: JobReference
-    numbers: Mapping[str, JobNumber] = field(default_factory=dict)
-    work: frozenset[str] = frozenset()
-    on_device: bool = False
-
-    def measured_by(self, base: RunDocument, head: RunDocument) -> JobReference | None:
-        """The settings that the job was measured by, None if nothing trusted or reported accounts for them.
-
-        They are the base's own. If head changed the table, they are head's, which the documents report as a change.
-        """
-        name, own = self.reference.name, self.reference
-        hashes = {job.sha256 for job in (*base.jobs, *head.jobs) if job.name == name}
-        if hashes == {own.sha256}:
-            return own
-        before = next((harness for harness in base.harness if harness.workload == name), None)
-        after = next((harness for harness in head.harness if harness.workload == name), None)
-        if before is None or after is None or before.settings != own.written:
+    def _settings(self) -> JobReference | None:
+        """The settings that both sides were measured by, if the trusted side knows the job and its kind."""
+        if self._required is None:
             return None
-        changed = JobReference.from_written(name, after.settings, judged_by=own.settings)
-        return changed if changed is not None and hashes == {changed.sha256} else None
+        settings = self._required.measured_by(*self._evidence.runs)
+        kinds = {job.kind for run in self._evidence.runs for job in run.jobs if job.name == self._name}
+        return settings if settings is not None and kinds == {settings.kind} else None
 
+    def _promise_proofs(self, record: JobRecord, settings: JobReference) -> None:
+        work = self._required.work if self._required else ()
+        for table, turns in zip(self._tables.values(), self._evidence.turns(self._name)):
+            promise_proofs(table, record, turns, settings, work)
 
-@dataclass(frozen=True)
-class TrustedNumbers:
-    """The numbers of a job as they are judged: with the unit, the direction and the gating of the trusted side.
+    def _turns(self) -> Iterator[Requirement]:
+        """Yield as many turns of each quad as any other quad has, from the first quad to the last of either side."""
+        turns = [row for table in self._tables.values() for row in table.of_metric(TURNS)]
+        numbers = sorted({row.key for row in turns})
+        for quad in range(max(row.unit for row in turns) + 1):
+            for number in numbers:
+                yield from on_both_sides([Expected(Row(self._name, "", TURNS, "turn", quad, number))])
 
-    For those in ``undirected`` only the documents state which direction is better.
-    """
+    def _values(self, record: JobRecord) -> Iterator[Requirement]:
+        """Yield in every turn the numbers that any other turn has, and gating ones above 0.
 
-    numbers: list[JobNumber]
-    undirected: frozenset[str] = frozenset()
+        Times, rates and amounts are above 0; otherwise they have no ratio, and are not compared. A program's count may be 0,
+        and is then 0 in all turns of both sides.
+        """
+        numbers = {number.metric: number for number in record.numbers}
+        rows = [row for table in self._tables.values() for row in table.rows]
+        measured = {row.metric for row in rows if row.key == (MEASURED,)}
+        for metric in sorted(numbers.keys() | measured):
+            for side, table in self._tables.items():
+                for turn in table.of_metric(TURNS):
+                    yield Requirement(side, Expected(turn._replace(metric=metric)))
+        for metric, number in numbers.items():
+            is_count = metric.startswith(NUMBER) and number.unit == "1" and metric not in self._declared()
+            if number.gating and not (is_count and self._is_always_zero(metric)):
+                yield from self._above_zero(metric)
 
+    def _declared(self) -> set[str]:
+        """The metrics of the numbers that the base's configuration declares."""
+        if self._required is None:
+            return set()
+        return {f"{NUMBER}{key}" for key in self._required.reference.settings.numbers}
 
-def trusted_numbers(
-    required: RequiredJob, settings: JobReference, record: JobRecord, *, on_device: bool
-) -> TrustedNumbers:
-    """``settings`` are those used to measure the job."""
-    must_gate = {*settings.must_gate, *([RANKS_MEMORY] if settings.kind == "ranks" and on_device else [])}
-    reported = {*required.numbers, *(number.metric for number in record.numbers)}
-    if settings.kind == "command" and not any(metric.startswith(NUMBER) for metric in reported):
-        must_gate.add(_COMMAND_CPU)
-    numbers, undirected = [], set()
-    for number in record.numbers:
-        metric, plain = number.metric, number.metric.removeprefix(NUMBER)
-        unit, better, gating = number.unit, number.better, metric in must_gate
-        if metric in METRICS:
-            unit, better = METRICS[metric].unit, "higher" if METRICS[metric].better == "higher" else "lower"
-        elif declared := settings.settings.numbers.get(plain):
-            unit, better = UNITS[declared.unit][0], declared.better
-        elif not metric.startswith(NUMBER):
-            gating = number.gating  # a number of a newer perfgate is unknown here and decides nothing
-        else:
-            # A number named by the program: perfgate.toml decides at most whether it gates.
-            gating = not settings.settings.numbers and is_gating(plain, settings.settings.gates)
-            if stored := required.numbers.get(metric):
-                unit, better = stored.unit, stored.better
-            else:
-                undirected.add(metric)
-        numbers.append(JobNumber(metric=metric, unit=unit, better=better, gating=gating))
-    return TrustedNumbers(numbers, frozenset(undirected))
-
-
-def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict[str, TrustedNumbers]:
-    """The numbers of every job that the trusted side knows, by its name.
-
-    A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.
-    """
-    return {
-        record.name: trusted_numbers(
-            required,
-            required.measured_by(*evidence.runs) or required.reference,
-            record,
-            on_device=is_on_device(required, *evidence.runs),
+    def _is_always_zero(self, metric: str) -> bool:
+        return not any(
+            turn._replace(key=(*turn.key, ZERO)) not in table.rows
+            for table in self._tables.values()
+            for turn in _of_turns(table, metric)
         )
-        for record in evidence.head.run.jobs
-        if (required := jobs.get(record.name)) is not None
-    }
+
+    def _above_zero(self, metric: str) -> Iterator[Requirement]:
+        for side, table in self._tables.items():
+            for turn in _of_turns(table, metric):
+                yield Requirement(side, Expected(turn._replace(key=(*turn.key, ABOVE_ZERO))))
+
+    def _configured(
+        self, required: RequiredJob, settings: JobReference | None, record: JobRecord
+    ) -> Iterator[Requirement]:
+        """Yield the trusted side's settings, and under them the numbers as it lists them."""
+        own = settings or required.reference
+        yield from self._fixed(Row(self._name, "", SETTINGS, key=(CONFIGURED,)), settings_text(own.kind, own.sha256))
+        if settings is None:
+            return
+        yield from self._fixed(Row(self._name, "", FITS), AS_SET)
+        yield from self._fixed(Row(self._name, "", STEPS_COUNTED), AS_SET)
+        on_device = required.is_on_device(self._evidence)
+        trusted = trusted_numbers(required, settings, record, on_device=on_device).numbers
+        for number in trusted:
+            yield from self._fixed(Row(self._name, "", f"{number.metric}.unit"), number.unit)
+            yield from self._fixed(Row(self._name, "", f"{number.metric}.better"), number.better)
+        must_gate = {*settings.must_gate, *(number.metric for number in trusted if number.gating)}
+        for metric in sorted(must_gate):
+            yield from self._fixed(Row(self._name, "", metric, key=(GATES,)))
+        if settings.settings.file:
+            yield from self._fixed(Row(self._name, "", NUMBERS, key=(OF_PROGRAM,)))
+        for metric in sorted(required.numbers):
+            listed = Row(self._name, "", metric, key=(LISTED,))
+            yield from on_both_sides([Expected(listed, named_by="store")])
+
+    def _fixed(self, row: Row, text: str = "") -> list[Requirement]:
+        return on_both_sides([Expected(row, text, named_by="configuration")])
 
 
-def is_on_device(required: RequiredJob, base: RunDocument, head: RunDocument) -> bool:
-    """Whether the ranks' memory is that of an accelerator's allocator, by the configuration or else by a testbed."""
-    return required.on_device or any(run.testbed.device_kind != "cpu" for run in (base, head))
-
-
-def quads_of_other_work(required: RequiredJob, settings: JobReference, turns: Sequence[Turn]) -> dict[str, list[int]]:
-    """The quads with turns that lack a required count of work, or have another than was asked for, by its name.
-
-    A turn of ``alternate`` is a visit, with the work of several turns.
-    """
-    own = settings.settings
-    asked: dict[str, int | None] = dict.fromkeys(_WORK[settings.kind] or sorted(required.work))
-    if settings.kind == "ranks":
-        asked |= {"steps": own.steps, "ranks": own.ranks}
-    if settings.kind == "server":
-        asked["requests"] = (own.load or LoadSettings(concurrency=1)).requests
-        # A streamed answer has at least one token.
-        asked["output_tokens"] = 1 if own.streams_tokens else None
-    other: dict[str, list[int]] = {}
-    for name, times in asked.items():
-        quads = [turn.quad for turn in turns if not _has_done(turn.work.get(name), times)]
-        if quads:
-            other[name] = quads
-    return other
-
-
-def _has_done(count: int | None, times: int | None) -> bool:
-    return count is not None and (times is None or (count > 0 and count % times == 0))
-
-
-def turns_without_output(settings: JobReference, turns: Sequence[Turn]) -> Iterator[int]:
-    """Yield the quads of turns that lack the output that the settings let both sides compare.
-
-    A program that checks a server's answers looks at those of the first turn of a start alone, and if the share of equal
-    answers is compared, a start has them once.
-    """
-    own = settings.settings
-    if own.compares_share:
-        answers = own.probe_loads * (own.load or LoadSettings(concurrency=1)).requests
-        whole = {turn.start for turn in turns if len(turn.texts) == answers}
-        yield from (turn.quad for turn in turns if turn.start not in whole)
-        return
-    if settings.kind == "command" or not (settings.settings.same_output or settings.settings.check):
-        return
-    checked = {turn.start for turn in turns if turn.output} if settings.settings.check else set()
-    yield from (turn.quad for turn in turns if not turn.output and turn.start not in checked)
+def _of_turns(table: RowTable, metric: str) -> list[Row]:
+    return [row for row in table.of_metric(metric) if row.arm == "turn" and len(row.key) == 1]

@@ -1,0 +1,214 @@
+"""The rows of a job: its record, its turns, and what both sides must prove to have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from perfgate.catalogue.names import ITL, NUMBER, RANKS_LOSS, TPOT
+from perfgate.document.job import JobRecord, RankCounts, Turn
+from perfgate.document.run import RunDocument
+from perfgate.job_settings import JobReference
+from perfgate.judging.gate.evidence.executed_lines import FEWEST_COUNTED, counted_lines
+from perfgate.judging.gate.evidence.rows import Row, RowTable
+from perfgate.load_settings import LoadSettings
+
+TURNS, NUMBERS, SETTINGS, FITS = "job.turns", "job.numbers", "job.settings", "job.fits"
+REQUESTS, OUTPUT, STEPS_COUNTED = "job.requests", "job.output", "counts.steps"
+# Distinguish rows of one metric: of a number, and of the settings.
+ABOVE_ZERO, ZERO, MEASURED, GATES, LISTED = "above zero", "zero", "measured", "gates", "listed"
+CONFIGURED, OF_PROGRAM = "configured", "of the program"
+AS_SET = "as set"
+# The counts of work that every turn of a kind has.
+_WORK = {
+    "server": ("requests", "input_tokens", "output_tokens", "without_text"),
+    "ranks": ("steps", "ranks", "samples"),
+    "command": (),
+}
+
+
+def rows_of_job(run: RunDocument, name: str) -> RowTable:
+    """The rows of a job in a document, apart from those that only its settings ask for."""
+    table = RowTable()
+    record = next((job for job in run.jobs if job.name == name), None)
+    turns = [turn for turn in run.turns if turn.workload == name]
+    table.announce(Row(name), whole=record is not None and bool(turns))
+    if record is None:
+        return table
+    _add_record(table, record)
+    for row, turn in turns_by_row(name, turns):
+        table.add(row._replace(metric=TURNS))
+        for metric, value in turn.values.items():
+            number = row._replace(metric=metric)
+            table.add(number)
+            table.add(Row(name, "", metric, key=(MEASURED,)))
+            if value == 0:
+                table.add(number._replace(key=(*row.key, ZERO)))
+            if 0 < value < math.inf:
+                table.add(number._replace(key=(*row.key, ABOVE_ZERO)))
+        if turn.requests or record.kind != "server":
+            table.announce(row._replace(metric=REQUESTS), _text_of([turn.requests, sorted(turn.without)]))
+        else:
+            table.announce(row._replace(metric=REQUESTS), whole=False)
+    _promise_fields(table, record, turns)
+    return table
+
+
+def turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]]:
+    """Yield each turn with its place among the rows: its quad, and the number of the turn in it."""
+    taken: dict[int, int] = {}
+    for turn in turns:
+        number = taken.get(turn.quad, 0)
+        taken[turn.quad] = number + 1
+        yield Row(name, "", "", "turn", turn.quad, (number,)), turn
+
+
+def _add_record(table: RowTable, record: JobRecord) -> None:
+    name = record.name
+    gates = any(number.gating for number in record.numbers)
+    table.announce(Row(name, "", NUMBERS), _text_of(record.numbers), whole=gates)
+    table.announce(Row(name, "", SETTINGS), _text_of(msgspec.structs.replace(record, numbers=[])))
+    table.add(Row(name, "", SETTINGS, key=(CONFIGURED,)), settings_text(record.kind, record.sha256))
+    for number in record.numbers:
+        metric = number.metric
+        table.add(Row(name, "", metric, key=(LISTED,)))
+        table.add(Row(name, "", f"{metric}.unit"), number.unit)
+        table.add(Row(name, "", f"{metric}.better"), number.better)
+        if number.gating:
+            table.add(Row(name, "", metric, key=(GATES,)))
+        if metric.startswith(NUMBER):
+            table.add(Row(name, "", NUMBERS, key=(OF_PROGRAM,)))
+
+
+def settings_text(kind: str, sha256: str) -> str:
+    return f"{kind} {sha256}"
+
+
+def _text_of(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -> None:
+    """Promise the fields that turns report, such as a side's earlier activity or the delay of its requests."""
+    starts = {turn.start for turn in turns}
+    if record.kind != "command" and record.fits != "alternate":
+        # The first turn of a start has no turn before it, on either half of the devices.
+        first = len(starts) * (2 if record.fits == "swap" else 1)
+        reported = sum(turn.out_of_turn is not None for turn in turns)
+        table.promise(Row(record.name, "", "out_of_turn"), whole=reported >= len(turns) - first)
+    if record.kind == "ranks":
+        table.promise(Row(record.name, "", "counts"), whole=_are_counted(turns))
+    if record.kind == "server":
+        table.promise(Row(record.name, "", "late"), whole=all(turn.late is not None for turn in turns))
+    if record.kind == "command":
+        table.promise(Row(record.name, "", "counters"), whole=len(counted_lines(turns)) >= FEWEST_COUNTED)
+    with_texts = {turn.start for turn in turns if turn.texts}
+    if with_texts:
+        # Starts are counted from 0: with other numbers, a side's answers would match no start of the other side.
+        table.promise(Row(record.name, "", "texts"), whole=with_texts == starts and min(starts) >= 0)
+
+
+def _are_counted(turns: Sequence[Turn]) -> bool:
+    """Whether a turn of every start has whole counts of all ranks that have times, or no rank could be profiled."""
+    counts = [count for turn in turns for count in turn.counts]
+    if not all(map(_is_whole, counts)) or len({count.steps > 0 for count in counts}) != 1:
+        return False
+    counted = {turn.start for turn in turns if _counts_every_rank(turn)}
+    return counted == {turn.start for turn in turns}
+
+
+def _counts_every_rank(turn: Turn) -> bool:
+    ranks = {str(count.rank) for count in turn.counts}
+    return bool(ranks) and ranks == {entry.labels.get("rank") for entry in turn.samples}
+
+
+def _is_whole(count: RankCounts) -> bool:
+    """Whether the collectives add up, and belong to steps that were profiled."""
+    has_any = bool(count.operators or count.syncs or count.calls)
+    return (count.steps > 0 or not has_any) and count.calls == sum(entry.count for entry in count.collectives)
+
+
+# --- rows that the trusted settings of a job ask for
+
+
+def promise_proofs(
+    table: RowTable, record: JobRecord, turns: Sequence[Turn], settings: JobReference, work: Iterable[str]
+) -> None:
+    """Promise the proof that the turns of a side are comparable with those of the other: their work and their output.
+
+    ``work`` are the counts of work in main's stored run.
+    """
+    asked = _work_of(settings, work)
+    with_output = set(_turns_with_output(settings, turns))
+    for row, turn in turns_by_row(settings.name, turns):
+        for name, times in asked.items():
+            is_done = _has_done(turn.work.get(name), times)
+            table.promise(row._replace(metric=f"work.{name}"), whole=is_done, named_by="configuration")
+        output = row._replace(metric=OUTPUT)
+        table.promise(output, whole=row in with_output, named_by="configuration")
+    has_token_times = all(map(_has_token_times, turns))
+    table.promise(Row(settings.name, "", ITL), whole=has_token_times, named_by="configuration")
+    if settings.settings.loss_tolerance:
+        has_losses = all(RANKS_LOSS in turn.values for turn in turns)
+        table.promise(Row(settings.name, "", RANKS_LOSS), whole=has_losses, named_by="configuration")
+    counted = {count.steps for turn in turns for count in turn.counts}
+    are_as_set = counted <= {0, settings.settings.steps}
+    table.add(Row(settings.name, "", STEPS_COUNTED), AS_SET if are_as_set else str(sorted(counted)))
+    fits = _shares_devices_as(settings, record, turns)
+    table.add(Row(settings.name, "", FITS), AS_SET if fits else record.fits)
+
+
+def _work_of(settings: JobReference, stored: Iterable[str]) -> dict[str, int | None]:
+    """The counts of work that each turn must have, each with its divisor: a visit of ``alternate`` has several turns."""
+    own = settings.settings
+    asked: dict[str, int | None] = dict.fromkeys(_WORK[settings.kind] or sorted(stored))
+    if settings.kind == "ranks":
+        asked |= {"steps": own.steps, "ranks": own.ranks}
+    if settings.kind == "server":
+        asked["requests"] = _requests_of(settings)
+        # A streamed answer has at least one token.
+        asked["output_tokens"] = 1 if own.streams_tokens else None
+    return asked
+
+
+def _requests_of(settings: JobReference) -> int:
+    load = settings.settings.load or LoadSettings(concurrency=1)
+    return load.requests
+
+
+def _has_done(count: int | None, times: int | None) -> bool:
+    return count is not None and (times is None or (count > 0 and count % times == 0))
+
+
+def _turns_with_output(settings: JobReference, turns: Sequence[Turn]) -> Iterator[Row]:
+    """Yield the turns that have the output that the settings let both sides compare, or need none.
+
+    A program that checks a server's answers looks at those of the first turn of a start alone, and if the share of equal
+    answers is compared, a start has them once.
+    """
+    own = settings.settings
+    needs_none = settings.kind == "command" or not (own.same_output or own.check)
+    checked = {turn.start for turn in turns if turn.output} if own.check else set()
+    if own.compares_share:
+        answers = own.probe_loads * _requests_of(settings)
+        checked = {turn.start for turn in turns if len(turn.texts) == answers}
+    for row, turn in turns_by_row(settings.name, turns):
+        has_own = bool(turn.output) and not own.compares_share
+        if needs_none or has_own or turn.start in checked:
+            yield row
+
+
+def _has_token_times(turn: Turn) -> bool:
+    """Whether a turn with a time per output token has the times between tokens that it is the mean of."""
+    return TPOT not in turn.values or any(entry.metric == ITL for entry in turn.samples)
+
+
+def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterable[Turn]) -> bool:
+    """Whether the sides shared the devices as set, and the starts of their turns agree."""
+    wanted = settings.settings.fits
+    if record.fits not in (("resident", "alternate") if wanted == "auto" else (wanted,)):
+        return False
+    has_own_processes = settings.kind == "command" or record.fits == "alternate"
+    return not has_own_processes or all(turn.start == turn.quad for turn in turns)

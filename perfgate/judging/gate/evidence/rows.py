@@ -1,0 +1,270 @@
+"""The rows of a run document: the identity of each piece of evidence that it contains. No sample is unpacked for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from perfgate.catalogue.lookup import CARDS
+from perfgate.catalogue.names import (
+    FRAMEWORK_OPS,
+    LATENCY,
+    LOW_PRECISION_OPS,
+    MEAN,
+    OPERATOR_TIME,
+    P50,
+    PREPROCESSING,
+    PREPROCESSING_STAGES,
+    SIGNATURE,
+    SLA,
+)
+from perfgate.document.decision import NamedBy
+from perfgate.document.run import (
+    CORRECTNESS,
+    OUTSIDE_OPERATORS,
+    CorrectnessResult,
+    CounterSet,
+    Harness,
+    RunDocument,
+    Side,
+    StepResult,
+    WorkloadRecord,
+)
+from perfgate.document.samples import BlockColumns, Replicate
+
+RowArm = Literal["run", "ab", "aa", "stretch", "turn"]
+
+SEAL, HARNESS, QUAD, SITES, TWINS = "seal", "harness", "quad", "sites", "replicates.aa"
+SETTING, STEP = "settings.", "steps."
+OPERATORS, SUBROUTINES = "operators", "subroutines"
+# The conductor sees these of every block, on any device.
+ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
+# Reported by the device or the kernel: a block must have it if another block has it.
+REPORTED = ("run_delay_ns", "instructions", "throttled", "clock_share", "foreign_processes")
+# Distinguish rows of one metric: the shape was counted, a count is known to repeat or to vary, and an output was checked.
+COUNTED, STEADINESS, CHECKED = ("counted",), ("steadiness",), ("checked",)
+
+
+class Row(NamedTuple):
+    """The identity of a piece of evidence.
+
+    ``metric`` is a metric or a part of a document; without it the row is a whole shape, without a shape a whole workload or
+    job. ``arm`` and ``unit`` are the pair, the start of a stretch or the quad of a job that it belongs to, and ``key``
+    distinguishes the rows of one unit.
+    """
+
+    workload: str
+    shape: str = ""
+    metric: str = ""
+    arm: RowArm = "run"
+    unit: int = 0
+    key: tuple[str | float, ...] = ()
+
+
+class Expected(NamedTuple):
+    """A row that must be there, its text if that is fixed, and who requires it."""
+
+    row: Row
+    text: str | None = None
+    named_by: NamedBy = "document"
+
+
+class RowTable:
+    """The rows of one workload or job in a document.
+
+    ``rows`` maps each to what both sides must have in common of it, as text. ``announced`` are the rows that both sides must
+    have if this document is right, and ``promised`` those that this document itself must have.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[Row, str] = {}
+        self.announced: list[Expected] = []
+        self.promised: list[Expected] = []
+        # The counts that could not be counted, by shape.
+        self.uncounted: set[Row] = set()
+        self._by_metric: dict[str, list[Row]] = {}
+
+    def add(self, row: Row, text: str = "") -> None:
+        if row not in self.rows:
+            self._by_metric.setdefault(row.metric, []).append(row)
+        self.rows[row] = text
+
+    def announce(self, row: Row, text: str | None = None, *, whole: bool = True) -> None:
+        """Add a row that the other side must have too; one that is not ``whole`` is not there."""
+        self.announced.append(Expected(row, text))
+        if whole:
+            self.add(row, text or "")
+
+    def promise(self, row: Row, *, whole: bool, named_by: NamedBy = "document") -> None:
+        """Add a row that this document must have, unless it is not ``whole``."""
+        self.promised.append(Expected(row, named_by=named_by))
+        if whole:
+            self.add(row)
+
+    def of_metric(self, metric: str) -> list[Row]:
+        return self._by_metric.get(metric, [])
+
+    @property
+    def metrics(self) -> set[str]:
+        return set(self._by_metric)
+
+
+RowTables = dict[str, RowTable]
+
+
+def rows_of_workloads(run: RunDocument, side: Side, *, profiles: bool = False) -> RowTables:
+    """The rows of each workload in a document, those of its ``profiles`` only if they are to be judged."""
+    tables: RowTables = defaultdict(RowTable)
+    for record in run.workloads:
+        _add_record(tables[record.name], record, run)
+    for replicate in run.replicates:
+        _add_replicate(tables[replicate.workload], replicate, side, profiles=profiles)
+    for harness in run.harness:
+        _add_harness(tables[harness.workload], harness)
+    for counters in run.counters:
+        _add_counters(tables[counters.workload], counters)
+    for check in run.correctness:
+        _add_check(tables[check.workload], check)
+    for step in run.steps:
+        _add_step(tables[step.workload], step)
+    return tables
+
+
+def _add_record(table: RowTable, record: WorkloadRecord, run: RunDocument) -> None:
+    name = record.name
+    table.announce(Row(name))
+    for shape in record.shapes:
+        table.announce(Row(name, shape))
+    present = {step.number for step in run.steps if step.workload == name}
+    for number in sorted(record.steps):
+        slug = CARDS[number].slug if number in CARDS else str(number)
+        table.promise(Row(name, "", f"{STEP}{slug}"), whole=number in present)
+    if record.sla_p99 is not None:
+        table.announce(Row(name, "", SLA, key=("sla_p99", record.sla_p99)))
+    if record.sla_rate is not None:
+        table.announce(Row(name, "", SLA, key=("sla_rate", record.sla_rate)))
+
+
+def _add_replicate(table: RowTable, replicate: Replicate, side: Side, *, profiles: bool) -> None:
+    """Add a process of a pair or a stretch, its settings, and its lanes: a shape's blocks of calls or of preprocessing."""
+    name, own_member = replicate.workload, "first" if side == "base" else "second"
+    is_own = replicate.arm != "aa" and replicate.member == own_member
+    process = Row(name, "", LATENCY, replicate.arm, replicate.pair, () if is_own else (replicate.member,))
+    if process not in table.rows and replicate.arm == "aa" and replicate.member == "second":
+        table.add(Row(name, "", TWINS, key=(len(table.of_metric(TWINS)),)))
+    table.add(process)
+    for key in replicate.settings:
+        table.add(process._replace(metric=f"{SETTING}{key}"))
+    if profiles and replicate.arm == "ab":
+        _add_profiles(table, process, replicate)
+    for metric, lanes in ((LATENCY, replicate.shapes), (PREPROCESSING, replicate.preprocess)):
+        for shape, columns in lanes.items():
+            table.announce(Row(name, shape), whole=False)
+            if replicate.arm == "ab":
+                table.add(Row(name, shape, metric))
+            _add_lane(table, process._replace(shape=shape, metric=metric), columns)
+
+
+def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:
+    """Add the operators and subroutines that a process of a pair was profiled in."""
+    for kind, prefix, shapes in (
+        (OPERATORS, OPERATOR_TIME, replicate.operators),
+        (SUBROUTINES, "", replicate.subroutines),
+    ):
+        for shape, times in shapes.items():
+            if times:
+                table.add(process._replace(shape=shape, metric=kind))
+            for name in times.keys() - {OUTSIDE_OPERATORS}:
+                table.add(process._replace(shape=shape, metric=f"{prefix}{name}"))
+
+
+def _add_lane(table: RowTable, lane: Row, columns: BlockColumns) -> None:
+    table.add(lane)
+    for column in (*ALWAYS_SEEN, *REPORTED):
+        if getattr(columns, column):
+            table.add(column_of(lane, column))
+    if lane.metric != LATENCY:
+        return
+    if lane.arm == "stretch":
+        for quad in columns.quad:
+            table.add(lane._replace(metric=MEAN, key=(quad,)))
+    if lane.arm == "ab":
+        for quad, blocks in Counter(columns.quad).items():
+            for block in range(blocks):
+                table.add(lane._replace(metric=QUAD, key=(quad, block)))
+
+
+def column_of(lane: Row, column: str) -> Row:
+    """The row of a column of the blocks in a lane."""
+    return lane._replace(metric=column, key=(*lane.key, lane.metric))
+
+
+def _add_harness(table: RowTable, harness: Harness) -> None:
+    table.add(Row(harness.workload, "", HARNESS))
+    parts = [*harness.shapes, *harness.functions]
+    if harness.sla_p99 is not None:
+        parts.append("sla_p99")
+    for part in parts:
+        table.add(Row(harness.workload, "", f"{HARNESS}.{part}"))
+
+
+def _add_counters(table: RowTable, counters: CounterSet) -> None:
+    place = Row(counters.workload, counters.shape)
+    table.announce(place, whole=False)
+    table.add(place._replace(metric=FRAMEWORK_OPS, key=COUNTED))
+    names = {*counters.values, *counters.steady, *counters.unstable}
+    for name in sorted(names):
+        table.announce(place._replace(metric=name), whole=name in counters.values)
+    for name in (*counters.steady, *counters.unstable, *counters.not_applicable):
+        table.add(place._replace(metric=name, key=STEADINESS))
+    for name in counters.not_applicable:
+        table.add(place._replace(metric=name))
+    table.uncounted |= {place._replace(metric=name) for name in counters.uncounted}
+    for name in sorted(counters.unstable):
+        table.promise(place._replace(metric=f"ranges.{name}"), whole=name in counters.ranges)
+    if counters.sites or counters.values.get(LOW_PRECISION_OPS):
+        table.add(place._replace(metric=SITES))
+    for part, is_whole in _parts_of_sites(counters):
+        table.promise(place._replace(metric=part), whole=is_whole)
+
+
+def _parts_of_sites(counters: CounterSet) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of the sites that the gate judges by, and whether each adds up to its counter or operator."""
+    by_metric: dict[str, Counter[str]] = {FRAMEWORK_OPS: Counter(), LOW_PRECISION_OPS: Counter()}
+    for site in counters.sites:
+        if site.metric in by_metric:
+            by_metric[site.metric][site.name] += site.count
+    for metric, by_operator in by_metric.items():
+        yield f"sites.{metric}", by_operator.total() == counters.values.get(metric, 0)
+    # A count that varies does so at places: those where it does not are compared exactly.
+    if FRAMEWORK_OPS in counters.unstable:
+        yield f"sites.between:{FRAMEWORK_OPS}", any(site.between for site in counters.sites)
+    runs = Counter({operator.op: operator.count for operator in counters.ops})
+    for name, count in sorted(by_metric[FRAMEWORK_OPS].items()):
+        yield f"ops.count:{name}", runs[name] == count
+    # No operator can have run in low precision more often than it ran.
+    for name, count in sorted(by_metric[LOW_PRECISION_OPS].items()):
+        yield f"sites.{LOW_PRECISION_OPS}:{name}", count <= runs[name]
+
+
+def _add_check(table: RowTable, check: CorrectnessResult) -> None:
+    place = Row(check.workload, check.shape)
+    table.announce(place, whole=False)
+    table.add(place._replace(metric=CORRECTNESS))
+    checked = place._replace(metric=CORRECTNESS, key=CHECKED)
+    # Only a workload that has a check passes one, and both sides are measured by one file.
+    if check.status == "passed":
+        table.announce(checked)
+    elif check.status != "not_checked":
+        table.add(checked)
+    # Every returned value has a signature; if none could be made, there is an error.
+    if check.status != "error":
+        table.promise(place._replace(metric=SIGNATURE), whole=check.signature is not None)
+
+
+def _add_step(table: RowTable, step: StepResult) -> None:
+    """Add the stages of a call that the checklist timed."""
+    for value in step.values:
+        if value.metric in (P50, PREPROCESSING_STAGES) and value.value is not None:
+            table.add(Row(step.workload, "", value.metric))

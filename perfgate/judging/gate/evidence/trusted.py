@@ -1,0 +1,135 @@
+"""What the trusted side says: base's configuration and main's stored runs. Nothing here is taken from an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.names import NUMBER, RANKS_MEMORY
+from perfgate.document.job import JobNumber, JobRecord
+from perfgate.document.run import Harness, RunDocument
+from perfgate.job_settings import UNITS, JobReference, is_gating
+from perfgate.judging.gate.evidence.index import Evidence
+
+# Every command has this beside the numbers that it reports.
+_COMMAND_CPU = "command.cpu"
+
+
+@dataclass(frozen=True)
+class RequiredJob:
+    """A job of the base's configuration, with the numbers and counts of work of main's newest stored run of it.
+
+    ``on_device`` is whether the configuration names an accelerator.
+    """
+
+    reference: JobReference
+    numbers: Mapping[str, JobNumber] = field(default_factory=dict)
+    work: frozenset[str] = frozenset()
+    on_device: bool = False
+
+    def measured_by(self, base: RunDocument, head: RunDocument) -> JobReference | None:
+        """The settings that the job was measured by, None if nothing trusted or reported accounts for them.
+
+        They are the base's own. If head changed the table, they are head's, which the documents report as a change.
+        """
+        name, own = self.reference.name, self.reference
+        hashes = {job.sha256 for job in (*base.jobs, *head.jobs) if job.name == name}
+        if hashes == {own.sha256}:
+            return own
+        before, after = _harness_of(base, name), _harness_of(head, name)
+        if before is None or after is None or before.settings != own.written:
+            return None
+        changed = JobReference.from_written(name, after.settings, judged_by=own.settings)
+        return changed if changed is not None and hashes == {changed.sha256} else None
+
+    def is_on_device(self, evidence: Evidence) -> bool:
+        """Whether the ranks' memory is that of an accelerator's allocator, by the configuration or else by a testbed."""
+        return self.on_device or any(run.testbed.device_kind != "cpu" for run in evidence.runs)
+
+
+def _harness_of(run: RunDocument, name: str) -> Harness | None:
+    return next((harness for harness in run.harness if harness.workload == name), None)
+
+
+@dataclass(frozen=True)
+class Required:
+    """The measurements that the trusted side requires; empty without a trusted side.
+
+    ``workloads`` and ``jobs`` are those of the base's configuration, and ``aa_pairs`` its pairs of base against base.
+    ``stored`` are the newest stored runs of main that measured a workload file of the base; a workload uses the run that
+    measured the same file. ``sealed`` is whether both sides must prove that their code and environment stayed unchanged.
+    ``changed`` are the files of the change, None if only the documents name them.
+    """
+
+    workloads: tuple[str, ...] = ()
+    jobs: Mapping[str, RequiredJob] = field(default_factory=dict)
+    aa_pairs: int = 0
+    stored: tuple[RunDocument, ...] = ()
+    sealed: bool = False
+    stretches: bool = False
+    changed: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class TrustedNumbers:
+    """The numbers of a job as they are judged: with the unit, the direction and the gating of the trusted side.
+
+    For those in ``undirected`` only the documents state which direction is better.
+    """
+
+    numbers: list[JobNumber]
+    undirected: frozenset[str] = frozenset()
+
+
+def trusted_numbers(
+    required: RequiredJob, settings: JobReference, record: JobRecord, *, on_device: bool
+) -> TrustedNumbers:
+    """``settings`` are those used to measure the job."""
+    must_gate = set(settings.must_gate)
+    if settings.kind == "ranks" and on_device:
+        must_gate.add(RANKS_MEMORY)
+    reported = {*required.numbers, *(number.metric for number in record.numbers)}
+    if settings.kind == "command" and not any(metric.startswith(NUMBER) for metric in reported):
+        must_gate.add(_COMMAND_CPU)
+    numbers = [_trusted(number, required, settings, must_gate) for number in record.numbers]
+    undirected = {number.metric for number in numbers if _is_undirected(number.metric, required, settings)}
+    return TrustedNumbers(numbers, frozenset(undirected))
+
+
+def _trusted(number: JobNumber, required: RequiredJob, settings: JobReference, must_gate: set[str]) -> JobNumber:
+    metric, plain = number.metric, number.metric.removeprefix(NUMBER)
+    gates = metric in must_gate
+    if metric in METRICS:
+        entry = METRICS[metric]
+        better: Literal["lower", "higher"] = "higher" if entry.better == "higher" else "lower"
+        return JobNumber(metric=metric, unit=entry.unit, better=better, gating=gates)
+    if declared := settings.settings.numbers.get(plain):
+        return JobNumber(metric=metric, unit=UNITS[declared.unit][0], better=declared.better, gating=gates)
+    if not metric.startswith(NUMBER):
+        return number  # a number of a newer perfgate is unknown here and decides nothing
+    # A number named by the program: perfgate.toml decides at most whether it gates.
+    gates = not settings.settings.numbers and is_gating(plain, settings.settings.gates)
+    known = required.numbers.get(metric, number)
+    return JobNumber(metric=metric, unit=known.unit, better=known.better, gating=gates)
+
+
+def _is_undirected(metric: str, required: RequiredJob, settings: JobReference) -> bool:
+    is_declared = metric in METRICS or metric.removeprefix(NUMBER) in settings.settings.numbers
+    return metric.startswith(NUMBER) and not is_declared and metric not in required.numbers
+
+
+def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict[str, TrustedNumbers]:
+    """The numbers of every job that the trusted side knows, by its name.
+
+    A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.
+    """
+    numbers: dict[str, TrustedNumbers] = {}
+    for record in evidence.head.run.jobs:
+        required = jobs.get(record.name)
+        if required is not None:
+            settings = required.measured_by(*evidence.runs) or required.reference
+            on_device = required.is_on_device(evidence)
+            numbers[record.name] = trusted_numbers(required, settings, record, on_device=on_device)
+    return numbers
