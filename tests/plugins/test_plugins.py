@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.plugins.environment import install, perfgate
+
 PACKAGE = Path(__file__).parent / "package"
 WORKLOAD = """
 import perfgate
@@ -32,30 +30,8 @@ linear = perfgate.Workload(build=build, inputs=inputs, batch=2, shapes={"short":
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with our packages and perfgate itself, and with the package of somebody else installed by pip."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False)
-    interpreter = folder / "bin" / "python"
-    (packages,) = folder.glob("lib/python*/site-packages")
-    ours = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
-    (packages / "ours.pth").write_text("\n".join([*ours, sysconfig.get_paths()["purelib"]]) + "\n")
-    source = folder / "source"
-    source.mkdir()
-    for path in PACKAGE.rglob("*"):
-        if path.suffix in (".py", ".toml"):
-            (source / path.relative_to(PACKAGE)).parent.mkdir(exist_ok=True)
-            (source / path.relative_to(PACKAGE)).write_bytes(path.read_bytes())
-    pip = [str(interpreter), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, str(source)], check=True)
-    return interpreter
-
-
-def perfgate(python: Path, *arguments: str, folder: Path, code: int = 0) -> str:
-    done = subprocess.run(
-        [str(python), "-m", "perfgate", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    """An interpreter with the package of somebody else."""
+    return install(PACKAGE, tmp_path_factory.mktemp("environment"))
 
 
 def test_trace_top__format_of_a_plug_in__its_kernels_are_listed(python: Path, tmp_path: Path) -> None:
