@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,11 +26,16 @@ _DIRECTIONS: tuple[Direction, ...] = ("worse", "better", "changed")
 _ORDER = {name: place for place, name in enumerate(sorted(METRICS, key=lambda name: not METRICS[name].leading))}
 
 
-# The versions between which a series moved: the last good one and the first bad one.
-_Where = tuple[str | None, str | None]
+class _Versions(NamedTuple):
+    """The versions between which a series moved."""
+
+    last_good: str | None
+    first_bad: str | None
 
 
 class _Member(NamedTuple):
+    """A change with its series and its place among all of them."""
+
     place: TrendPlace
     series: TrendSeries
     change: TrendChange
@@ -47,65 +52,76 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     counter gives the exact place; without one, the times with the clearest shift do. ``with_changes`` found the changes.
     """
     aligned = list(series)
-    known: dict[tuple[str, str], list[_Where]] = {}
-    for index, at in _clearest_first(series):
-        entry = aligned[index]
-        anchors = known.setdefault((entry.workload, entry.fingerprint), [])
-        change = entry.changes[at]
-        where = (change.last_good, change.first_bad)
-        if entry.kind != "exact" and where not in anchors:
-            moved = _moved(entry, at, anchors)
-            changes = [*entry.changes[:at], moved, *entry.changes[at + 1 :]]
-            aligned[index] = msgspec.structs.replace(entry, changes=changes)
-            where = (moved.last_good, moved.first_bad)
-        if where not in anchors:
-            anchors.append(where)
+    anchors_of: dict[tuple[str, str], list[_Versions]] = {}
+    for place in _clearest_first(series):
+        entry = aligned[place.series]
+        anchors = anchors_of.setdefault((entry.workload, entry.fingerprint), [])
+        change = entry.changes[place.change]
+        if entry.kind != "exact" and _versions(change) not in anchors:
+            change = _moved(entry, place.change, anchors)
+            changes = list(entry.changes)
+            changes[place.change] = change
+            aligned[place.series] = msgspec.structs.replace(entry, changes=changes)
+        if _versions(change) not in anchors:
+            anchors.append(_versions(change))
     return aligned
 
 
 def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
     """The changes of all series that are still measured, grouped by the versions between which they began, the worst first."""
-    members: dict[object, list[_Member]] = {}
-    for index, entry in enumerate(series):
-        for number, change in enumerate(entry.changes if entry.current else []):
-            where = (change.last_good, change.first_bad)
-            key = where if change.first_bad else (entry.key, change.first_seen)
-            members.setdefault(key, []).append(_Member(TrendPlace(series=index, change=number), entry, change))
-    grouped = [(_cause(group), max(_size(member.change) for member in group)) for group in members.values()]
+    groups: dict[object, list[_Member]] = {}
+    for place in _places(series):
+        entry = series[place.series]
+        change = entry.changes[place.change]
+        if entry.current:
+            key = _versions(change) if change.first_bad else (entry.key, change.first_seen)
+            groups.setdefault(key, []).append(_Member(place, entry, change))
 
-    def order(entry: tuple[TrendCause, float]) -> tuple[int, int, float, str, str]:
-        cause, size = entry
+    def order(members: Sequence[_Member]) -> tuple[int, int, float, str, str]:
+        cause = _cause(members)
+        size = max(_size(member.change) for member in members)
         standing, moved = _TOLD.index(cause.standing), _DIRECTIONS.index(cause.direction)
         return standing, moved, -size, cause.first_seen, cause.first_bad or ""
 
-    return [cause for cause, _ in sorted(grouped, key=order)]
+    return [_cause(members) for members in sorted(groups.values(), key=order)]
 
 
-def _clearest_first(series: Sequence[TrendSeries]) -> Iterable[tuple[int, int]]:
-    """The changes as indices of series and change: exact ones first, then by their size relative to the noise."""
-    places = [(index, at) for index, entry in enumerate(series) for at in range(len(entry.changes))]
-
-    def clearness(place: tuple[int, int]) -> tuple[bool, float]:
-        entry = series[place[0]]
-        return entry.kind != "exact", -_size(entry.changes[place[1]]) / max(entry.noise or 0.0, 1e-9)
-
-    return sorted(places, key=clearness)
+def _places(series: Sequence[TrendSeries]) -> list[TrendPlace]:
+    """The places of all changes."""
+    places: list[TrendPlace] = []
+    for index, entry in enumerate(series):
+        places += [TrendPlace(series=index, change=number) for number in range(len(entry.changes))]
+    return places
 
 
-def _moved(series: TrendSeries, at: int, anchors: Sequence[_Where]) -> TrendChange:
+def _clearest_first(series: Sequence[TrendSeries]) -> list[TrendPlace]:
+    """The places of all changes: exact ones first, then by their size relative to the noise."""
+
+    def clearness(place: TrendPlace) -> tuple[bool, float]:
+        entry = series[place.series]
+        noise = max(entry.noise or 0.0, 1e-9)
+        return entry.kind != "exact", -_size(entry.changes[place.change]) / noise
+
+    return sorted(_places(series), key=clearness)
+
+
+def _versions(change: TrendChange) -> _Versions:
+    return _Versions(change.last_good, change.first_bad)
+
+
+def _moved(series: TrendSeries, at: int, anchors: Sequence[_Versions]) -> TrendChange:
     """The change at the likeliest anchor within its confidence set, else at its own place."""
     change = series.changes[at]
-    earliest = series.changes[at - 1].at + 1 if at else 1
-    latest = series.changes[at + 1].at - 1 if at + 1 < len(series.changes) else len(series.points) - 1
-    places = [
-        place
-        for place in range(max(earliest, change.at - NEAR), min(latest, change.at + NEAR) + 1)
-        if (series.points[place - 1].commit, series.points[place].commit) in anchors
-    ]
-    possible = [(loss, abs(place - change.at), place) for place, loss in losses(series, change, places).items()]
-    if not possible or min(possible)[0] > _LOCATION_80:
+    earliest, latest = change.at - NEAR, change.at + NEAR
+    neighbors = [0, *(other.at for other in series.changes), len(series.points)]
+    places: list[int] = []
+    for place in range(max(earliest, neighbors[at] + 1), min(latest, neighbors[at + 2] - 1) + 1):
+        if _Versions(series.points[place - 1].commit, series.points[place].commit) in anchors:
+            places.append(place)
+    loss_at = losses(series, change, places)
+    if not places or min(loss_at.values()) > _LOCATION_80:
         return change
-    place = min(possible)[2]
+    place = min(places, key=lambda place: (loss_at[place], abs(place - change.at), place))
     good, bad = series.points[place - 1], series.points[place]
     return msgspec.structs.replace(
         change, at=place, last_good=good.commit, first_bad=bad.commit, first_seen=bad.started_at
@@ -116,9 +132,9 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
     # Informing metrics moved with the others; they neither start nor prolong a cause.
     judged = [member for member in members if not member.series.informing] or members
     live = [member for member in judged if member.is_live] or judged
-    direction = next(name for name in _DIRECTIONS if any(member.change.direction == name for member in live))
+    direction = min((member.change.direction for member in live), key=_DIRECTIONS.index)
     deciding = [member for member in live if member.change.direction == direction]
-    standing = next(name for name in _STANDINGS if any(member.change.standing == name for member in deciding))
+    standing = min((member.change.standing for member in deciding), key=_STANDINGS.index)
     ordered = sorted(members, key=lambda member: _telling(member, direction, standing))
     first = ordered[0].change
     return TrendCause(

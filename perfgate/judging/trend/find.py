@@ -27,7 +27,7 @@ def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
 
     Several runs of a version are no evidence of a change: they differ from each other less than versions do.
     """
-    values = []
+    values: list[TrendPoint] = []
     for commit, group in groupby(points, key=lambda point: point.commit):
         runs = list(group)
         if commit is None or len(runs) == 1:
@@ -65,14 +65,22 @@ def noise_of(series: TrendSeries) -> float | None:
 def losses(series: TrendSeries, change: TrendChange, places: Iterable[int]) -> dict[int, float]:
     """The loss in 2 log likelihood with the shift at each of these places; an outlier costs as much as in the search."""
     values, unit = _scaled(np.array([point.value for point in series.points], dtype=np.float64))
-    levels = (math.log(level) if unit is None else level / unit for level in (change.before, change.after))
-    # What every value costs with the level before the shift, and what more than with the level after it.
-    before, after = (np.minimum(((values - level) / max(series.noise or 0.0, 1e-9)) ** 2, CAP**2) for level in levels)
-    more = before - after
-    return {
-        place: float(more[change.at : place].sum() if place > change.at else -more[place : change.at].sum())
-        for place in places
-    }
+
+    def costs(level: float) -> Floats:
+        """What every value costs with a level."""
+        scaled = math.log(level) if unit is None else level / unit
+        distance = (values - scaled) / max(series.noise or 0.0, 1e-9)
+        return np.minimum(distance**2, CAP**2)
+
+    # What every value costs more with the level before the shift than with the level after it.
+    more = costs(change.before) - costs(change.after)
+    loss_at: dict[int, float] = {}
+    for place in places:
+        if place > change.at:
+            loss_at[place] = float(more[change.at : place].sum())
+        else:
+            loss_at[place] = -float(more[place : change.at].sum())
+    return loss_at
 
 
 def _scaled(values: Floats) -> tuple[Floats, float | None]:

@@ -53,27 +53,29 @@ def gate_history(
         by_commit.setdefault((record.gate, record.commit), []).append(record)
     gates = [_Gate(group, accepted) for group in by_commit.values()]
     failed = [gate for gate in gates if gate.has_failed]
-    open_ones = [gate for gate in failed if not gate.is_accepted and not _is_withdrawn(gate, gates)]
-    newest_first = sorted(open_ones, key=lambda gate: gate.newest.judged_at, reverse=True)
+    accepted_failures = sum(gate.is_accepted for gate in failed)
+    standing = [gate for gate in failed if not gate.is_accepted and not _is_withdrawn(gate, gates)]
+    newest_first = [gate.newest for gate in standing]
+    newest_first.sort(key=lambda record: record.judged_at, reverse=True)
     return GateHistory(
         gates=len(gates),
         failed=len(failed),
-        accepted=sum(gate.is_accepted for gate in failed),
-        withdrawn=len(failed) - len(open_ones) - sum(gate.is_accepted for gate in failed),
+        accepted=accepted_failures,
+        withdrawn=len(failed) - len(standing) - accepted_failures,
         undecided=sum(gate.is_undecided for gate in gates),
         needed=GATES_NEEDED,
-        proven=len(gates) >= GATES_NEEDED and not open_ones,
-        standing=[gate.newest for gate in newest_first],
-        triages=[states[gate.newest.commit] for gate in newest_first if gate.newest.commit in states],
+        proven=len(gates) >= GATES_NEEDED and not standing,
+        standing=newest_first,
+        triages=[states[record.commit] for record in newest_first if record.commit in states],
     )
 
 
 def _is_withdrawn(failed: _Gate, gates: Sequence[_Gate]) -> bool:
     """Whether a later commit of the same change request no longer fails."""
-    here = failed.newest
-    return here.change > 0 and any(
-        gate.passes
-        and (gate.newest.gate, gate.newest.change) == (here.gate, here.change)
-        and gate.newest.judged_at > here.judged_at
-        for gate in gates
-    )
+    record = failed.newest
+    for gate in gates:
+        later = gate.newest
+        is_same_change = record.change > 0 and (later.gate, later.change) == (record.gate, record.change)
+        if is_same_change and gate.passes and later.judged_at > record.judged_at:
+            return True
+    return False

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfgate.document.clocks import clock_notes
 from perfgate.document.decision import TestbedDifference
-from perfgate.document.history import moment
+from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, unpack
 from perfgate.document.trend import RunHealth, TestbedSpan
@@ -46,28 +46,29 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
     )
 
 
-def spans_of_testbeds(
-    runs: Sequence[tuple[str, str, str]], comparable: Mapping[str, Mapping[str, str]]
-) -> list[TestbedSpan]:
+def spans_of_testbeds(runs: Iterable[StoredRun], comparable: Mapping[str, Mapping[str, str]]) -> list[TestbedSpan]:
     """The testbeds in the order they were first measured on.
 
-    ``runs`` are (start, fingerprint, device kind), oldest first; ``comparable`` maps a fingerprint to its fields, for testbeds
-    with a readable run.
+    ``runs`` are oldest first; ``comparable`` maps a fingerprint to its fields, for testbeds with a readable run.
     """
+    by_testbed: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        by_testbed.setdefault(run.fingerprint, []).append(run)
     spans: list[TestbedSpan] = []
-    for fingerprint in dict.fromkeys(fingerprint for _, fingerprint, _ in runs):
-        own = [(start, kind) for start, testbed, kind in runs if testbed == fingerprint]
-        earlier = comparable.get(spans[-1].fingerprint) if spans else None
+    earlier: Mapping[str, str] | None = None
+    for fingerprint, own in by_testbed.items():
+        fields = comparable.get(fingerprint)
         spans.append(
             TestbedSpan(
                 fingerprint=fingerprint,
-                device_kind=own[-1][1],
-                first_seen=own[0][0],
-                last_seen=own[-1][0],
+                device_kind=own[-1].device_kind,
+                first_seen=own[0].started_at,
+                last_seen=own[-1].started_at,
                 runs=len(own),
-                differences=field_differences(earlier, comparable.get(fingerprint)),
+                differences=field_differences(earlier, fields),
             )
         )
+        earlier = fields
     return spans
 
 
@@ -104,24 +105,25 @@ def _values(run: RunDocument, metric: str) -> list[float]:
 
 
 def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
-    lows: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    """The largest median distance of two members of an A/A pair, over all workloads and shapes."""
+    first_lows: dict[tuple[str, str, int], float] = {}
+    second_lows: dict[tuple[str, str, int], float] = {}
     for replicate in replicates:
         if replicate.arm == "aa":
+            lows = first_lows if replicate.member == "first" else second_lows
             for shape, blocks in replicate.shapes.items():
                 low = low_location(np.maximum(unpack(blocks.wall), 1).astype(np.float64))
-                lows.setdefault((replicate.workload, shape), {}).setdefault(replicate.pair, {})[replicate.member] = low
-    floors = [
-        float(np.median([abs(np.log(pair["second"] / pair["first"])) for pair in pairs.values() if len(pair) == 2]))
-        for pairs in lows.values()
-        if any(len(pair) == 2 for pair in pairs.values())
-    ]
-    return max(floors, default=None)
+                lows[replicate.workload, shape, replicate.pair] = low
+    distances: dict[tuple[str, str], list[float]] = {}
+    for place, first in first_lows.items():
+        if place in second_lows:
+            distances.setdefault(place[:2], []).append(abs(np.log(second_lows[place] / first)))
+    return max((float(np.median(values)) for values in distances.values()), default=None)
 
 
 def field_differences(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> list[TestbedDifference]:
     if before is None or after is None:
         return []
     fields = [field for field in sorted({*before, *after}) if before.get(field) != after.get(field)]
-    return [TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in fields][
-        :_MOST_DIFFERENCES
-    ]
+    shown = fields[:_MOST_DIFFERENCES]
+    return [TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in shown]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from perfgate.document.history import StoredRun, moment
@@ -17,11 +16,11 @@ def level_around(series: TrendSeries, run: StoredRun, *, without: Sequence[Store
     if run.fingerprint != series.fingerprint or not series.points:
         return []
     at = _place(series.points, run)
-    edges = [0, *(change.at for change in series.changes if change.standing != "refuted"), len(series.points)]
-    start, end = next((start, end) for start, end in itertools.pairwise(edges) if start <= at < end)
-    places = ((_place(series.points, other), other) for other in without)
-    left_out = {place for place, other in places if _is_of(series.points[place], other)}
-    return [series.points[index].value for index in range(start, end) if index not in left_out]
+    edges = [change.at for change in series.changes if change.standing != "refuted"]
+    start = max((edge for edge in edges if edge <= at), default=0)
+    end = min((edge for edge in edges if edge > at), default=len(series.points))
+    level = [point for point in series.points[start:end] if not any(_is_of(point, other) for other in without)]
+    return [point.value for point in level]
 
 
 def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:

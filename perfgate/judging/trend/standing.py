@@ -34,32 +34,27 @@ def judged(
 
     ``accepted`` are the acceptances that count, ``newest`` is the start of the newest run.
     """
-    sure = [_with_evidence(change, series, confirmations) for change in series.changes]
-    real = [change for change in sure if change.evidence != "refuted"]
-    changes = []
-    for change in sure:
-        later = [other for other in real if other.at > change.at]
-        stood = _standing(change, later, series, accepted, triaged)
-        changes.append(_told_before(stood, series, before, newest))
+    examined = [_with_evidence(change, series, confirmations) for change in series.changes]
+    changes: list[TrendChange] = []
+    for change in examined:
+        later = [other for other in examined if other.evidence != "refuted" and other.at > change.at]
+        standing = _standing(change, later, series, accepted, triaged)
+        changes.append(_with_news(standing, series, before, newest))
     return msgspec.structs.replace(series, changes=changes)
 
 
 def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
     """The state that the next report needs from this one; if there is more than fits, informing metrics are dropped first."""
     rank = ("open", "new", "accepted", "refuted", "resolved")
-    changes = [
-        (
-            change.direction == "changed",
-            rank.index(change.standing),
-            -abs(change.delta or 1.0),
-            KnownChange(one.key, change.first_bad[:12], change.direction, change.standing, name_of(one)),
-        )
-        for one in series
-        for change in one.changes
-        if change.first_bad and one.current
-    ]
-    changes.sort(key=lambda entry: (*entry[:3], msgspec.structs.astuple(entry[3])))
-    return TrendState(newest=newest, known=[entry[3] for entry in changes[:MOST_KNOWN]])
+    ranked: list[tuple[bool, int, float, tuple[object, ...], KnownChange]] = []
+    for entry in series:
+        for change in entry.changes:
+            if change.first_bad and entry.current:
+                known = KnownChange(entry.key, change.first_bad[:12], change.direction, change.standing, name_of(entry))
+                size, order = -abs(change.delta or 1.0), rank.index(change.standing)
+                ranked.append((change.direction == "changed", order, size, msgspec.structs.astuple(known), known))
+    ranked.sort(key=lambda row: row[:4])
+    return TrendState(newest=newest, known=[row[-1] for row in ranked[:MOST_KNOWN]])
 
 
 def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
@@ -67,14 +62,13 @@ def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
     if before is None:
         return []
     by_key = {entry.key: entry for entry in series if entry.current}
-    return sorted(
-        known.name
-        for known in before.known
-        if known.standing in ("new", "open")
-        and known.direction == "worse"
-        and known.series in by_key
-        and not any(_is_same(known, change, by_key[known.series]) for change in by_key[known.series].changes)
-    )
+    names: list[str] = []
+    for known in before.known:
+        entry = by_key.get(known.series)
+        is_open = known.standing in ("new", "open") and known.direction == "worse"
+        if is_open and entry is not None and not any(_is_same(known, change, entry) for change in entry.changes):
+            names.append(known.name)
+    return sorted(names)
 
 
 def is_recent(when: str, newest: str) -> bool:
@@ -121,8 +115,7 @@ def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
     low, high = confirmation.low, confirmation.high
     if low is None or high is None:
         return "refuted" if confirmation.outcome == "unchanged" else "suspected"
-    rose = change.delta > 0
-    if (low > 0) if rose else (high < 0):
+    if (change.delta > 0 and low > 0) or (change.delta <= 0 and high < 0):
         return "confirmed"
     # A change below the gate's tolerance may still be as large as the suspected one.
     return "suspected" if low <= change.delta <= high else "refuted"
@@ -140,10 +133,10 @@ def _standing(
     back = _back_at(change, later)
     if back is not None:
         return msgspec.structs.replace(change, standing="resolved", resolved_by=back.first_bad)
-    word = next((acceptance for acceptance in accepted if _accepts(acceptance, change, series)), None)
-    if word is not None:
-        reason = f"{word.accepted_by}: {word.reason}"
-        return msgspec.structs.replace(change, standing="accepted", accepted=reason, accepted_until=word.until)
+    acceptance = next((one for one in accepted if _accepts(one, change, series)), None)
+    if acceptance is not None:
+        reason = f"{acceptance.accepted_by}: {acceptance.reason}"
+        return msgspec.structs.replace(change, standing="accepted", accepted=reason, accepted_until=acceptance.until)
     state = triaged.of(change, series)
     if state is not None and state.state == "expected":
         return msgspec.structs.replace(change, standing="accepted", accepted=f"{state.author}: {state.reason}")
@@ -154,20 +147,24 @@ def _back_at(change: TrendChange, later: Sequence[TrendChange]) -> TrendChange |
     size = change.after - change.before
     if not later or (later[-1].after - change.before) / size > LEFT_OVER:
         return None
-    away = [index for index, point in enumerate(later) if (point.after - change.before) / size > LEFT_OVER]
-    return later[away[-1] + 1 if away else 0]
+    back = later[-1]
+    for other in reversed(later):
+        if (other.after - change.before) / size > LEFT_OVER:
+            break
+        back = other
+    return back
 
 
-def _accepts(word: Acceptance, change: TrendChange, series: TrendSeries) -> bool:
+def _accepts(acceptance: Acceptance, change: TrendChange, series: TrendSeries) -> bool:
     if change.direction != "worse":
         return False
-    place = parse_place(word.metric)
+    place = parse_place(acceptance.metric)
     if not (fnmatchcase(series.metric, place.metric) and place.covers(series.workload, series.shape)):
         return False
-    return word.commit in {change.first_bad, *(commit.commit for commit in change.commits)}
+    return acceptance.commit in {change.first_bad, *(commit.commit for commit in change.commits)}
 
 
-def _told_before(change: TrendChange, series: TrendSeries, before: TrendState | None, newest: str) -> TrendChange:
+def _with_news(change: TrendChange, series: TrendSeries, before: TrendState | None, newest: str) -> TrendChange:
     earlier_changes = before.known if before else []
     reported = next((earlier for earlier in earlier_changes if _is_same(earlier, change, series)), None)
     if change.standing != "new":

@@ -24,7 +24,9 @@ class TriagedChanges:
 
     def __init__(self, triages: Iterable[Triage], series: Iterable[TrendSeries]) -> None:
         self._newest_first = sorted(triages, key=lambda triage: moment(triage.changed_at), reverse=True)
-        self._named = {commit for entry in series for change in entry.changes for commit in _commits(change)}
+        self._named: set[str | None] = set()
+        for entry in series:
+            self._named.update(*map(_commits, entry.changes))
 
     def of(self, change: TrendChange, series: TrendSeries) -> Triage | None:
         """The newest state of a regression."""
@@ -43,53 +45,51 @@ class TriagedChanges:
 
 def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: TriagedChanges) -> TrendCause:
     """A cause with the newest state of its changes, and the state that the histories suggest instead."""
-    entries = [series[place.series] for place in cause.changes]
-    changes = [entry.changes[place.change] for entry, place in zip(entries, cause.changes)]
-    found = [given for change, entry in zip(changes, entries) if (given := triaged.of(change, entry)) is not None]
-    triage = max(found, key=lambda given: moment(given.changed_at), default=None)
+    triages: list[Triage] = []
+    for place in cause.changes:
+        entry = series[place.series]
+        given = triaged.of(entry.changes[place.change], entry)
+        if given is not None:
+            triages.append(given)
+    triage = max(triages, key=lambda given: moment(given.changed_at), default=None)
     state = triage.state if triage else "new"
     cause = msgspec.structs.replace(cause, triage=triage)
     if cause.standing == "resolved" and (state == "acknowledged" or (state == "new" and cause.news)):
         return msgspec.structs.replace(cause, suggests="fixed")
     if triage and state == "fixed" and cause.standing in ("new", "open"):
-        is_measured_since = moment(entries[0].points[-1].started_at) > moment(triage.changed_at)
-        return msgspec.structs.replace(cause, suggests="new") if is_measured_since else cause
+        newest = series[cause.changes[0].series].points[-1]
+        if moment(newest.started_at) > moment(triage.changed_at):
+            return msgspec.structs.replace(cause, suggests="new")
     return cause
 
 
 def meant(acceptances: Iterable[Acceptance], triages: Iterable[Triage], today: date) -> list[Acceptance]:
     """The acceptances that count today, and one for each regression of main that is expected."""
-    return [
-        *(acceptance for acceptance in acceptances if acceptance.counts_on(today)),
-        *(
-            Acceptance(
-                commit=triage.commit,
-                metric="*",
-                reason=triage.reason,
-                accepted_by=triage.author,
-                accepted_at=triage.changed_at,
+    counting = [acceptance for acceptance in acceptances if acceptance.counts_on(today)]
+    for triage in triages:
+        if triage.state == "expected":
+            counting.append(
+                Acceptance(
+                    commit=triage.commit,
+                    metric="*",
+                    reason=triage.reason,
+                    accepted_by=triage.author,
+                    accepted_at=triage.changed_at,
+                )
             )
-            for triage in triages
-            if triage.state == "expected"
-        ),
-    ]
+    return counting
 
 
 def expired(acceptances: Iterable[Acceptance], causes: Iterable[TrendCause], today: date) -> list[Acceptance]:
     """The acceptances that ended in the last weeks, and those that ended while their regression is open."""
-    is_open = {
-        commit
-        for cause in causes
-        if cause.standing in ("new", "open")
-        for commit in (cause.first_bad, *(label.commit for label in cause.commits))
-    }
+    open_commits: set[str | None] = set()
+    for cause in causes:
+        if cause.standing in ("new", "open"):
+            open_commits |= _commits(cause)
     recent = (today - RECENT).isoformat()
-    return [
-        acceptance
-        for acceptance in acceptances
-        if not acceptance.counts_on(today) and (str(acceptance.until) >= recent or acceptance.commit in is_open)
-    ]
+    ended = [acceptance for acceptance in acceptances if not acceptance.counts_on(today)]
+    return [one for one in ended if str(one.until) >= recent or one.commit in open_commits]
 
 
-def _commits(change: TrendChange) -> set[str | None]:
+def _commits(change: TrendChange | TrendCause) -> set[str | None]:
     return {change.first_bad, *(label.commit for label in change.commits)}

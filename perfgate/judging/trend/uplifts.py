@@ -54,30 +54,36 @@ def with_differences(
     """A cause with the packages and the container image that differ between its runs, if both were opened."""
     entry = series[cause.changes[0].series]
     at = entry.changes[cause.changes[0].change].at
-    runs = [documents.get(point.run_id) for point in entry.points[at - 1 : at + 1]]
-    stacks = [
-        {**run.environment.packages, **({IMAGE: run.environment.image} if run.environment.image else {})}
-        for run in runs
-        if run is not None and run.environment is not None
-    ]
-    if len(stacks) < 2:
+    before, after = (_stack(documents.get(point.run_id)) for point in entry.points[at - 1 : at + 1])
+    if before is None or after is None:
         return cause
-    return msgspec.structs.replace(cause, differences=field_differences(*stacks))
+    return msgspec.structs.replace(cause, differences=field_differences(before, after))
+
+
+def _stack(run: RunDocument | None) -> dict[str, str] | None:
+    """The versions of a run's packages, and its container image."""
+    if run is None or run.environment is None:
+        return None
+    image = {IMAGE: run.environment.image} if run.environment.image else {}
+    return {**run.environment.packages, **image}
 
 
 def _predecessor(
     after: TestbedSpan, earlier: Sequence[TestbedSpan], comparable: Mapping[str, Mapping[str, str]]
 ) -> TestbedSpan | None:
     """The testbed that a later one replaced: of those that ended about when it began, the one with the fewest differences."""
-    began = moment(after.first_seen)
+    if after.fingerprint not in comparable:
+        return None
+    latest_end = moment(after.first_seen) + OVERLAP
+
+    def has_ended(span: TestbedSpan) -> bool:
+        end = moment(span.last_seen)
+        return end <= latest_end and end < moment(after.last_seen)
+
     ended = [
         span
         for span in earlier
-        if span.device_kind == after.device_kind
-        and span.fingerprint in comparable
-        and after.fingerprint in comparable
-        and moment(span.last_seen) <= began + OVERLAP
-        and moment(span.last_seen) < moment(after.last_seen)
+        if span.device_kind == after.device_kind and span.fingerprint in comparable and has_ended(span)
     ]
 
     def distance(span: TestbedSpan) -> tuple[int, float]:
@@ -105,7 +111,7 @@ def _uplift(
         since=after.first_seen,
         differences=field_differences(comparable[before.fingerprint], comparable[after.fingerprint]),
         last_commit=_last_commit(before, series),
-        commits=sorted({commit for one in bridged for commit in one.commits}),
+        commits=sorted(set().union(*(one.commits for one in bridged))),
         moved=moved,
         unmoved=len(unmoved),
         undecided=len(bridged) - len(moved) - len(unmoved),
@@ -149,9 +155,12 @@ def _bridged(before: TestbedSpan, after: TestbedSpan, series: Sequence[TrendSeri
     """Yield the metrics with a value of one commit on both testbeds."""
     earlier = {_place(entry): index for index, entry in enumerate(series) if entry.fingerprint == before.fingerprint}
     for index, entry in enumerate(series):
-        start = earlier.get(_place(entry)) if entry.fingerprint == after.fingerprint else None
-        if start is not None and (one := _bridge(series, start, index)) is not None:
-            yield one
+        start = earlier.get(_place(entry))
+        if start is None or entry.fingerprint != after.fingerprint:
+            continue
+        bridged = _bridge(series, start, index)
+        if bridged is not None:
+            yield bridged
 
 
 def _bridge(series: Sequence[TrendSeries], start: int, end: int) -> BridgedMetric | None:
@@ -160,13 +169,15 @@ def _bridge(series: Sequence[TrendSeries], start: int, end: int) -> BridgedMetri
     pairs = [(by_commit[point.commit], point) for point in new.points if point.commit in by_commit]
     if not pairs:
         return None
-    first, second = pairs[-1][0].value, pairs[-1][1].value
+    last_old, last_new = pairs[-1]
+    first, second = last_old.value, last_new.value
     delta, interval = second / first - 1 if first else None, None
     if new.kind != "exact":
-        known = [known for entry in (old, new) if (known := noise_of(entry)) is not None]
-        if not known or any(point.value <= 0 for pair in pairs for point in pair):
-            return None  # a difference without an interval says nothing
-        delta, interval = _effect(pairs, max(known))
+        noises = [noise for noise in (noise_of(old), noise_of(new)) if noise is not None]
+        is_positive = all(before.value > 0 and after.value > 0 for before, after in pairs)
+        if not noises or not is_positive:
+            return None  # a difference without an interval proves no change
+        delta, interval = _effect(pairs, max(noises))
     return BridgedMetric(
         before=start,
         after=end,

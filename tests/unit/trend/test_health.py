@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from perfgate.document.history import StoredRun
 from perfgate.document.message import quote
 from perfgate.document.run import ErrorDetail, FailedPair
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
@@ -48,14 +49,28 @@ def test_run_health__run_with_pairs__its_noise_floor_and_what_was_discarded() ->
     assert found.discarded == pytest.approx(0.25)
 
 
+def stored(started_at: str, fingerprint: str) -> StoredRun:
+    return StoredRun(
+        id=started_at,
+        project="shop",
+        session=started_at,
+        started_at=started_at,
+        recorded_at=started_at,
+        fingerprint=fingerprint,
+        device_kind="cpu",
+        commit=None,
+        branch=None,
+        subject=None,
+        dirty=False,
+        workloads=[],
+    )
+
+
 def test_spans__another_torch__a_new_testbed_that_says_what_differs() -> None:
-    runs = [
-        ("2026-06-01T00:00:00Z", "a", "cpu"),
-        ("2026-06-02T00:00:00Z", "a", "cpu"),
-        ("2026-06-03T00:00:00Z", "b", "cpu"),
-    ]
+    days = ("2026-06-01T00:00:00Z", "2026-06-02T00:00:00Z", "2026-06-03T00:00:00Z")
+    runs = [stored(day, testbed) for day, testbed in zip(days, "aab")]
     before, after = spans_of_testbeds(runs, {"a": {"torch": "2.12", "os": "x"}, "b": {"torch": "2.13", "os": "x"}})
-    assert (before.runs, before.first_seen, before.last_seen, before.differences) == (2, runs[0][0], runs[1][0], [])
+    assert (before.runs, before.first_seen, before.last_seen, before.differences) == (2, days[0], days[1], [])
     assert [(one.field, one.base, one.head) for one in after.differences] == [("torch", "2.12", "2.13")]
 
 

@@ -161,9 +161,7 @@ def find_trend(
     ]
     looked_at = [entry for entry in series if entry.current and is_long_enough(entry)]
     comparable = {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()}
-    spans = spans_of_testbeds(
-        [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)], comparable
-    )
+    spans = spans_of_testbeds(reversed(stored.runs), comparable)
     return TrendDocument(
         perfgate_version=__version__,
         project=config.project,
