@@ -23,10 +23,10 @@ from perfgate.flows.shared.artifacts import kept_reader
 from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.site.pages import SitePages
 from perfgate.flows.shared.site.read import ChangesRemembered, read_site
-from perfgate.flows.shared.store import config_of_project
 from perfgate.judging.report.render.served import ProjectRow, render_projects
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
 from perfgate.judging.store.artifacts import ArtifactStore
+from perfgate.judging.store.index import read_log
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
 from perfgate.locale import Language
@@ -150,9 +150,10 @@ class ProjectSites:
         return site.pages(f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}")
 
     def _read(self, project: str, search: ChangesRemembered) -> SitePages:
-        config, store = config_of_project(project, self._root), self._served.store()
+        store = self._served.store()
         search.begin()
-        content = read_site(config, store, Quiet(), seconds_since_1970=self._clock(), search=search)
+        log = read_log(store, project)
+        content = read_site(log, self._root, Quiet(), seconds_since_1970=self._clock(), search=search)
         read_kept = kept_reader(self._artifacts, project)
 
         def kept(run_id: str) -> KeptOfRun:

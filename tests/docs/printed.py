@@ -50,7 +50,6 @@ RUN: dict[str, str | None] = {
     "perfgate baseline triage": "perfgate baseline triage HEAD acknowledged --reason meant",
     "perfgate baseline triage COMMIT new": None,
     "perfgate baseline prune --keep N": None,
-    "perfgate baseline prune --keep {keep}": "perfgate baseline prune --keep 2",
     "perfgate baseline record --run FILE": "perfgate baseline record --allow-dirty --run FILE",
     "perfgate config": None,
     "perfgate explain": "perfgate explain WORD",

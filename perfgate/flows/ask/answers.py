@@ -32,12 +32,12 @@ from perfgate.flows.ask.sources import Sources
 from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.site.beside import beside_each_other
 from perfgate.flows.shared.site.read import MainHistory, read_main
-from perfgate.flows.shared.store import config_of_project
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import trace_top
 from perfgate.judging.advice.advise import suggestions
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.view.trend_rows import cause_row, check_command
+from perfgate.judging.store.index import read_log
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
 from perfgate.judging.trend.gates import gate_history
@@ -128,8 +128,8 @@ def gates(asked: ListArguments, sources: Sources) -> GateVerdicts:
 
 
 def _main(sources: Sources, project: str) -> MainHistory:
-    config = config_of_project(project, sources.root)
-    return read_main(config, sources.opened(), Quiet(), seconds_since_1970=sources.clock())
+    log = read_log(sources.opened(), project)
+    return read_main(log, sources.root, Quiet(), seconds_since_1970=sources.clock())
 
 
 def _one(runs: Sequence[StoredRun], digits: str) -> StoredRun:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from perfgate.config import Config
-from perfgate.document.history import StoredRun, Triage
+from perfgate.document.history import StoredRun
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.trend.read import Wanted, read_histories
-from perfgate.judging.store.store import Page, RunEntry, Store
+from perfgate.judging.store.index import read_log
+from perfgate.judging.store.store import Store
 from perfgate.judging.trend.find import with_changes
 
 # A comparison with main needs no more than the newest runs of its level; as many give a prediction interval.
@@ -22,12 +23,13 @@ def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_s
 
     Raises StoreError if main's runs cannot be read: without them nothing may be removed.
     """
-    if not store.entries(config.project, RunEntry, Page(limit=1)):
+    log = read_log(store, config.project)
+    if not log.index.runs and not log.damaged:
         return frozenset()
-    stored = read_histories(config, store, Wanted(), progress, seconds_since_1970=seconds_since_1970)
+    stored = read_histories(log, Wanted(), progress, seconds_since_1970=seconds_since_1970)
     # Of a testbed that is no longer measured no change is searched for elsewhere.
     judged = [entry if entry.current else with_changes(entry) for entry in stored.series if not entry.informing]
-    open_commits = {entry.commit for entry in store.entries(config.project, Triage) if entry.state in _OPEN_STATES}
+    open_commits = {entry.commit for entry in log.triages if entry.state in _OPEN_STATES}
     retained = set(_first_and_before(stored.runs, open_commits))
     for entry in judged:
         regressions = [change.at for change in entry.changes if change.direction == "worse"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,7 @@ from perfgate.flows.shared.site.pages import SitePages, file_addresses
 from perfgate.flows.shared.site.read import read_site
 from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address, run_of
-from perfgate.judging.store.runs import stored_run
+from perfgate.judging.store.index import read_log
 from perfgate.locale import Language, sentence
 
 NEWEST = 100
@@ -50,12 +49,12 @@ def write_site(
     """
     config = load_config(root, environ=doors.environ)
     before = _pages_before(out)
-    store = open_project_store(config, doors.environ)
-    content = read_site(config, store, progress, seconds_since_1970=doors.clock())
+    log = read_log(open_project_store(config, doors.environ), config.project)
+    content = read_site(log, config.root, progress, seconds_since_1970=doors.clock())
     addresses = file_addresses(content, newest=runs)
     kept = kept_reader(open_artifacts(config, doors.environ), config.project)
     links = SiteLinks(written=frozenset(addresses))
-    pages = SitePages(content, partial(stored_run, store, config.project), language, links, kept)
+    pages = SitePages(content, log.run, language, links, kept)
     _prepare(out)
     for number, address in enumerate(addresses):
         progress.status(sentence("writing page {number} of {pages}", number=number + 1, pages=len(addresses)))

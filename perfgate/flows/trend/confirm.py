@@ -27,7 +27,7 @@ from perfgate.flows.shared.session import now
 from perfgate.git.repository import Repository
 from perfgate.judging.report.text.messages import word_all
 from perfgate.judging.report.view.trend_rows import MovedSeries
-from perfgate.judging.store.store import Store
+from perfgate.judging.store.index import ProjectLog
 from perfgate.judging.trend.standing import is_about
 from perfgate.locale import sentence
 
@@ -132,13 +132,10 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
     return believed
 
 
-def keep_confirmations(
-    config: Config, store: Store, confirmations: Sequence[Confirmation], *, note: Callable[[str], None]
-) -> None:
+def keep_confirmations(log: ProjectLog, confirmations: Sequence[Confirmation], *, note: Callable[[str], None]) -> None:
     """Keep confirmations in the store; note it if this job may not write there, since the file still has them."""
     try:
-        for confirmation in confirmations:
-            store.append(config.project, [confirmation])
+        log.store.append(log.project, confirmations)
     except StoreError as error:
         note(sentence("what was confirmed is not in the store: {error}", error=error.shown))
 

@@ -10,8 +10,7 @@ import msgspec
 
 from perfgate.config import Config, load_config
 from perfgate.document.files import write_atomically, write_text_atomically
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, Triage
+from perfgate.document.history import Confirmation
 from perfgate.document.kept import KeptLink
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
@@ -28,6 +27,7 @@ from perfgate.judging.report.render.trend import render_email, render_issue
 from perfgate.judging.report.render.trend_page import MAX_PICTURES, render_trend_page, runs_beside
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import moved_by
+from perfgate.judging.store.index import read_log
 from perfgate.judging.trend.gates import gate_history
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language, sentence
@@ -70,17 +70,16 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
         )
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None
     before = _state_before(issue, out)
-    store = open_project_store(config, doors.environ)
+    log = read_log(open_project_store(config, doors.environ), config.project)
     selection = Wanted(request.metrics, request.workloads)
-    stored = read_histories(config, store, selection, remembered, seconds_since_1970=doors.clock())
+    stored = read_histories(log, selection, remembered, seconds_since_1970=doors.clock())
     is_shown = out or request.post or request.email
-    documents = open_documents(store, config.project, stored, note=remembered.note) if is_shown else {}
+    documents = open_documents(log, stored, note=remembered.note) if is_shown else {}
     name_commits = commit_names(config.root)
 
     def find(confirmations: list[Confirmation]) -> TrendDocument:
         return find_trend(
-            config,
-            store,
+            log,
             stored,
             before=before,
             confirmations=confirmations,
@@ -88,8 +87,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
             documents=documents,
         )
 
-    stored_confirmations = store.entries(config.project, Confirmation)
-    document = find(stored_confirmations)
+    document = find(log.confirmations)
     added: list[Confirmation] = []
     if request.confirmations is not None:
         added += read_confirmations(request.confirmations, document, note=remembered.note)
@@ -101,13 +99,9 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
             file = ConfirmationsFile(project=config.project, confirmations=added)
             write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
     if added:
-        keep_confirmations(config, store, added, note=remembered.note)
-        document = find([*added, *stored_confirmations])
-    gates = gate_history(
-        store.entries(config.project, GateRecord),
-        store.entries(config.project, Acceptance),
-        store.entries(config.project, Triage),
-    )
+        keep_confirmations(log, added, note=remembered.note)
+        document = find([*added, *log.confirmations])
+    gates = gate_history(log.gates, log.acceptances, log.triages)
     document = msgspec.structs.replace(document, notes=remembered.notes, gates=gates)
     if out is not None:
         kept = _kept_beside_changes(document, config, doors, remembered)

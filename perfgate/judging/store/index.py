@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfgate.document.conditions import StepConditions
-from perfgate.document.history import StoredRun
+from perfgate.document.gates import GateRecord
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.run import RunDocument
+from perfgate.judging.store.runs import stored_run
 from perfgate.judging.store.store import ALL_RUNS, Page, RunEntry, SeriesPlace, Store
 
 
@@ -60,3 +64,35 @@ class Index:
 def read_index(store: Store, project: str, page: Page = ALL_RUNS) -> Index:
     """The index of a project, or of some of its runs."""
     return Index(store.entries(project, RunEntry, page))
+
+
+@dataclass(frozen=True)
+class ProjectLog:
+    """All entries of a project, read once, and the store that has its documents."""
+
+    project: str
+    store: Store
+    index: Index
+    damaged: list[str]
+    acceptances: list[Acceptance]
+    triages: list[Triage]
+    confirmations: list[Confirmation]
+    gates: list[GateRecord]
+
+    def run(self, run_id: str) -> RunDocument:
+        """The document of a run. Raises StoreError if it is damaged."""
+        return stored_run(self.store, self.project, run_id)
+
+
+def read_log(store: Store, project: str) -> ProjectLog:
+    """Raises StoreError if the store cannot be read."""
+    return ProjectLog(
+        project=project,
+        store=store,
+        index=read_index(store, project),
+        damaged=store.damaged(project),
+        acceptances=store.entries(project, Acceptance),
+        triages=store.entries(project, Triage),
+        confirmations=store.entries(project, Confirmation),
+        gates=store.entries(project, GateRecord),
+    )

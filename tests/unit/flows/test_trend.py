@@ -35,6 +35,7 @@ from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_tren
 from perfgate.judging.report.render.trend import render_news
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.index import read_log
 from perfgate.judging.store.runs import record_run, record_runs, stored_runs
 from perfgate.judging.store.store import StorePlace
 from tests.fakes.artifacts import artifact_set, file_server
@@ -744,9 +745,10 @@ def test_open_documents__server_is_gone_since_the_lists_were_read__asked_once_an
     store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}))
     record_runs(store, main_runs(3, shapes=("long",)))
     stored = StoredHistories(stored_runs(store, "demo"), [], [])
+    log = read_log(store, "demo")
     remote.rename(tmp_path / "moved.git")
     notes: list[str] = []
-    assert open_documents(store, "demo", stored, note=notes.append) == {}
+    assert open_documents(log, stored, note=notes.append) == {}
     (note,) = notes
     assert note.startswith("the checklist over time has 0 runs alone: the branch perfgate-data of")
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
-from perfgate.config import Config
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendDocument, TrendSeries
 from perfgate.flows.shared.doors import Progress, Quiet, Remembering
 from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.shared.trend.read import SearchChanges, Wanted, find_trend, open_documents, read_histories
-from perfgate.judging.store.store import Store
+from perfgate.judging.store.index import ProjectLog
 from perfgate.judging.trend.find import with_changes
 from perfgate.judging.trend.gates import accepted_commits, gate_history
 from perfgate.judging.trend.health import run_health
@@ -57,72 +56,67 @@ class ChangesRemembered:
 
 
 def read_main(
-    config: Config,
-    store: Store,
+    log: ProjectLog,
+    root: Path,
     progress: Progress,
     *,
     seconds_since_1970: float,
     search: SearchChanges = with_changes,
 ) -> MainHistory:
-    """Raises UsageError if there is no run of main, StoreError if the store cannot be read."""
+    """``root`` may lie in a clone, which names commits. Raises UsageError if there is no run of main."""
     remembered = Remembering(progress)
-    stored = read_histories(config, store, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
-    documents = open_documents(store, config.project, stored, note=remembered.note)
+    stored = read_histories(log, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
+    documents = open_documents(log, stored, note=remembered.note)
     trend = find_trend(
-        config,
-        store,
+        log,
         stored,
         before=None,
-        confirmations=store.entries(config.project, Confirmation),
-        name_commits=commit_names(config.root),
+        confirmations=log.confirmations,
+        name_commits=commit_names(root),
         documents=documents,
     )
     # The newest run of every testbed, however long ago, and not only the newest of all.
-    health = [
-        run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
-    ]
-    accepted, triages = store.entries(config.project, Acceptance), store.entries(config.project, Triage)
-    gates = gate_history(store.entries(config.project, GateRecord), accepted, triages)
+    opened = [run for run in reversed(stored.runs) if run.id in documents]
+    health = [run_health(run.id, documents[run.id], run.recorded_at) for run in opened]
+    gates = gate_history(log.gates, log.acceptances, log.triages)
     trend = msgspec.structs.replace(trend, health=health, notes=remembered.notes, gates=gates)
     return MainHistory(trend, stored.runs, documents)
 
 
 def read_site(
-    config: Config,
-    store: Store,
+    log: ProjectLog,
+    root: Path,
     progress: Progress,
     *,
     seconds_since_1970: float,
     search: SearchChanges = with_changes,
 ) -> SiteContent:
     """The content of all pages. Raises as ``read_main``."""
-    main = read_main(config, store, progress, seconds_since_1970=seconds_since_1970, search=search)
-    accepted = store.entries(config.project, Acceptance)
+    main = read_main(log, root, progress, seconds_since_1970=seconds_since_1970, search=search)
+    branches: dict[str, list[TrendSeries]] = {}
+    for branch in _branches(main.runs):
+        of_branch = read_histories(
+            log, Wanted(), Quiet(), seconds_since_1970=seconds_since_1970, branch=branch, search=search
+        )
+        branches[branch] = of_branch.series
     return SiteContent(
         trend=main.trend,
         runs=main.runs,
-        branches=_branches(config, store, main.runs, seconds_since_1970=seconds_since_1970, search=search),
+        branches=branches,
         devices={document.testbed.fingerprint: _device(document) for document in main.documents.values()},
-        acceptances=accepted,
-        confirmations=store.entries(config.project, Confirmation),
-        gates=store.entries(config.project, GateRecord),
-        accepted_commits=accepted_commits(accepted, store.entries(config.project, Triage)),
+        acceptances=log.acceptances,
+        confirmations=log.confirmations,
+        gates=log.gates,
+        accepted_commits=accepted_commits(log.acceptances, log.triages),
     )
 
 
-def _branches(
-    config: Config, store: Store, runs: Sequence[StoredRun], *, seconds_since_1970: float, search: SearchChanges
-) -> dict[str, list[TrendSeries]]:
-    """The series of each branch, if there are several; a run of a detached commit belongs to none."""
+def _branches(runs: Sequence[StoredRun]) -> list[str]:
+    """The branches with series of their own, if there are several; a run of a detached commit belongs to none."""
     counted = Counter(run.branch for run in runs if run.branch)
     if len(counted) < 2:
-        return {}
-    return {
-        branch: read_histories(
-            config, store, Wanted(), Quiet(), seconds_since_1970=seconds_since_1970, branch=branch, search=search
-        ).series
-        for branch, _ in counted.most_common(_MOST_BRANCHES)
-    }
+        return []
+    return [branch for branch, _ in counted.most_common(_MOST_BRANCHES)]
 
 
 def _device(document: RunDocument) -> str:

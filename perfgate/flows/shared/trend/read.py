@@ -11,8 +11,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import NUMBER
-from perfgate.config import Config
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
+from perfgate.document.history import Confirmation, StoredRun, moment
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import (
@@ -28,9 +27,7 @@ from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.trend.operators import with_operators
-from perfgate.judging.store.index import Series, read_index
-from perfgate.judging.store.runs import stored_run
-from perfgate.judging.store.store import Store
+from perfgate.judging.store.index import ProjectLog, Series
 from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
@@ -92,8 +89,7 @@ class StoredHistories:
 
 
 def read_histories(
-    config: Config,
-    store: Store,
+    log: ProjectLog,
     selection: Wanted,
     progress: Progress,
     *,
@@ -106,9 +102,8 @@ def read_histories(
     ``search`` is `with_changes`, or what remembers its answers. Raises UsageError if there is no run, or no such series.
     Unreadable or implausible data is left out with a note: one run must not hide or move all others.
     """
-    index = read_index(store, config.project)
-    today = datetime.fromtimestamp(seconds_since_1970, timezone.utc)
-    runs = _readable_runs(config, index.runs[::-1], store.damaged(config.project), progress.note, today)
+    index = log.index
+    runs = _readable_runs(log, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
     runs = [run for run in runs if branch is None or run.branch == branch]
     there = index.series()
     selected = {place: series for place, series in there.items() if selection.takes(series)}
@@ -119,7 +114,7 @@ def read_histories(
             metrics=", ".join(sorted(names)[:20]),
         )
     progress.status(sentence("reading {series} series of {runs} runs", series=len(selected), runs=len(runs)))
-    numbers, run_ids = _JobNumbers(store, config.project), {run.id for run in runs}
+    numbers, run_ids = _JobNumbers(log), {run.id for run in runs}
     searched: list[TrendSeries] = []
     for place, series in selected.items():
         values = [(index.runs[value.position], value.value) for value in index.history(place)]
@@ -133,8 +128,7 @@ def read_histories(
 
 
 def find_trend(
-    config: Config,
-    store: Store,
+    log: ProjectLog,
     stored: StoredHistories,
     *,
     before: TrendState | None,
@@ -144,13 +138,13 @@ def find_trend(
 ) -> TrendDocument:
     """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
     newest, made_at = _newest(stored.runs), now()
-    today, acceptances = moment(made_at).date(), store.entries(config.project, Acceptance)
+    today = moment(made_at).date()
     named = [
         msgspec.structs.replace(_with_intervals(entry, documents), changes=[name_commits(one) for one in entry.changes])
         for entry in stored.series
     ]
-    triaged = TriagedChanges(store.entries(config.project, Triage), named)
-    accepted = [one for one in acceptances if one.counts_on(today)]
+    triaged = TriagedChanges(log.triages, named)
+    accepted = [one for one in log.acceptances if one.counts_on(today)]
     series = [
         judged(entry, confirmations=confirmations, accepted=accepted, triaged=triaged, before=before, newest=newest)
         for entry in named
@@ -164,7 +158,7 @@ def find_trend(
     spans = spans_of_testbeds(reversed(stored.runs), comparable)
     return TrendDocument(
         perfgate_version=__version__,
-        project=config.project,
+        project=log.project,
         made_at=made_at,
         newest=newest,
         runs=len(stored.runs),
@@ -188,14 +182,12 @@ def find_trend(
         ],
         weeks=weeks(run.started_at for run in stored.runs),
         gone=gone(before, series),
-        expired=expired(acceptances, found, today),
+        expired=expired(log.acceptances, found, today),
         not_looked_at=_not_looked_at(series, stored),
     )
 
 
-def open_documents(
-    store: Store, project: str, stored: StoredHistories, *, note: Callable[[str], None]
-) -> dict[str, RunDocument]:
+def open_documents(log: ProjectLog, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
     """The newest runs, the first and last of every testbed, which describe it, and those beside the newest changes.
 
     Damaged runs are noted.
@@ -215,7 +207,7 @@ def open_documents(
     ]:
         if run_id not in documents:
             try:
-                documents[run_id] = stored_run(store, project, run_id)
+                documents[run_id] = log.run(run_id)
             except StoreRefusedError as error:
                 note(
                     Activity(
@@ -230,17 +222,12 @@ def open_documents(
     return documents
 
 
-def _readable_runs(
-    config: Config,
-    stored: list[StoredRun],
-    damaged: Sequence[str],
-    note: Callable[[str], None],
-    today: datetime,
-) -> list[StoredRun]:
+def _readable_runs(log: ProjectLog, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
     """The stored runs, newest first, without those of a clock that is weeks ahead."""
-    if damaged and not stored:
-        raise StoreError(damaged[0])
-    for why in damaged:
+    stored = log.index.runs[::-1]
+    if log.damaged and not stored:
+        raise StoreError(log.damaged[0])
+    for why in log.damaged:
         note(Activity("a run is left out: {why}", why=why))
     # One run dated next year would make all others look outdated; an error of some days only moves a run.
     runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
@@ -262,7 +249,7 @@ def _readable_runs(
         raise UsageError(
             "no run of project {project!a} is stored, and a trend needs {needed} versions of main; `perfgate "
             "baseline record` keeps one, and CI does it on every push to main",
-            project=config.project,
+            project=log.project,
             needed=VERSIONS_NEEDED,
         )
     return runs
@@ -271,8 +258,8 @@ def _readable_runs(
 class _JobNumbers:
     """The numbers that commands define, as described by stored runs: the store itself keeps no units."""
 
-    def __init__(self, store: Store, project: str) -> None:
-        self._store, self._project = store, project
+    def __init__(self, log: ProjectLog) -> None:
+        self._log = log
         self._jobs: dict[str, list[JobRecord]] = {}
 
     def find(self, series: Series, run_id: str) -> JobNumber | None:
@@ -280,7 +267,7 @@ class _JobNumbers:
             return None
         if run_id not in self._jobs:
             try:
-                self._jobs[run_id] = stored_run(self._store, self._project, run_id).jobs
+                self._jobs[run_id] = self._log.run(run_id).jobs
             except StoreError:
                 self._jobs[run_id] = []
         jobs = (job for job in self._jobs[run_id] if job.name == series.workload)
