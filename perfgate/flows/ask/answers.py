@@ -49,8 +49,12 @@ _CHANGES_LISTED = 5
 
 
 def projects(asked: NoArguments, sources: Sources) -> ProjectList:  # noqa: ARG001 - as all answers
-    found = [_project(project, sources) for project in sources.projects()]
-    return ProjectList(projects=[project for project in found if project is not None])
+    listed: list[StoredProject] = []
+    for name in sources.projects():
+        project = _project(name, sources)
+        if project is not None:
+            listed.append(project)
+    return ProjectList(projects=listed)
 
 
 def _project(project: str, sources: Sources) -> StoredProject | None:
@@ -60,7 +64,7 @@ def _project(project: str, sources: Sources) -> StoredProject | None:
     return StoredProject(
         project=project,
         newest=runs[0],
-        workloads=sorted({name for run in runs for name in run.workloads}),
+        workloads=sorted(set().union(*(run.workloads for run in runs))),
         fingerprints=list(dict.fromkeys(run.fingerprint for run in runs)),
         branches=sorted({run.branch for run in runs if run.branch}),
         looked_at=len(runs),
@@ -74,22 +78,25 @@ def regressions(asked: ListArguments, sources: Sources) -> TrendDocument:
 
 def explain(asked: ChangeArguments, sources: Sources) -> ChangeExplanation:
     trend = _main(sources, sources.project(asked.project)).trend
-    found = [cause for cause in trend.causes if (cause.first_bad or "").startswith(asked.commit)]
-    if not found:
+    causes = [cause for cause in trend.causes if (cause.first_bad or "").startswith(asked.commit)]
+    if not causes:
         raise UsageError(
             "no change of main begins at commit {commit!a}; ask for the open regressions", commit=asked.commit
         )
-    commands = [command for cause in found for command in cause_row(cause, trend, most=0)["next"]]
-    return ChangeExplanation(trend=narrowed(trend, found), next=list(dict.fromkeys(commands)))
+    commands: list[str] = []
+    for cause in causes:
+        commands += cause_row(cause, trend, most=0)["next"]
+    return ChangeExplanation(trend=narrowed(trend, causes), next=list(dict.fromkeys(commands)))
 
 
 def compare(asked: CompareArguments, sources: Sources) -> RunComparison:
-    main = _main(sources, sources.project(asked.project))
-    earlier, later = (_one(main.runs, digits) for digits in (asked.earlier, asked.later))
-    first, second = (stored_run(sources.opened(), sources.project(asked.project), run.id) for run in (earlier, later))
-    numbers = beside_each_other(earlier, later, (first, second), main.trend.series)
+    project, store = sources.project(asked.project), sources.opened()
+    main = _main(sources, project)
+    earlier, later = _one(main.runs, asked.earlier), _one(main.runs, asked.later)
+    documents = stored_run(store, project, earlier.id), stored_run(store, project, later.id)
+    numbers = beside_each_other(earlier, later, documents, main.trend.series)
     shown = sorted(numbers, key=lambda number: not number.is_apart)[: asked.limit]
-    without_points = [replace(one, series=replace(one.series, points=[], changes=[])) for one in shown]
+    without_points = [replace(number, series=replace(number.series, points=[], changes=[])) for number in shown]
     return RunComparison(
         earlier=earlier,
         later=later,
@@ -109,8 +116,9 @@ def suggest(asked: SuggestionArguments, sources: Sources) -> RunSuggestions:
         if not newest:
             raise UsageError("no run of project {project!a} is stored", project=project)
         run = newest[0]
-    found = suggestions(stored_run(store, project, run.id))
-    return RunSuggestions(run=run, suggestions=found, sentences=[word(one.message) for one in found])
+    suggested = suggestions(stored_run(store, project, run.id))
+    sentences = [word(suggestion.message) for suggestion in suggested]
+    return RunSuggestions(run=run, suggestions=suggested, sentences=sentences)
 
 
 def top(asked: TopArguments, sources: Sources) -> TopDocument:

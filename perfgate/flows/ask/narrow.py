@@ -21,31 +21,36 @@ def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | 
         for place in cause.changes[:most]:
             kept[place.series].add(place.change)
     series: list[TrendSeries] = []
-    places: dict[tuple[int, int], TrendPlace] = {}
+    places: dict[TrendPlace, TrendPlace] = {}
+    shown_runs: set[str] = set()
     for index, changes in sorted(kept.items()):
-        series.append(_short(trend.series[index], sorted(changes)))
-        places |= {
-            (index, old): TrendPlace(series=len(series) - 1, change=new) for new, old in enumerate(sorted(changes))
-        }
-    shown = {point.run_id for entry in series for point in entry.points}
+        for new, old in enumerate(sorted(changes)):
+            places[TrendPlace(series=index, change=old)] = TrendPlace(series=len(series), change=new)
+        short = _short(trend.series[index], sorted(changes))
+        shown_runs.update(point.run_id for point in short.points)
+        series.append(short)
+    short_causes: list[TrendCause] = []
+    for cause in causes:
+        own = [places[place] for place in cause.changes[:most]]
+        short_causes.append(replace(cause, changes=own))
     return replace(
         trend,
         series=series,
-        causes=[
-            replace(cause, changes=[places[place.series, place.change] for place in cause.changes[:most]])
-            for cause in causes
-        ],
-        health=[run for run in trend.health if run.run_id in shown],
+        causes=short_causes,
+        health=[run for run in trend.health if run.run_id in shown_runs],
         weeks={},
     )
 
 
 def _short(series: TrendSeries, changes: Sequence[int]) -> TrendSeries:
     """The series with these changes, the points beside them, and the newest."""
-    beside = {place for change in changes for place in (series.changes[change].at - 1, series.changes[change].at)}
-    wanted = sorted({*beside, len(series.points) - 1})
+    chosen = [series.changes[number] for number in changes]
+    wanted = {len(series.points) - 1}
+    for change in chosen:
+        wanted |= {change.at - 1, change.at}
+    positions = sorted(wanted)
     return replace(
         series,
-        points=[series.points[place] for place in wanted],
-        changes=[replace(series.changes[change], at=wanted.index(series.changes[change].at)) for change in changes],
+        points=[series.points[position] for position in positions],
+        changes=[replace(change, at=positions.index(change.at)) for change in chosen],
     )

@@ -117,9 +117,9 @@ QUESTIONS: Mapping[str, Question[Any, Any]] = {
 
 def questions_for(sources: Sources) -> list[Question[Any, Any]]:
     """The questions that these sources can answer to their asker."""
-    has_recordings = sources.recording is not None and sources.only is None
-    return [
-        question
-        for question in QUESTIONS.values()
-        if (sources.store is not None if question.of_store else has_recordings)
-    ]
+    questions: list[Question[Any, Any]] = []
+    if sources.store is not None:
+        questions += [question for question in QUESTIONS.values() if question.of_store]
+    if sources.recording is not None and sources.only is None:
+        questions += [question for question in QUESTIONS.values() if not question.of_store]
+    return questions

@@ -83,12 +83,17 @@ def examine_device(device: str, progress: Progress, *, required: bool) -> list[F
         )
         probed = probe_device(RUNNING, device, environment, cwd=Path(folder))
     if is_absent(device, probed):
+        if not required:
+            return probed
         # Opening it tells whether this torch could use one at all.
-        return [*map(required_device, probed), *open_device(device, progress, required=True)] if required else probed
-    opens_here = required or device_kind(device) in device_kinds()
-    opened = open_device(device, progress, required=required) if opens_here else []
+        return [*map(required_device, probed), *open_device(device, progress, required=True)]
+    opened: list[FitnessCheck] = []
+    if required or device_kind(device) in device_kinds():
+        opened = open_device(device, progress, required=required)
     opens = any(check.name == f"device {device}" and check.status == "ok" for check in opened)
-    return [*(probed if required and not opens else [only_attention(check, opens) for check in probed]), *opened]
+    if opens or not required:
+        probed = [only_attention(check, opens) for check in probed]
+    return [*probed, *opened]
 
 
 def required_device(check: FitnessCheck) -> FitnessCheck:
@@ -151,11 +156,9 @@ def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
     worker, torch = testbed.comparable.get("python"), testbed.comparable.get("torch")
     parts = [f"perfgate {__version__}", f"Python {worker}", f"torch {torch or 'missing'}"]
     # Software versions from the device's probe: drivers, toolkits, firmware.
-    parts += [
-        f"{name.partition('.')[2]} {value}"
-        for name, value in testbed.comparable.items()
-        if name.startswith("device.") and any(word in name for word in _VERSIONED)
-    ]
+    for name, value in testbed.comparable.items():
+        if name.startswith("device.") and any(word in name for word in _VERSIONED):
+            parts.append(f"{name.partition('.')[2]} {value}")
     name, versions = f"versions {kind}", ", ".join(parts)
     if worker != platform.python_version():
         return FitnessCheck(
@@ -195,7 +198,7 @@ def plant_changes(
     changes: tuple[PlantedChange, ...], settings: GateSettings, *, out: Path, say: Callable[[str], None]
 ) -> list[PlantedResult]:
     """Gate every change in a repository of its own, one after the other; the check folders are written to ``out``."""
-    results = []
+    results: list[PlantedResult] = []
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as scratch:
         for number, change in enumerate(changes):
             say(
@@ -218,16 +221,13 @@ def plant_changes(
 
 def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
     """The smallest slowdowns that the gate of unchanged code can see here; empty if it failed or was not run."""
-    unchanged = [result for result in results if result.metric is None and result.verdict is not None]
-    return [
-        resolution
-        for result in unchanged
-        for resolution in resolutions(
-            read_run(out / result.name / "base" / "run.json"),
-            read_run(out / result.name / "head" / "run.json"),
-            read_decision(out / result.name / "decision.json"),
-        )
-    ]
+    found: list[Resolution] = []
+    for result in results:
+        if result.metric is None and result.verdict is not None:
+            folder = out / result.name
+            base, head = read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json")
+            found += resolutions(base, head, read_decision(folder / "decision.json"))
+    return found
 
 
 def write_doctor(out: Path, document: DoctorDocument) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,18 +106,8 @@ def run_planted(
     _make_repository(project, change, settings if change.timed else msgspec.structs.replace(settings, **_SHORT))
     # An earlier run of the doctor may have left one.
     (out / "decision.json").unlink(missing_ok=True)
-    arguments = [
-        "check",
-        "--base",
-        "main",
-        "--workload",
-        change.workload,
-        "--steps",
-        "4",
-        "--always",
-        "--out",
-        str(out),
-    ]
+    arguments = f"check --base main --workload {change.workload} --steps 4 --always --out".split()
+    arguments.append(str(out))
     say(f"$ perfgate {' '.join(arguments)}")
     inherited = {name: value for name, value in os.environ.items() if name != "PERFGATE_DEVICE"}
     started = time.monotonic()
@@ -139,7 +129,7 @@ def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code
     for comparison in decision.comparisons if decision else ():
         if comparison.gating and comparison.outcome == "regressed":
             fired.setdefault(comparison.metric, []).append(comparison)
-    line = next((part.line for c in fired.get(change.metric or "", []) for part in c.parts if part.line), None)
+    line = _first_line(fired.get(change.metric or "", []))
     problems = _problems(change, decision, exit_code, set(fired), line)
     outcome: PlantedOutcome = "differs" if problems else "agrees"
     if problems and decision and _is_undecided(change, decision) and not _unexpected(change, set(fired)):
@@ -159,12 +149,20 @@ def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code
     )
 
 
+def _first_line(comparisons: Sequence[Comparison]) -> str | None:
+    for comparison in comparisons:
+        for part in comparison.parts:
+            if part.line:
+                return part.line
+    return None
+
+
 def _problems(
     change: PlantedChange, decision: DecisionDocument | None, exit_code: int, fired: set[str], line: str | None
 ) -> list[str]:
     if decision is None:
         return [f"the check ended with exit code {exit_code} and no decision; its own message stands above"]
-    problems = []
+    problems: list[str] = []
     if decision.verdict == "INCONCLUSIVE":
         problems.append(_why_inconclusive(decision))
     elif decision.verdict != change.verdict:
@@ -179,7 +177,9 @@ def _problems(
 
 
 def _unexpected(change: PlantedChange, fired: set[str]) -> set[str]:
-    return fired - {change.metric or "", *change.also} if change.alone else set()
+    if not change.alone:
+        return set()
+    return fired - {change.metric or "", *change.also}
 
 
 def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
@@ -197,16 +197,20 @@ def _why_silent(decision: DecisionDocument, metric: str) -> str:
     comparisons = [comparison for comparison in decision.comparisons if comparison.metric == metric]
     if not comparisons:
         return f"{metric} was not compared"
-    outcome = f"{metric} is {comparisons[0].outcome}"
-    return f"{outcome} ({word(comparisons[0].reason)})" if comparisons[0].reason else outcome
+    first = comparisons[0]
+    reason = f" ({word(first.reason)})" if first.reason else ""
+    return f"{metric} is {first.outcome}{reason}"
 
 
 def _why_inconclusive(decision: DecisionDocument) -> str:
     reasons = word_all(decision.reasons[:2]) or "inconclusive"
     floors = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
     noise = f", noise floor ±{max(floors) * 100:.1f} %" if floors else ""
-    hanging = [c for c in decision.comparisons if f"{c.workload}/{c.shape} {c.metric}" in reasons]
-    needed = max((c.pairs_needed or 0 for c in hanging if isinstance(c, Paired)), default=0)
+    needed = 0
+    for comparison in decision.comparisons:
+        place = f"{comparison.workload}/{comparison.shape} {comparison.metric}"
+        if isinstance(comparison, Paired) and place in reasons:
+            needed = max(needed, comparison.pairs_needed or 0)
     remedy = f"about {needed} pairs would decide: raise [gate] budget, or " if needed else ""
     return f"{reasons} after {decision.pairs} pairs in {decision.duration:.0f} s{noise}; {remedy}use a quieter machine"
 
@@ -225,8 +229,11 @@ def _make_repository(project: Path, change: PlantedChange, settings: GateSetting
 
 def gate_table(settings: GateSettings) -> str:
     """A ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; unset values are omitted."""
-    values = msgspec.to_builtins(settings)
-    return "\n[gate]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
+    lines = ["", "[gate]"]
+    for name, value in msgspec.to_builtins(settings).items():
+        if value is not None:
+            lines.append(f"{name} = {_toml(value)}")
+    return "\n".join(lines) + "\n"
 
 
 def _toml(value: object) -> str:

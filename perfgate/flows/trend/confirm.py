@@ -141,13 +141,13 @@ def keep_confirmations(log: ProjectLog, confirmations: Sequence[Confirmation], *
 
 
 def _suspected(document: TrendDocument) -> list[MovedSeries]:
-    return [
-        MovedSeries(series, change)
-        for series in document.series
-        if series.current and not series.labels
-        for change in series.changes
-        if change.evidence == "suspected" and change.standing in ("new", "open") and change.direction != "changed"
-    ]
+    suspected: list[MovedSeries] = []
+    for series in document.series:
+        for change in series.changes if series.current and not series.labels else ():
+            is_open = change.standing in ("new", "open") and change.direction != "changed"
+            if change.evidence == "suspected" and is_open:
+                suspected.append(MovedSeries(series, change))
+    return suspected
 
 
 def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[MovedSeries]]]:
