@@ -14,6 +14,7 @@ import msgspec
 
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.stretches import measure_stretches
+from perfgate.conductor.sides.function.warm import resident_workers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
@@ -308,9 +309,12 @@ class VirtualGate:
         machine = Machine(self, self.start_up)
         measured = PairedMeasurement()
         config = self._config()
-        with _bench(config, machine) as (bench, root):
+        with (
+            _bench(config, machine) as (bench, root),
+            self._sides(bench, root, measured, machine, round_number) as sides,
+        ):
             measure_pairs(
-                self._sides(bench, root, measured, machine, round_number),
+                sides,
                 looks=self.policy.looks,
                 is_decided=lambda: not self.all_looks and self._enough(measured),
                 pairs_needed=self.pairs_needed,
@@ -327,9 +331,12 @@ class VirtualGate:
         machine = Machine(self, self.start_up)
         measured = measured or PairedMeasurement()
         config = self._config(GateSettings().block_seconds)
-        with _bench(config, machine) as (bench, root):
+        with (
+            _bench(config, machine) as (bench, root),
+            self._sides(bench, root, measured, machine, round_number) as sides,
+        ):
             measure_stretches(
-                self._sides(bench, root, measured, machine, round_number),
+                sides,
                 looks=LOOKS,
                 is_decided=lambda: not self._look(measured).more_calls_would_help(),
                 quads=quads,
@@ -337,19 +344,25 @@ class VirtualGate:
         assert not machine.alive, "workers are left running"
         return measured, machine
 
+    @contextmanager
     def _sides(
         self, bench: Bench, root: Path, measured: PairedMeasurement, machine: Machine, round_number: int
-    ) -> WorkloadSides:
-        return WorkloadSides(
+    ) -> Iterator[WorkloadSides]:
+        reference, observer = bench.config.references[0], machine.observer()
+        residents = resident_workers(bench, reference, observer) if self.resident else None
+        yield WorkloadSides(
             bench,
-            bench.config.references[0],
+            reference,
             Checkout(root / "base", root),
             Checkout(root / "head", root),
             measured,
             round_number=round_number,
             deadline=self.deadline,
-            observer=machine.observer(),
+            observer=observer,
+            residents=residents,
         )
+        if residents is not None:
+            residents.close()
 
     def _enough(self, measured: PairedMeasurement) -> bool:
         return not self._look(measured).more_pairs_would_help()

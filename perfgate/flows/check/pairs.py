@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from perfgate.conductor.sides.checklist.recount import Recount
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.stretches import measure_stretches
+from perfgate.conductor.sides.function.warm import WarmWorkers, resident_workers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
@@ -36,9 +38,12 @@ class PairsOfWorkload:
     continues: PairedMeasurement | None = None
     budget: float | None = None
     _pairs: PairedMeasurement = field(init=False)
+    _residents: WarmWorkers | None = field(init=False)
 
     def __post_init__(self) -> None:
+        bench = self.check.bench
         self._pairs = self.check.measured.pairs[-1]
+        self._residents = resident_workers(bench, self.reference) if bench.is_accelerated else None
 
     def measure(
         self, *, traces: Path | None = None, sizes: BatchSizes | None = None, recount: Recount | None = None
@@ -59,7 +64,8 @@ class PairsOfWorkload:
 
         check.job.seals.begin("base", "head")
         check.forecast.begin("pairs", name)
-        with check.bench.watching(check.measured.testbeds[1]) as watcher:
+        with check.bench.watching(check.measured.testbeds[1]) as watcher, ExitStack() as stack:
+            stack.callback(self._end_residents)
 
             def is_decided() -> bool:
                 watcher.put_into(pairs.base, pairs.head)
@@ -106,6 +112,7 @@ class PairsOfWorkload:
             if not is_unlucky or time.monotonic() > min(budget_ends, check.job.deadline):
                 return
             pairs.give_up()
+            self._end_residents()
             check.bench.redraw(hash_seed=draw + 1)
 
     def _is_decided(self) -> bool:
@@ -141,7 +148,12 @@ class PairsOfWorkload:
             round_number=next_round(earlier) if earlier else 0,
             deadline=check.job.deadline,
             before_start=before_start,
+            residents=self._residents,
         )
+
+    def _end_residents(self) -> None:
+        if self._residents is not None:
+            self._residents.close()
 
     def _would_help(self) -> bool:
         """Whether pairs may still decide what an earlier job left open."""

@@ -51,9 +51,10 @@ STEADY_STEP = 1
 
 @dataclass
 class Findings:
-    """The results of one pass of the checklist over one workload."""
+    """The results of one pass of the checklist over one workload, which took ``load_seconds`` to load."""
 
     workload: WorkloadRecord
+    load_seconds: float = 0.0
     steps: list[StepResult] = field(default_factory=list)
     correctness: list[CorrectnessResult] = field(default_factory=list)
     counters: list[CounterSet] = field(default_factory=list)
@@ -181,6 +182,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
                 loaded,
             ):
                 runner.findings.workload = workload_record(checkout, reference, asked, loaded=loaded, quick=quick)
+                runner.findings.load_seconds = loaded.seconds
                 runner.is_fresh = True
                 runner.ran.clear()
                 while runner.remaining and runner.run_next(worker, loaded):

@@ -331,8 +331,10 @@ class _ComparingTurns(_TurnsOfSteps):
     def __post_init__(self) -> None:
         self._began = time.monotonic()
         self._seconds = self.turns.seconds_of_a_further_turn()
-        # The time of a turn outside its steps: starting processes, and loading the workload.
-        self._beside = 0.0
+        # The time of a turn outside its steps: starting processes, and loading the workload. Before the first, only that of
+        # loading is known, and that turn has to fit.
+        self._beside = sum(side.found.load_seconds for side in self.turns.sides)
+        self._has_turn = False
         self._turns_left = 0
 
     def choose(self) -> Collection[int]:
@@ -340,7 +342,7 @@ class _ComparingTurns(_TurnsOfSteps):
         needed = self.turns.turns_needed(numbers)
         costs = {number: count * self._seconds[number] for number, count in needed.items() if number in self._seconds}
         self._turns_left = max(needed.values(), default=0)
-        starting = self._turns_left * self._beside
+        starting = (self._turns_left if self._has_turn else 1) * self._beside
         spent = time.monotonic() - self._began
         self.left_out = LeftOut(costs, spent, starting)
         latest = self.turns.deadline - self._began
@@ -361,6 +363,7 @@ class _ComparingTurns(_TurnsOfSteps):
         recorded = next(self.traces, None)
         took = turns.again(self.steps, brief=True, recorded=recorded, layout_seed=self.layout_seed, order=order)
         self._beside = time.monotonic() - began - sum(took.values())
+        self._has_turn = True
         self._seconds |= took
 
 

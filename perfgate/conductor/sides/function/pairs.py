@@ -33,7 +33,7 @@ from perfgate.conductor.sides.function.plan import (
     pairs_of_start,
 )
 from perfgate.conductor.sides.function.profiles import TRACED_PAIRS, LateOperators, record_traces, with_profile
-from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorker, WarmWorkers
+from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorker
 from perfgate.conductor.sides.function.workload import WorkloadSides
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
@@ -146,11 +146,9 @@ class PairTurns:
             self.bench.get_ready(checkout)
         gate = self.bench.config.gate
         self.timeout = self.bench.config.measure.step_timeout
-        self.is_resident = self.bench.is_accelerated
+        self.is_resident = sides.residents is not None
         self.planner = QuadPlanner(gate, resident=self.is_resident)
-        self.warm = WarmWorkers(
-            self.bench, self.reference, observer=self.observer, cpus=self.cpus, resident=self.is_resident
-        )
+        self.warm = sides.warm_workers(self.cpus)
         self.late_operators = LateOperators(self.bench)
         self.most_profiled = math.inf if judges_subroutines(gate.tolerance) else PROFILED_PAIRS
         self._blocks = self._quads = 0
@@ -262,7 +260,7 @@ class PairTurns:
     def close(self) -> None:
         """Close everything kept from pair to pair."""
         self._forks.close()
-        self.warm.close()
+        self.sides.release(self.warm)
         self.bench.forget_parts()
 
     # --- a pair

@@ -25,8 +25,8 @@ from perfgate.conductor.engine.order import Lots, QuadTurns, Start
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.member import Member
-from perfgate.conductor.sides.function.plan import SURE_LOOKS, of_the_slower
-from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorkers
+from perfgate.conductor.sides.function.plan import RESIDENT_BLOCK_SECONDS, SURE_LOOKS, of_the_slower
+from perfgate.conductor.sides.function.warm import WarmPlace
 from perfgate.conductor.sides.function.workload import WorkloadSides
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.document.samples import STALL_FACTOR, BlockColumns, Replicate, unpack
@@ -133,13 +133,11 @@ class StretchTurns:
         self._bench, self._name, self._measured = sides.bench, sides.reference.name, sides.measured
         self._checkouts = sides.base, sides.head
         self._cpus = quietest_cpus(self._bench.config.pair_cpus())
-        self._warm = WarmWorkers(
-            self._bench,
-            sides.reference,
-            observer=sides.observer,
-            cpus=self._cpus,
-            resident=self._bench.is_accelerated,
-        )
+        self._warm = sides.warm_workers(self._cpus)
+        gate = self._bench.config.gate
+        self._block_seconds = gate.block_seconds
+        if sides.residents is not None:
+            self._block_seconds = max(gate.block_seconds, RESIDENT_BLOCK_SECONDS)
 
     def starts(self) -> Iterator[Start]:
         round_number = self.sides.round_number
@@ -161,7 +159,7 @@ class StretchTurns:
             "{workload}: a long stretch of calls, start {number}", workload=self._name, number=self._starts + 1
         )
         self._bench.say(text)
-        block_seconds = self._bench.config.gate.block_seconds
+        block_seconds = self._block_seconds
         places = [WarmPlace(self._checkouts[side]) for side in start.order]
         origins = self._warm.get(places, start, block_seconds=block_seconds)
         members = {side: self.sides.member(origin, origin.worker) for side, origin in zip(start.order, origins)}
@@ -188,15 +186,15 @@ class StretchTurns:
     def finish(self) -> None:
         if self._blocks:
             self._keep()
-        self._warm.close()
+        self.sides.release(self._warm)
 
     def fail(self, error: TurnError) -> bool:
-        self.close()
+        self._warm.close()
         self.fail_at(self._start, error.detail)
         return False
 
     def close(self) -> None:
-        self._warm.close()
+        self.sides.release(self._warm)
 
     def fail_at(self, start: Start, error: ErrorDetail) -> None:
         failed = FailedPair(pair=start.number, arm=start.arm, workload=self._name, error=error)

@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from perfgate.conductor.engine.order import Start
+from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.workers.bench import Bench, Checkout, LoadingWorker
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
@@ -126,3 +127,9 @@ class WarmWorkers:
         )
         timeout, doing = self.bench.config.measure.step_timeout, Activity("warming up {name}", name=self.reference.name)
         return worker.ask(request, WarmedUp, timeout=timeout, doing=doing)
+
+
+def resident_workers(bench: Bench, reference: WorkloadReference, observer: Observer | None = None) -> WarmWorkers:
+    """Workers of both sides that stay loaded on an accelerator; none is started yet."""
+    cpus = quietest_cpus(bench.config.pair_cpus())
+    return WarmWorkers(bench, reference, observer=observer or Observer(), cpus=cpus, resident=True)

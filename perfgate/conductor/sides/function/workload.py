@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.profiles import PairTrace
-from perfgate.conductor.sides.function.warm import WarmWorker
+from perfgate.conductor.sides.function.warm import WarmWorker, WarmWorkers
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
@@ -47,8 +47,9 @@ class WorkloadSides:
     """A workload, the code of both sides, and the measurement that its processes add to.
 
     ``round_number`` is 0 in a first job, and one more in each job that adds to it. No process starts after ``deadline`` (of the
-    monotonic clock). ``before_start`` is called while no worker runs. ``observer`` has the clocks, and the kernel's view of
-    workers: by default those of this machine.
+    monotonic clock). ``before_start`` is called while no worker works. ``observer`` has the clocks, and the kernel's view of
+    workers: by default those of this machine. ``residents`` are the workers of an accelerator, which the stretches take over
+    from the pairs.
     """
 
     bench: Bench
@@ -60,6 +61,16 @@ class WorkloadSides:
     deadline: float = math.inf
     before_start: Callable[[], None] = lambda: None
     observer: Observer = field(default_factory=Observer)
+    residents: WarmWorkers | None = None
+
+    def warm_workers(self, cpus: list[int]) -> WarmWorkers:
+        """The residents, or new workers on these CPUs."""
+        return self.residents or WarmWorkers(self.bench, self.reference, observer=self.observer, cpus=cpus)
+
+    def release(self, workers: WarmWorkers) -> None:
+        """End workers that are not resident."""
+        if workers is not self.residents:
+            workers.close()
 
     def member(self, origin: WarmWorker, worker: Worker) -> Member:
         """A member of a pair, which is the warm worker itself or forked from it."""
