@@ -22,6 +22,7 @@ from perfgate.document.decision import (
     SideSummary,
     Verdict,
 )
+from perfgate.document.explanation import Explanation
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
@@ -69,7 +70,7 @@ from perfgate.judging.gate.sides import (
 )
 from perfgate.judging.gate.steps import summarize_steps
 from perfgate.judging.gate.unmeasured import unmeasured
-from perfgate.judging.gate.verdict import verdict_of, verdict_rules
+from perfgate.judging.gate.verdict import VerdictBasis, verdict_of
 from perfgate.version import __version__
 
 PROCEDURE = "sequential-signed-rank"
@@ -111,64 +112,41 @@ def decide(
     Raises DocumentError if the two were not measured as the two sides of one session.
     """
     _check_session(base, head)
-    not_measured = unmeasured(head, required.changed, policy)
-    if not_measured is not None:
-        verdict, reason = not_measured
-        return _unmeasured(base, head, policy, verdict, reason, chosen_because)
-    evidence, comparing = Evidence(base, head), _comparing(base, head)
+    settled = unmeasured(head, required.changed, policy)
+    if settled is not None:
+        return _unmeasured(base, head, policy, settled, chosen_because)
+    evidence = Evidence(base, head)
+    comparing = _comparing(base, head)
     differences = testbed_differences(base, head)
-    comparable = comparing == "stack" or not differences
+    is_comparable = comparing == "stack" or not differences
     changes = harness_changes(base, head)
+    missing = missing_evidence(evidence, changes, required, policy, timed=is_comparable)
     shares = shares_of(policy, subjects=subjects_of(head))
-    comparisons, floors, invalid = compare_sides(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
-    if not comparable:
-        comparisons = _rules_alone(comparisons)
-    comparisons += not_compared(head, changes)
+    session = compare_sides(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
+    comparisons = session.comparisons if is_comparable else _rules_alone(session.comparisons)
+    comparisons = [*comparisons, *not_compared(head, changes)]
     comparisons = with_accepted(comparisons, head.source, history.accepted)
     if evidence.recorded and not differences:
         comparisons += recorded_times(evidence)
-    failures = _failures(base, head, deciding_steps(policy))
-    missing = missing_evidence(evidence, changes, required, policy, timed=comparable)
-    rules = verdict_rules(
-        comparisons,
-        differences,
-        invalid,
-        failures,
-        changes,
-        missing,
-        comparing,
-        not_timed=untimed_places(evidence, comparisons) if evidence.recorded else [],
+    basis = VerdictBasis(
+        comparing=comparing,
+        comparisons=comparisons,
+        failures=_failures(base, head, deciding_steps(policy)),
+        differences=differences,
+        invalid=session.invalid,
+        changes=changes,
+        missing=missing,
+        untimed=untimed_places(evidence, comparisons) if evidence.recorded else [],
         uncounted=_uncounted(base, head),
     )
-    verdict, reasons = verdict_of(rules)
-    tests = compare_operators(evidence, invalid=invalid) if comparable else []
-    explained = [] if evidence.recorded else explanations(evidence, comparisons, tests, invalid=invalid)
-    explained += explain_jobs(evidence, comparisons)
-    times = operator_times(evidence, tests, explained, invalid=invalid) if comparable else []
+    decision = _with_base(_document(head, policy, basis), evidence, chosen_because)
     decision = msgspec.structs.replace(
-        _document(head, policy, comparing, verdict, reasons, comparisons, failures),
-        base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
-        procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
-        checklist=compare_checklist(evidence, comparisons, policy, invalid=invalid),
+        _with_operators(decision, evidence, timed=is_comparable),
+        checklist=compare_checklist(evidence, comparisons, policy, invalid=session.invalid),
         quantiles=compare_quantiles(evidence),
         stored=compare_stored(head, history),
-        noise_floors=floors,
-        testbed_differences=differences,
-        package_differences=package_differences(base.environment, head.environment),
-        harness_changes=changes,
-        invalid=invalid,
-        missing=missing,
-        operators=joined(operator_changes(evidence), tests, times),
-        explanations=explained,
-        links=kept_files(base, "base") + kept_files(head, "head"),
-        warnings=_notes(evidence, comparisons, verdict),
-        pairs=_pairs(head),
-        waited=_waited(evidence),
-        power_cap=power_cap(*map(_timed_blocks, evidence.runs)),
-        unmoved=sorted(evidence.kept_layout),
-        recorded=evidence.recorded,
-        replaced=replaced_operators(evidence),
-        rounds=1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]),
+        noise_floors=session.floors,
+        warnings=_notes(evidence, decision),
     )
     return with_findings(with_regressions(with_causes(decision, base, head)), base, head)
 
@@ -205,15 +183,51 @@ def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
     ]
 
 
-def _notes(evidence: Evidence, comparisons: list[Comparison], verdict: Verdict) -> list[Message]:
+def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: Message | None) -> DecisionDocument:
+    """The decision with the base, and how both sides were measured."""
+    base, head = evidence.runs
+    rounds = [len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]
+    return msgspec.structs.replace(
+        decision,
+        base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
+        procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
+        package_differences=package_differences(base.environment, head.environment),
+        links=kept_files(base, "base") + kept_files(head, "head"),
+        pairs=_pairs(head),
+        waited=_waited(evidence),
+        power_cap=power_cap(*map(_timed_blocks, evidence.runs)),
+        unmoved=sorted(evidence.kept_layout),
+        recorded=evidence.recorded,
+        rounds=1 + max(rounds),
+    )
+
+
+def _with_operators(decision: DecisionDocument, evidence: Evidence, *, timed: bool) -> DecisionDocument:
+    """The decision with the operators, and the contributions of work to the differences; ``timed`` as those of both sides."""
+    invalid = decision.invalid
+    tests = compare_operators(evidence, invalid=invalid) if timed else []
+    explained: list[Explanation] = []
+    if not evidence.recorded:
+        explained += explanations(evidence, decision.comparisons, tests, invalid=invalid)
+    explained += explain_jobs(evidence, decision.comparisons)
+    times = operator_times(evidence, tests, explained, invalid=invalid) if timed else []
+    return msgspec.structs.replace(
+        decision,
+        operators=joined(operator_changes(evidence), tests, times),
+        explanations=explained,
+        replaced=replaced_operators(evidence),
+    )
+
+
+def _notes(evidence: Evidence, decision: DecisionDocument) -> list[Message]:
     base, head = evidence.runs
     return [
         *unknown_note(base, head),
-        *notes_on_settings(comparisons, verdict),
+        *notes_on_settings(decision.comparisons, decision.verdict),
         *notes_on_varying(evidence),
         *notes_of_sides(base, head),
         *notes_on_requests(evidence),
-        *missing_profiles(evidence, comparisons),
+        *missing_profiles(evidence, decision.comparisons),
     ]
 
 
@@ -239,13 +253,15 @@ def _unmeasured(
     base: RunDocument,
     head: RunDocument,
     policy: Policy,
-    verdict: Verdict,
-    reason: Message,
+    settled: tuple[Verdict, Message],
     chosen_because: Message | None,
 ) -> DecisionDocument:
     """The decision on a change of which nothing was measured."""
+    verdict, reason = settled
     return msgspec.structs.replace(
-        _document(head, policy, "code", verdict, [reason], [], []),
+        _document(head, policy, VerdictBasis("code")),
+        verdict=verdict,
+        reasons=[reason],
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=NO_PROCEDURE, version=1, seed=head.session.seed, quantiles=[]),
         warnings=notes_of_sides(base, head),
@@ -256,27 +272,19 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Judge one run, measured or recorded, by the rules without a base: its check, budgets, limits, expected kernels."""
     comparisons = compare_rules(None, RunIndex(head), policy)
     failures = failures_of(head, "head", frozenset(CARDS))
-    verdict, reasons = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules", not_timed=[]))
-    return with_regressions(_document(head, policy, "rules", verdict, reasons, comparisons, failures))
+    return with_regressions(_document(head, policy, VerdictBasis("rules", comparisons, failures)))
 
 
-def _document(
-    head: RunDocument,
-    policy: Policy,
-    comparing: Comparing,
-    verdict: Verdict,
-    reasons: list[Message],
-    comparisons: list[Comparison],
-    failures: list[Failure],
-) -> DecisionDocument:
-    """The decision about a single run without a base."""
+def _document(head: RunDocument, policy: Policy, basis: VerdictBasis) -> DecisionDocument:
+    """The decision with its verdict, and what it says of the head."""
+    verdict, reasons = verdict_of(basis)
     commit = head.source.commit
     under_review = head.session.ci.head_sha if head.session.ci and commit else None
     reviewed = under_review if under_review != commit else None
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
-        comparing=comparing,
+        comparing=basis.comparing,
         verdict=verdict,
         reasons=reasons,
         base=SideSummary(),
@@ -284,9 +292,13 @@ def _document(
         device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
         policy=policy,
         procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[]),
-        comparisons=comparisons,
+        comparisons=basis.comparisons,
+        testbed_differences=basis.differences,
+        harness_changes=basis.changes,
+        invalid=basis.invalid,
+        missing=basis.missing,
+        failures=basis.failures,
         steps=summarize_steps(head),
-        failures=failures,
         coverage=head.coverage,
         links=kept_files(head, "head"),
         warnings=head.warnings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfgate.catalogue.names import SETTINGS
@@ -30,79 +31,107 @@ class VerdictRule(NamedTuple):
     names: Sequence[Message | str]
 
 
-def verdict_of(rules: list[VerdictRule]) -> tuple[Verdict, list[Message]]:
+@dataclass(frozen=True)
+class VerdictBasis:
+    """Everything that a verdict rests on.
+
+    ``untimed`` are places of recordings without a time of kernels. ``uncounted`` is why nothing was counted in the recording of
+    a side: its tables contradict each other, or are cut off.
+    """
+
+    comparing: Comparing
+    comparisons: list[Comparison] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    differences: list[TestbedDifference] = field(default_factory=list)
+    invalid: list[Invalid] = field(default_factory=list)
+    changes: list[HarnessChange] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    untimed: list[str] = field(default_factory=list)
+    uncounted: list[Message] = field(default_factory=list)
+
+    @property
+    def gating(self) -> list[Comparison]:
+        return [comparison for comparison in self.comparisons if comparison.gating]
+
+    @property
+    def undecided(self) -> list[Comparison]:
+        return [comparison for comparison in self.comparisons if comparison.outcome == "inconclusive"]
+
+
+def verdict_of(basis: VerdictBasis) -> tuple[Verdict, list[Message]]:
     """The verdict and its reasons."""
-    for rule in rules:
+    for rule in verdict_rules(basis):
         if rule.names:
             reasons = [Message(f"verdict.{rule.code}", {"name": name}) for name in rule.names]
             return rule.verdict, reasons
     return "PASS", []
 
 
-def verdict_rules(
-    comparisons: list[Comparison],
-    differences: list[TestbedDifference],
-    invalid: list[Invalid],
-    failures: list[Failure],
-    changes: list[HarnessChange],
-    missing: list[Missing],
-    comparing: Comparing,
-    *,
-    not_timed: list[str],
-    uncounted: Sequence[Message] = (),
-) -> list[VerdictRule]:
-    """Every rule in the order in which they are asked; ``not_timed`` are places of recordings without a time of kernels.
+def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
+    """Every rule in the order in which they are asked.
 
-    ``uncounted`` is why nothing was counted in the recording of a side: its tables contradict each other, or are cut off.
-
-    An upgrade report judges a stack, which no commit can be blamed for: a slowdown is a warning.
+    An upgrade report judges a stack, which no commit can be blamed for: a slowdown is a warning, after what was not measured.
     """
-    gating = [c for c in comparisons if c.gating]
-    inconclusive = [c for c in comparisons if c.outcome == "inconclusive"]
-    open_bounds = [c for c in inconclusive if isinstance(c, Bound) and c.gating]
-    undecided = [c for c in inconclusive if c.must_decide]
-    doubtful = [c for c in inconclusive if isinstance(c, (Bound, Checked)) and not c.gating]
-    open_counts = [c for c in inconclusive if isinstance(c, Exact) and not c.gating]
-    # A count that differs between the head's own calls cannot be compared with the base's: it must not hide behind that.
-    unsteady = [_about(_name(c), c.reason) for c in open_counts if c.metric != SETTINGS]
-    other_settings = [_about(c.workload, c.reason) for c in open_counts if c.metric == SETTINGS]
-    failed = {f"{f.side} {f.workload} {f.what}" for f in failures if _is_error(f, changes)}
-    counted_only = [_about(f.workload, f.error.message) for f in failures if f.error.is_of_slow_calls]
-    not_comparable = [_about(c.workload, c.message) for c in changes if c.kind == "not_comparable"]
-    invalid_places = [
-        Message("verdict.place", {"place": f"{i.workload}/{i.shape}", "what": i.message}) for i in invalid
+    regressed = [_name(comparison) for comparison in basis.gating if comparison.outcome == "regressed"]
+    if basis.comparing == "stack":
+        first = [*_unmeasured(basis), VerdictRule("WARN", "regressed", regressed)]
+    else:
+        first = [VerdictRule("FAIL", "regressed", regressed), *_unmeasured(basis)]
+    return [*first, *_undecided(basis), *_warnings(basis)]
+
+
+def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
+    """The rules on evidence that is missing or worthless: it may be the very evidence of a regression."""
+    failed = {f"{f.side} {f.workload} {f.what}" for f in basis.failures if _is_error(f, basis.changes)}
+    counted_only = [_about(f.workload, f.error.message) for f in basis.failures if f.error.is_of_slow_calls]
+    invalid = [
+        Message("verdict.place", {"place": "/".join(entry.place), "what": entry.message}) for entry in basis.invalid
     ]
-    accepted = [
-        Message("verdict.accepted-by", {"place": _name(c), "by": c.accepted}) for c in comparisons if c.accepted
-    ]
-    costless = [_name(c) for c in comparisons if isinstance(c, Exact) and c.costless]
-    nothing_compared = not gating and not accepted
-    regressed = [_name(c) for c in gating if c.outcome == "regressed"]
-    slower = VerdictRule("WARN" if comparing == "stack" else "FAIL", "regressed", regressed)
-    unmeasured = [
+    other_files = [_about(c.workload, c.message) for c in basis.changes if c.kind == "not_comparable"]
+    testbeds = [difference.field for difference in basis.differences] if basis.comparing == "code" else []
+    bounds = [_name(c) for c in basis.undecided if isinstance(c, Bound) and c.gating]
+    return [
         # These two end with another exit code, so they are the reasons given for it.
         VerdictRule("INCONCLUSIVE", "failed", sorted(failed)),
-        VerdictRule("INCONCLUSIVE", "invalid", invalid_places),
-        VerdictRule("INCONCLUSIVE", "harness", not_comparable),
-        VerdictRule("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
+        VerdictRule("INCONCLUSIVE", "invalid", invalid),
+        VerdictRule("INCONCLUSIVE", "harness", other_files),
+        VerdictRule("INCONCLUSIVE", "testbed", testbeds),
         # The reason for missing numbers is more helpful than their names.
-        VerdictRule("INCONCLUSIVE", "uncounted", list(uncounted) if missing else []),
-        # Missing evidence may be the very evidence of a regression, so nothing below counts without it.
-        VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
-        VerdictRule("INCONCLUSIVE", "not-judged", [_name(c) for c in open_bounds]),
+        VerdictRule("INCONCLUSIVE", "uncounted", basis.uncounted if basis.missing else []),
+        VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in basis.missing]),
+        VerdictRule("INCONCLUSIVE", "not-judged", bounds),
         VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
     ]
+
+
+def _undecided(basis: VerdictBasis) -> list[VerdictRule]:
+    has_any = basis.gating or any(comparison.accepted for comparison in basis.comparisons)
     return [
-        *([*unmeasured, slower] if comparing == "stack" else [slower, *unmeasured]),
-        VerdictRule("INCONCLUSIVE", "nothing-compared", [Message("gate.nothing-compared")] if nothing_compared else []),
-        VerdictRule("INCONCLUSIVE", "undecided", [_name(c) for c in undecided]),
-        VerdictRule("INCONCLUSIVE", "untimed", not_timed),
-        VerdictRule(
-            "WARN", "harness", [_about(change.workload, change.message) for change in changes if hides(change)]
-        ),
-        VerdictRule("WARN", "doubtful", [_name(c) for c in doubtful]),
+        VerdictRule("INCONCLUSIVE", "nothing-compared", [] if has_any else [Message("gate.nothing-compared")]),
+        VerdictRule("INCONCLUSIVE", "undecided", [_name(c) for c in basis.undecided if c.must_decide]),
+        VerdictRule("INCONCLUSIVE", "untimed", basis.untimed),
+    ]
+
+
+def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
+    informing = [comparison for comparison in basis.undecided if not comparison.gating]
+    doubtful = [_name(comparison) for comparison in informing if isinstance(comparison, (Bound, Checked))]
+    counts = [comparison for comparison in informing if isinstance(comparison, Exact)]
+    # A count that differs between the head's own calls cannot be compared with the base's: it must not hide behind that.
+    unsteady = [_about(_name(count), count.reason) for count in counts if count.metric != SETTINGS]
+    settings = [_about(count.workload, count.reason) for count in counts if count.metric == SETTINGS]
+    costless = [_name(c) for c in basis.comparisons if isinstance(c, Exact) and c.costless]
+    accepted = [
+        Message("verdict.accepted-by", {"place": _name(comparison), "by": comparison.accepted})
+        for comparison in basis.comparisons
+        if comparison.accepted
+    ]
+    hiding = [_about(change.workload, change.message) for change in basis.changes if hides(change)]
+    return [
+        VerdictRule("WARN", "harness", hiding),
+        VerdictRule("WARN", "doubtful", doubtful),
         VerdictRule("WARN", "unsteady", unsteady),
-        VerdictRule("WARN", "setting", other_settings),
+        VerdictRule("WARN", "setting", settings),
         VerdictRule("WARN", "costless", costless),
         VerdictRule("WARN", "accepted", accepted),
     ]

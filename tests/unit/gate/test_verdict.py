@@ -13,7 +13,7 @@ from perfgate.document.history import History
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CALLS_TOO_SLOW, ErrorDetail, FailedPair
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.verdict import exit_code, verdict_of, verdict_rules
+from perfgate.judging.gate.verdict import VerdictBasis, exit_code, verdict_of, verdict_rules
 from tests.each import each
 from tests.fakes.documents import make_bound, make_comparison, make_counter, make_difference, make_failure
 from tests.unit.gate.builders import WORKLOAD, sides
@@ -64,7 +64,7 @@ OF_CODE = [
     Row("INCONCLUSIVE", "counted-only", {"failures": [make_failure("pair", what="pair 0", error=SLOW_CALLS)]}),
     Row("INCONCLUSIVE", "nothing-compared", {}),
     Row("INCONCLUSIVE", "undecided", {"comparisons": [make_comparison(outcome="inconclusive")]}),
-    Row("INCONCLUSIVE", "untimed", {"not_timed": ["encoder/long kernels.time: the recordings tell none"]}),
+    Row("INCONCLUSIVE", "untimed", {"untimed": ["encoder/long kernels.time: the recordings tell none"]}),
     Row("WARN", "harness", {"changes": change("removed", "the head no longer measures shape short")}),
     Row(
         "WARN",
@@ -113,8 +113,8 @@ ORDERS: dict[Comparing, list[Row]] = {"code": OF_CODE, "stack": OF_STACK, "rules
 COMPARED = {"regressed", "not-judged", "undecided", "accepted"}
 
 
-def rules_for(*rows: Row, comparing: Comparing) -> Any:
-    """Return the rules asked about the evidence of rows, and one unchanged metric where nothing else is said."""
+def basis_of(*rows: Row, comparing: Comparing) -> VerdictBasis:
+    """Return the evidence of rows, and one unchanged metric where nothing else is said."""
     evidence: dict[str, list[Any]] = {
         name: []
         for name in (
@@ -124,7 +124,7 @@ def rules_for(*rows: Row, comparing: Comparing) -> Any:
             "failures",
             "changes",
             "missing",
-            "not_timed",
+            "untimed",
             "uncounted",
         )
     }
@@ -133,7 +133,7 @@ def rules_for(*rows: Row, comparing: Comparing) -> Any:
             evidence[name] += records
     if not any(row.reason == "nothing-compared" for row in rows):
         evidence["comparisons"] = [*evidence["comparisons"], UNCHANGED]
-    return verdict_rules(**evidence, comparing=comparing)
+    return VerdictBasis(**evidence, comparing=comparing)
 
 
 def expected(first: Row, second: Row, order: list[Row]) -> Row:
@@ -145,7 +145,7 @@ def expected(first: Row, second: Row, order: list[Row]) -> Row:
 
 @pytest.mark.parametrize("comparing", ORDERS)
 def test_rows__rules_that_are_asked__all_of_them_and_no_other(comparing: Comparing) -> None:
-    asked = {f"{rule.verdict} {rule.code}" for rule in rules_for(comparing=comparing)}
+    asked = {f"{rule.verdict} {rule.code}" for rule in verdict_rules(basis_of(comparing=comparing))}
     rows = {row.name for row in ORDERS[comparing]}
     assert asked - {"INCONCLUSIVE testbed"} == rows - {"INCONCLUSIVE testbed"}
     assert ("INCONCLUSIVE testbed" in rows) is (comparing == "code")
@@ -153,7 +153,7 @@ def test_rows__rules_that_are_asked__all_of_them_and_no_other(comparing: Compari
 
 @each("comparing, row", [(comparing, row) for comparing, order in ORDERS.items() for row in order])
 def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, row: Row) -> None:
-    verdict, reasons = verdict_of(rules_for(row, comparing=comparing))
+    verdict, reasons = verdict_of(basis_of(row, comparing=comparing))
     assert (verdict, {reason.code for reason in reasons if isinstance(reason, Message)}) == (
         row.verdict,
         {f"verdict.{row.reason}"},
@@ -167,7 +167,7 @@ def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, r
 def test_verdict__two_rules_apply__the_one_that_outranks_the_other(
     comparing: Comparing, first: Row, second: Row
 ) -> None:
-    verdict, reasons = verdict_of(rules_for(first, second, comparing=comparing))
+    verdict, reasons = verdict_of(basis_of(first, second, comparing=comparing))
     winner = expected(first, second, ORDERS[comparing])
     assert (verdict, {reason.code for reason in reasons if isinstance(reason, Message)}) == (
         winner.verdict,
@@ -176,7 +176,7 @@ def test_verdict__two_rules_apply__the_one_that_outranks_the_other(
 
 
 def test_verdict__no_rule_applies__pass() -> None:
-    assert verdict_of(rules_for(comparing="code")) == ("PASS", [])
+    assert verdict_of(basis_of(comparing="code")) == ("PASS", [])
 
 
 @pytest.mark.parametrize(
@@ -194,12 +194,12 @@ def test_verdict__calls_are_faster_and_another_metric_is_undecided__only_what_mu
 ) -> None:
     faster = make_comparison(outcome="improved", delta=-0.06, interval=(-0.08, -0.04))
     rows = Row("PASS", "faster", {"comparisons": [faster, make_comparison(undecided, outcome="inconclusive")]})
-    assert verdict_of(rules_for(rows, comparing="code"))[0] == verdict
+    assert verdict_of(basis_of(rows, comparing="code"))[0] == verdict
 
 
 def test_verdict__testbed_differs_in_an_upgrade_report__that_is_the_question_and_no_obstacle() -> None:
     testbed = next(row for row in OF_CODE if row.reason == "testbed")
-    assert verdict_of(rules_for(testbed, comparing="stack"))[0] == "PASS"
+    assert verdict_of(basis_of(testbed, comparing="stack"))[0] == "PASS"
 
 
 def test_decide__slower_and_one_pair_failed__fail_that_names_the_regression() -> None:
