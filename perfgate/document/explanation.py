@@ -55,24 +55,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     sites: list[Part] = []
 
 
-class OperatorDelta(ShapeEntry, frozen=True, kw_only=True):
-    """The effect of the change on one operator of a shape: its calls, its time, and the evidence of the pairs.
+class OperatorCalls(ShapeEntry, frozen=True, kw_only=True):
+    """The calls of one operator in one call of a shape, None if they are not known to differ.
 
-    ``base_count`` and ``head_count`` are its calls in one call, None if they are not known to differ. ``base`` and ``head`` are
-    its self seconds in a call, None if no pair profiled it. ``seconds`` is the time that it is shown to add to a call,
-    below zero if it saves time: that of the explanation, else of its own test, else the paired estimate (Hodges-Lehmann).
-    It is the only estimate of the operator's change; ``head`` is ``base`` plus ``seconds``.
-
-    Its own test informs and never fails the gate. ``delta``, ``interval`` and ``confidence`` are as in Paired; ``p`` is
-    one-sided, in the direction of ``delta``; ``q`` is it adjusted for false discoveries among all operators of the decision
-    (Benjamini-Hochberg); ``share`` is its part of the self time of all operators of the base's call, ``pairs`` how many pairs
-    were tested. ``alone`` is an operator that its test found slower, and that neither a count nor an explanation names.
-
-    ``kind`` is its part in an explanation: ``other_inputs`` if it runs as often on inputs of another shape, dtype or layout
-    (``inputs_change``). ``outside`` is the time outside operators: ``launching`` if it grew with the number of operators,
-    ``waiting`` if the host waits for its device more often, in ``op``. ``function`` is the project's Python function, ``line``
-    the project's line. ``sites`` are the lines of the head that run it more often, with their own counts. In an explanation
-    the place is that of the explanation.
+    ``kind`` is its part in an explanation: ``other_inputs`` if it runs as often on inputs of another shape, dtype or layout.
+    ``outside`` is the time outside operators: ``launching`` if it grew with the number of operators, ``waiting`` if the host
+    waits for its device more often, in ``op``. In an explanation the place is that of the explanation.
     """
 
     workload: str = ""
@@ -81,9 +69,29 @@ class OperatorDelta(ShapeEntry, frozen=True, kw_only=True):
     kind: PartKind | None = None
     base_count: float | None = None
     head_count: float | None = None
+
+
+class OperatorTime(OperatorCalls, frozen=True, kw_only=True):
+    """The self seconds of an operator in a call, None if no pair profiled it.
+
+    ``seconds`` is the only estimate of its change, below zero if it saves time: from the explanation, else from the operator's
+    test, else the paired estimate (Hodges-Lehmann). ``head`` is ``base`` plus ``seconds``.
+    """
+
     base: float | None = None
     head: float | None = None
     seconds: float = 0.0
+
+
+class OperatorTest(OperatorTime, frozen=True, kw_only=True):
+    """The test of an operator over the pairs, which informs and never fails the gate.
+
+    ``delta``, ``interval`` and ``confidence`` are as in Paired; ``p`` is one-sided, in the direction of ``delta``; ``q`` is
+    adjusted for false discoveries among all operators of the decision (Benjamini-Hochberg); ``share`` is its part of the self
+    time of all operators of the base's call, ``pairs`` how many pairs were tested. ``alone`` is an operator that its test found
+    slower, and that neither a count nor an explanation names.
+    """
+
     share: float | None = None
     delta: float | None = None
     interval: tuple[float, float] | None = None
@@ -93,6 +101,15 @@ class OperatorDelta(ShapeEntry, frozen=True, kw_only=True):
     outcome: Literal["regressed", "improved", "unchanged", "inconclusive", "untested"] = "untested"
     pairs: int | None = None
     alone: bool = False
+
+
+class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
+    """The effect of the change on one operator of a shape: its calls, its time, the evidence of the pairs, and its place.
+
+    ``function`` is the project's Python function, ``line`` the project's line. ``inputs_change`` is how its inputs
+    differ. ``sites`` are the lines of the head that run it more often, with their counts.
+    """
+
     line: str | None = None
     function: str | None = None
     inputs_change: InputsChange | None = None
@@ -118,13 +135,11 @@ class OperatorDelta(ShapeEntry, frozen=True, kw_only=True):
 class Explanation(ShapeEntry, frozen=True, kw_only=True):
     """Why a call takes longer, or less: the parts of the measured difference, in seconds a call.
 
-    ``measured`` is head - base of ``metric``, None if no time moved; without a metric it
-    is that of a unit of work in the profiles of a job. ``contributions`` are the differences of operators,
-    and of the time outside them, that the pairs show beyond doubt, the largest contribution first; ``explained`` is their
-    sum and may exceed the measured difference, because the profiler slows the code it observes. ``base_bound`` and
-    ``head_bound`` are the bottleneck of the call on either side, None if unknown. ``other_inputs`` are the operators that
-    run as often as before on inputs of another shape, dtype or layout, whether or not that took time; their cost was not
-    measured separately.
+    ``measured`` is head - base of ``metric``, None if no time moved; without a metric it is of a unit of work in the profiles of
+    a job. ``contributions`` are the differences that the pairs show beyond doubt, the largest first; ``explained`` is their
+    sum. It may exceed the measured difference, because the profiler slows the code it observes. The bounds are the bottlenecks
+    of the call, None if unknown. ``other_inputs`` are the operators that run as often as before on inputs of another form,
+    whether or not that took time.
     """
 
     metric: str | None = None
@@ -148,22 +163,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
 
 
-class Cause(ShapeEntry, frozen=True, kw_only=True):
-    """One operator that came, went or changed, or one slower ``stage`` of the preprocessing, in a shape of a workload.
+class CauseWork(ShapeEntry, frozen=True, kw_only=True):
+    """The work behind a cause: an operator that came, went or changed, or one slower ``stage`` of the preprocessing.
 
-    A module or function that is judged by itself is treated like a stage, with the time of everything it calls (``inclusive``).
-
-    Counts are per call, ``more_time`` seconds per call (None if unknown); ``mentions`` is how many regressed counters
-    name the operator, ``counted`` whether one of them is exact. ``rank`` is its place in the explanation of a slower call,
-    None if that does not name it; ``kind``, ``function`` and its inputs are as in OperatorDelta. ``compiling`` is the event of
-    a compiled graph, and ``op`` then the reason of that. ``aspect`` is an effect of the operator that a counter shows besides
-    its running, ``also`` such an effect of one that runs more often too. ``sites`` are the lines that add more than before with
-    their own counts, ``line`` being the first of them if there are any. ``amount`` is the quantity counted. ``origin`` is the
-    changed place behind it. ``tested`` is an operator that explains a slower call because its own test found it slower.
-    ``code`` is the text of ``line``. ``group`` is the number of the decision's first cause that is one with this one: both
-    act on one line of the change, or on one chain of values through consecutive changed lines. ``same_as`` is the number of the
-    first cause that does the same in another place: the same counts of the same operator by the same line. ``ranks`` is as
-    in Part.
+    Counts are per call, ``more_time`` seconds per call (None if unknown); ``mentions`` is how many regressed counters name the
+    operator.
     """
 
     op: str
@@ -173,12 +177,28 @@ class Cause(ShapeEntry, frozen=True, kw_only=True):
     line: str | None = None
     mentions: int = 1
     stage: bool = False
+
+
+class CauseExplanation(CauseWork, frozen=True, kw_only=True):
+    """The place of a cause in the explanation of a slower call, None if that does not name it; the rest as in OperatorDelta."""
+
     rank: int | None = None
     kind: PartKind | None = None
     function: str | None = None
     inputs_change: InputsChange | None = None
     base_inputs: str | None = None
     head_inputs: str | None = None
+
+
+class CauseCount(CauseExplanation, frozen=True, kw_only=True):
+    """What counters show of a cause: ``counted`` if one of them is exact, in the unit ``amount``.
+
+    ``compiling`` is the event of a compiled graph, and ``op`` then the reason of that. ``aspect`` is an effect of the operator
+    that a counter shows besides its running, ``also`` such an effect of one that runs more often too. ``sites`` are the lines
+    that add more than before with their counts; the first of them is the cause's line. A module or function that is judged by
+    itself is treated like a stage, with the time of everything it calls (``inclusive``).
+    """
+
     counted: bool = False
     compiling: Compiling | None = None
     aspect: Aspect | None = None
@@ -186,6 +206,17 @@ class Cause(ShapeEntry, frozen=True, kw_only=True):
     sites: list[Part] = []
     amount: Amount = "calls"
     inclusive: bool = False
+
+
+class Cause(CauseCount, frozen=True, kw_only=True):
+    """A cause of regressions in a shape of a workload; ``origin`` is the changed place behind it.
+
+    ``tested`` is an operator that explains a slower call because its test found it slower. ``code`` is the text of the line.
+    ``group`` is the number of the decision's first cause that belongs together with this one: both act on one line of the
+    change, or on one chain of values through consecutive changed lines. ``same_as`` is the number of the first cause that does
+    the same in another place: the same counts of the same operator by the same line. ``ranks`` is as in Part.
+    """
+
     origin: Origin | None = None
     tested: bool = False
     code: str | None = None

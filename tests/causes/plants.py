@@ -65,6 +65,7 @@ PLANTS = (
             "`aten::addmm` on `float32[32]` instead of `bfloat16[32]`",
             "`aten::index_select` on `float32[64,8192]` instead of `bfloat16[64,8192]`",
             "`aten::addmm` in full precision",
+            "`aten::index_select` in full precision",
         ),
         workload="mixed",
     ),
