@@ -148,7 +148,7 @@ def decide(
         noise_floors=session.floors,
         warnings=_notes(evidence, decision),
     )
-    return with_findings(with_regressions(with_causes(decision, base, head)), base, head)
+    return with_findings(with_regressions(with_causes(decision, base, head)), base)
 
 
 def _check_session(base: RunDocument, head: RunDocument) -> None:

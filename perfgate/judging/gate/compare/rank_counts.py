@@ -6,7 +6,6 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 import msgspec
 
@@ -45,7 +44,6 @@ _NAMED_OPERATORS = 10
 # The variation of the profiler's own cost: the tolerance of a time under it, and the change that "unchanged" excludes.
 _PROFILED_MARGIN = 0.1
 _COUNTS = (RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS)
-_NO_LINES: Mapping[str, str] = MappingProxyType({})
 
 
 def compare_counts(
@@ -53,7 +51,7 @@ def compare_counts(
     base: Iterable[Turn],
     head: Iterable[Turn],
     policy: Policy,
-    lines: Mapping[str, str] = _NO_LINES,
+    lines: Mapping[str, str],
 ) -> Iterator[Exact | Paired]:
     """Compare the calls of ranks in profiled steps: exactly, with the differences by name and rank as parts.
 

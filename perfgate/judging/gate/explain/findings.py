@@ -23,10 +23,10 @@ replace = msgspec.structs.replace
 _MEASURED = frozenset({"ok", "attention"})
 
 
-def with_findings(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
+def with_findings(decision: DecisionDocument, base: RunDocument) -> DecisionDocument:
     """The decision with the standing of every finding of the head, and the findings that are gone."""
     steps_of_base = {(step.workload, step.number): step for step in base.steps}
-    moves = Moves(decision, base, head)
+    moves = Moves(decision)
     steps: list[StepSummary] = []
     for step in decision.steps:
         numbers = [row for row in decision.checklist if row.workload == step.workload and row.is_side_by_side]
