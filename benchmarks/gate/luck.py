@@ -35,7 +35,8 @@ from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import WorkloadReference
-from perfgate.judging.gate.evidence.pairs import TimedLane, paired_effects
+from perfgate.judging.gate.evidence.clocks import TimedLane
+from perfgate.judging.gate.evidence.pairs import paired_effects
 from perfgate.judging.gate.evidence.place import ShapePlace
 
 CONDITIONS = ("scattered", "as it is")

@@ -18,13 +18,9 @@ from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.compare.rule import Errors, Limits, alarm_margin, answer, interval, leans_slower, p_slower
 from perfgate.judging.gate.evidence.differences import Differences
-from perfgate.judging.gate.evidence.pairs import (
-    GAP_QUANTILE,
-    ProcessFastPath,
-    compare_fast_paths,
-    fast_path,
-    pool_pairs,
-)
+from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, compare_fast_paths, fast_path
+from perfgate.judging.gate.evidence.pairs import pool_pairs
+from perfgate.judging.gate.evidence.process import GAP_QUANTILE
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.lookup import FAMILIES, METRICS
+from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import DEFAULT_LOOKS, Policy
 from perfgate.judging.gate.compare.alpha import AlphaShares
@@ -43,8 +43,8 @@ class SimulatedRule(NamedTuple):
     luck: float = METRICS[LATENCY].luck
 
     def errors(self, workloads: int) -> Errors:
-        shares = AlphaShares.of(Policy(), subjects=workloads, repeats=False)
-        alarm = shares.of_family(FAMILIES[METRICS[LATENCY].family])
+        shares = AlphaShares.of_subjects(Policy(), subjects=workloads, repeats=False)
+        alarm = shares.of(METRICS[LATENCY].family)
         return Errors(alarm, Policy().alpha_ok, self.looks)
 
     def answer(self, effects: Floats, errors: Errors, excluded: float, *, interim: bool) -> Answer:

@@ -21,21 +21,19 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.compare.stretches import (
-    FAMILY,
-    LOOKS,
-    SideCalls,
-    StretchQuad,
-    StretchSample,
-    compare_samples,
-    leans_slower,
-)
+from perfgate.judging.gate.compare.alpha import AlphaShares
+from perfgate.judging.gate.compare.judge import judge_numbers
+from perfgate.judging.gate.compare.stretches import leans_slower
+from perfgate.judging.gate.evidence.numbers import Rules
 from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.producers.long_stretches import of_sample
+from perfgate.judging.gate.evidence.stretches import LOOKS, SideQuad, StretchSample, StretchSide
 
 Floats = npt.NDArray[np.float64]
 # The calls of both sides in the quads of a start, in the order they were made: quads x calls.
 Start = tuple[Floats, Floats]
 PLACE = ShapePlace("simulated", "default")
+SHARES = AlphaShares.of_subjects(Policy(), subjects=1, repeats=False)
 # Synthetic: log-sd of a call, of a start and of a burst; the shares of stalled calls and of disturbed turns.
 CALL_SPREAD, START_LUCK, BURST = 0.05, 0.01, 0.3
 STALLED, DISTURBED = 0.002, 0.05
@@ -83,7 +81,7 @@ def gate(draw: Callable[[], Start], stall: tuple[int, float] | None) -> tuple[fr
         while sum(base.shape[0] for base, _ in starts) < look:
             starts.append(planted(draw(), stall))
         sample = sample_of(starts)
-        compared = compare_samples({PLACE: sample}, Policy(), alpha=Policy().alpha * FAMILY.share)
+        compared = judge_numbers(list(of_sample(PLACE, sample, Rules(Policy()))), Policy(), SHARES)
         failed = frozenset(c.metric for c in compared if c.outcome == "regressed" and c.gating)
         if failed or not leans_slower(sample, compared):
             break
@@ -91,12 +89,9 @@ def gate(draw: Callable[[], Start], stall: tuple[int, float] | None) -> tuple[fr
 
 
 def sample_of(starts: list[Start]) -> StretchSample:
-    quads = [
-        StretchQuad((float(base.mean()), float(head.mean())), (SideCalls.of(base), SideCalls.of(head)))
-        for start in starts
-        for base, head in zip(*start)
-    ]
-    return StretchSample.of(quads, starts=len(starts))
+    base = [SideQuad(float(calls.mean()), calls) for start in starts for calls in start[0]]
+    head = [SideQuad(float(calls.mean()), calls) for start in starts for calls in start[1]]
+    return StretchSample(StretchSide.of(base), StretchSide.of(head), len(starts))
 
 
 def planted(start: Start, stall: tuple[int, float] | None) -> Start:

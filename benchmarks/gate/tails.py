@@ -34,8 +34,12 @@ from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.stretches import LOOKS, compare_stretches, more_calls_would_help
+from perfgate.judging.gate.compare.judge import judge_numbers
+from perfgate.judging.gate.compare.stretches import more_calls_would_help
+from perfgate.judging.gate.evidence.numbers import Rules
 from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.producers import long_stretches
+from perfgate.judging.gate.evidence.stretches import LOOKS
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.report.text.messages import word
 
@@ -214,8 +218,9 @@ def judge_stretches(name: str) -> dict[str, Any]:
         return SimpleNamespace(stretches={"service": pairs}, places=[place])
 
     def compared() -> list[Paired]:
-        shares = AlphaShares.of(Policy(), subjects=1, repeats=False)
-        return compare_stretches(evidence(), Policy(), shares)
+        shares = AlphaShares.of_subjects(Policy(), subjects=1, repeats=False)
+        numbers = list(long_stretches.numbers(evidence(), Rules(Policy())))
+        return [row for row in judge_numbers(numbers, Policy(), shares) if isinstance(row, Paired)]
 
     def is_decided() -> bool:
         return not more_calls_would_help(evidence(), compared())

@@ -1,4 +1,4 @@
-"""Comparisons of a decision: five kinds of evidence, each with a record of its own; JSON names the kind in ``kind``."""
+"""Comparisons of a decision: five kinds of evidence, each with its record; JSON names the kind in ``kind``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ComparedMetric(ShapeEntry, frozen=True, kw_only=True, tag_field="kind", ta
 
     Only a ``gating`` comparison can fail the gate. ``head`` is the head's value, None if it has none. ``parts`` are the parts
     of the number that explain its change. ``accepted`` gives the author and reason of an accepted regression, which then does
-    not gate. ``cause`` is the number of the cause among the decision's causes, None if nothing explains it. The outcome
+    not gate. ``cause`` is the number of the cause among the decision's causes, None if it is unexplained. The outcome
     ``informs`` is for numbers that no test compares.
     """
 
@@ -173,9 +173,9 @@ class Bound(ComparedMetric, frozen=True, kw_only=True):
 
 
 class Checked(ComparedMetric, frozen=True, kw_only=True):
-    """A check of the output: that of the workload itself, or equal output and equal work on both sides.
+    """A check of the output: the workload's own check, or equal output and equal work on both sides.
 
-    ``base`` and ``head`` are 1 if a side passed and 0 if not. Counts that only a check can excuse, such as those of operators
+    ``base`` and ``head`` are 1 if a side passed and 0 if not. Counts that only a check can excuse, such as operators
     in low precision, stand there as they are.
     """
 

@@ -15,7 +15,7 @@ import torch
 
 from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.document.run import StepResult, StepStatus
-from perfgate.judging.gate.evidence.numbers import is_of_turns
+from perfgate.judging.gate.evidence.checklist import is_of_turns
 from perfgate.measuring.checklist import step as step_module
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import Step, StepContext

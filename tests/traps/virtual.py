@@ -25,8 +25,8 @@ from perfgate.document.history import History
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument
 from perfgate.document.samples import BlockColumns
 from perfgate.errors import MeasuringError
-from perfgate.judging.gate.compare.stretches import LOOKS
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.stretches import LOOKS
 from perfgate.judging.gate.look import Look
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.timing.hardware import HardwareCounters

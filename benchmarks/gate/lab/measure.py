@@ -27,7 +27,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.worker import ForkServer, Worker
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.samples import BlockColumns, Replicate, unpack
-from perfgate.judging.gate.evidence.pairs import statistics
+from perfgate.judging.gate.evidence.process import statistics
 
 ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 

@@ -21,9 +21,9 @@ from perfgate.flows.check.measured import documents_of
 from perfgate.flows.check.steps import CheckSteps
 from perfgate.flows.check.thermal import thermal_step
 from perfgate.flows.check.traces import keep_traces
-from perfgate.judging.gate.compare.head_rules import bounded_metrics, broken_metrics
-from perfgate.judging.gate.compare.repeated import metrics_in_turns
-from perfgate.judging.gate.evidence.numbers import PairedNumbers, leading_numbers
+from perfgate.judging.gate.compare.bounds import bounded_metrics, broken_metrics
+from perfgate.judging.gate.evidence.checklist import PairedNumbers, leading_numbers
+from perfgate.judging.gate.evidence.tolerance import metrics_in_turns
 from perfgate.judging.gate.look import Look
 
 # Measurements of a budget or SLA that seems broken before the head is blamed for it.

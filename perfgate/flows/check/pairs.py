@@ -19,9 +19,9 @@ from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.flows.check.context import CheckContext
 from perfgate.flows.check.rerun import next_round, pairs_of, quads_of_stretches
-from perfgate.judging.gate.compare.interim import interval_so_far
+from perfgate.judging.gate.compare.interim import interim_interval
 from perfgate.judging.gate.compare.rule import looks_left
-from perfgate.judging.gate.compare.stretches import LOOKS as STRETCH_LOOKS
+from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.look import Look
 
 
@@ -57,7 +57,7 @@ class PairsOfWorkload:
             return
 
         def before_pair() -> None:
-            check.forecast.show(interval_so_far(pairs.base, pairs.head, name))
+            check.forecast.show(interim_interval(pairs.base, pairs.head, name))
             check.job.seals.check_if_due()
             if recount is not None:
                 recount.count_base_if_drawn()

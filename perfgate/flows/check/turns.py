@@ -30,7 +30,7 @@ from perfgate.conductor.workers.seals import Seals
 from perfgate.document.job import Fits
 from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
-from perfgate.judging.gate.compare.jobs import looks_of
+from perfgate.judging.gate.evidence.quads import looks_of
 from perfgate.judging.gate.look import Look
 from perfgate.locale import sentence
 

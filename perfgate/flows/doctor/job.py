@@ -33,7 +33,7 @@ from perfgate.errors import (
 )
 from perfgate.flows.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.flows.shared.doors import Progress
-from perfgate.judging.gate.compare.time import resolutions
+from perfgate.judging.gate.compare.resolution import resolutions
 from perfgate.locale import sentence, speaking, translate
 from perfgate.measuring.devices.registry import device_kinds
 from perfgate.version import __version__

@@ -20,8 +20,9 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import is_behind
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
-from perfgate.judging.gate.compare.stored import MIN_RUNS, accepts, level
-from perfgate.judging.gate.evidence.numbers import ChecklistNumber, leading_numbers
+from perfgate.judging.gate.compare.main_level import MIN_RUNS, level
+from perfgate.judging.gate.compare.stored import accepts
+from perfgate.judging.gate.evidence.checklist import ChecklistNumber, leading_numbers
 from perfgate.judging.store.index import Index
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import (

@@ -30,10 +30,11 @@ from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.document.samples import BlockColumns
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.compare.alpha import subjects_of
+from perfgate.judging.gate.compare.bounds import deciding_steps
 from perfgate.judging.gate.compare.checklist import compare_checklist
 from perfgate.judging.gate.compare.comparison import with_accepted
 from perfgate.judging.gate.compare.counters import notes_on_varying
-from perfgate.judging.gate.compare.head_rules import compare_rules, deciding_steps
+from perfgate.judging.gate.compare.head_rules import compare_rules
 from perfgate.judging.gate.compare.implied_numbers import waited_of_jobs
 from perfgate.judging.gate.compare.jobs import compare_quantiles
 from perfgate.judging.gate.compare.operators import compare_operators
@@ -42,9 +43,9 @@ from perfgate.judging.gate.compare.servers import notes_on_requests
 from perfgate.judging.gate.compare.settings import notes_on_settings
 from perfgate.judging.gate.compare.sides import compare_sides, set_aside, shares_of
 from perfgate.judging.gate.compare.stored import compare_stored
+from perfgate.judging.gate.evidence.fast_path import QUANTILE
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.operating_point import power_cap
-from perfgate.judging.gate.evidence.pairs import QUANTILE
 from perfgate.judging.gate.evidence.trusted import Required, numbers_of_jobs
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.gate.evidence.unknown import unknown_note

@@ -13,7 +13,7 @@ from perfgate.judging.gate.compare.counters import is_differing_count
 from perfgate.judging.gate.compare.harmless_counts import fails_alone
 from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower
 from perfgate.judging.gate.compare.sides import compare_sides, shares_of
-from perfgate.judging.gate.compare.stretches import FAMILY as STRETCH
+from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
 from perfgate.judging.gate.evidence.index import Evidence, of_workload
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged
@@ -83,7 +83,7 @@ class Look:
         excludes "no change" is enough.
         """
         times = [time for time in self._paired_times if time.gating]
-        failing = [comparison for comparison in self._failing if comparison.metric not in STRETCH.metrics]
+        failing = [comparison for comparison in self._failing if comparison.metric not in OF_STRETCHES]
         if failing and self._is_second_look(times):
             return False
         undecided = [time for time in times if time.evidence != "turn" and self._is_undecided(time)]
@@ -96,7 +96,7 @@ class Look:
         if any(time.outcome == "inconclusive" and time.looks_worse for time in (*undecided, *leaning)):
             return True
         others = [comparison for comparison in self._open if isinstance(comparison, (Exact, Recorded))]
-        return any(comparison.looks_worse for comparison in others if comparison.metric not in STRETCH.metrics)
+        return any(comparison.looks_worse for comparison in others if comparison.metric not in OF_STRETCHES)
 
     def _is_second_look(self, times: list[Paired]) -> bool:
         """Whether calls were measured by at least as many pairs as the second look takes."""
@@ -164,7 +164,7 @@ class Look:
     @property
     def _paired_times(self) -> list[Paired]:
         """The paired numbers without those of stretches."""
-        return [number for number in self._paired if number.metric not in STRETCH.metrics]
+        return [number for number in self._paired if number.metric not in OF_STRETCHES]
 
 
 def _leans_slower(time: Paired) -> bool:

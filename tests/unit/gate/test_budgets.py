@@ -13,7 +13,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
-from perfgate.judging.gate.compare.head_rules import broken_metrics, compare_bounds
+from perfgate.judging.gate.compare.bounds import broken_metrics, compare_bounds
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import tolerance

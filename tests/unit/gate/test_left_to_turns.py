@@ -9,7 +9,7 @@ import pytest
 
 from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, StepResult, Value
-from perfgate.judging.gate.evidence.numbers import PairedNumbers, leading_numbers
+from perfgate.judging.gate.evidence.checklist import PairedNumbers, leading_numbers
 from tests.unit.gate.builders import sides
 
 SPEEDUP = "precision.speedup"

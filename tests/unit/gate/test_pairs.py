@@ -14,13 +14,10 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.pairs import (
-    compare_fast_paths,
-    deciding_clock,
-    fast_path,
-    paired_effects,
-    statistics,
-)
+from perfgate.judging.gate.evidence.clocks import deciding_clock
+from perfgate.judging.gate.evidence.fast_path import compare_fast_paths, fast_path
+from perfgate.judging.gate.evidence.pairs import paired_effects
+from perfgate.judging.gate.evidence.process import statistics
 from tests.unit.gate.builders import SHAPE, WORKLOAD, columns, replicate, sides
 from tests.wording import text_of
 

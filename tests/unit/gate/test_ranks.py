@@ -7,13 +7,14 @@ import random
 import msgspec
 import pytest
 
+from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Policy
 from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
-from perfgate.judging.gate.compare.jobs import compare_turns
 from perfgate.judging.gate.compare.rank_counts import exposed_parts
 from perfgate.judging.gate.compare.ranks import losses_differ, rank_parts
+from perfgate.judging.gate.compare.sides import compare_sides, shares_of
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.quads import Quad
 from tests.fakes.documents import make_run
@@ -36,6 +37,10 @@ def runs(base: list[Turn], head: list[Turn]) -> tuple[RunDocument, RunDocument]:
     numbers = [JobNumber(metric=metric, unit="s", better="lower") for metric in ("ranks.step", "ranks.cpu")]
     job = JobRecord(name=NAME, kind="ranks", reference="train.py", sha256="0" * 64, numbers=numbers)
     return make_run(jobs=[job], turns=base), make_run(jobs=[job], turns=head)
+
+
+def compared(base: list[Turn], head: list[Turn], policy: Policy) -> list[Comparison]:
+    return compare_sides(Evidence(*runs(base, head)), policy, shares_of(policy, subjects=1), {}).comparisons
 
 
 def quads(head: tuple[float, ...], *, base: tuple[float, ...] = (0.010, 0.010, 0.010), starts: int = 4) -> list[Quad]:
@@ -83,11 +88,11 @@ def test_exposed_parts__longer_in_every_start__named(head: list[float], named: b
     assert bool(exposed_parts(*sides)) is named
 
 
-def test_compare_turns__slower_by_one_rank__both_times_name_it() -> None:
+def test_compare_sides__slower_by_one_rank__both_times_name_it() -> None:
     spread = [1 + 0.002 * (number % 5) for number in range(32)]
     base = [turn(quad, step=0.02 * factor) for quad, factor in enumerate(spread)]
     head = [turn(quad, step=0.026 * factor, cpu=(0.01, 0.016 * factor)) for quad, factor in enumerate(reversed(spread))]
-    rows = {row.metric: row for row in compare_turns(Evidence(*runs(base, head)), Policy(), 0.01)}
+    rows = {row.metric: row for row in compared(base, head, Policy())}
     assert rows["ranks.step"].outcome == rows["ranks.cpu"].outcome == "regressed"
     assert [part.name for part in rows["ranks.step"].parts] == ["rank 1"]
     assert rows["ranks.cpu"].parts == rows["ranks.step"].parts
@@ -107,11 +112,11 @@ def test_losses_differ__relative_to_the_larger(before: float, after: float, tole
     assert losses_differ([turn(loss=before)], [turn(loss=after)], tolerance) is differ
 
 
-def test_compare_turns__losses_too_far_apart__other_output() -> None:
+def test_compare_sides__losses_too_far_apart__other_output() -> None:
     base, head = ([turn(quad, loss=loss) for quad in range(8)] for loss in (2.0, 2.1))
     near, far = (Policy(tolerances={f"ranks.loss@{NAME}": tolerance}) for tolerance in (0.1, 0.01))
-    assert "job.output" not in {row.metric for row in compare_turns(Evidence(*runs(base, head)), near, 0.01)}
-    output = next(row for row in compare_turns(Evidence(*runs(base, head)), far, 0.01) if row.metric == "job.output")
+    assert "job.output" not in {row.metric for row in compared(base, head, near)}
+    output = next(row for row in compared(base, head, far) if row.metric == "job.output")
     assert (output.outcome, output.gating) == ("regressed", True)
     assert output.reason is not None
     assert output.reason.values == {"count": 8, "quads": 8}

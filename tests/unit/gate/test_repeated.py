@@ -10,8 +10,8 @@ from perfgate.document.comparison import EvidenceUnit, Paired
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, RunDocument, StepResult, Value
-from perfgate.judging.gate.compare.repeated import metrics_in_turns, repeated_metrics
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.tolerance import metrics_in_turns, repeated_metrics
 from perfgate.judging.gate.look import Look
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument, StepResult, Value
-from perfgate.judging.gate.compare.stored import accepts, compare_stored, level, prediction_interval
+from perfgate.judging.gate.compare.main_level import level, prediction_interval
+from perfgate.judging.gate.compare.stored import accepts, compare_stored
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.render.ci import annotate, verdict_annotation
 from perfgate.judging.report.render.comment import CommentContext, render_comment

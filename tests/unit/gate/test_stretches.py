@@ -12,8 +12,9 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, pack, unpack
 from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.pairs import ALL_BY_WALL, sampled_effects
+from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL
 from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.sampled import sampled_effects
 from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.comment import CommentContext, render_comment

@@ -17,8 +17,9 @@ from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledOperator
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
-from perfgate.judging.gate.compare.jobs import LOOKS, foreseen
+from perfgate.judging.gate.compare.jobs import foreseen
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.quads import LOOKS
 from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.csv_table import csv_table

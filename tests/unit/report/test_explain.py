@@ -27,8 +27,8 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import StepResult, Value
 from perfgate.errors import UsageError
-from perfgate.judging.gate.compare.repeated import metrics_in_turns, repeated_metrics
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.tolerance import metrics_in_turns, repeated_metrics
 from perfgate.judging.report.render.explain import explain
 from perfgate.locale import translate
 from tests.each import each

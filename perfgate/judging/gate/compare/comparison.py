@@ -12,6 +12,7 @@ from perfgate.document.explanation import Part
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.run import Source
+from perfgate.judging.gate.evidence.numbers import Levels, Number
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.tolerance import key_matches
 from perfgate.judging.gate.evidence.values import relative_change, rounded
@@ -48,8 +49,8 @@ def exact(
     )
 
 
-def informing(place: ShapePlace, name: str, base: float, head: float) -> Paired:
-    """A number of a job on both sides that no test compares."""
+def paired(place: ShapePlace, name: str) -> Paired:
+    """An undecided number of both sides, with unit and direction of its catalogue entry."""
     entry = metric(name)
     return Paired(
         workload=place.workload,
@@ -57,16 +58,25 @@ def informing(place: ShapePlace, name: str, base: float, head: float) -> Paired:
         metric=name,
         unit=entry.unit,
         better=entry.better,
+        outcome="inconclusive",
+        gating=True,
+    )
+
+
+def informing(number: Number, levels: Levels) -> Paired:
+    """A number of a job on both sides that no test compares."""
+    return msgspec.structs.replace(
+        paired(number.place, number.metric),
         evidence="quad",
         outcome="informs",
         gating=False,
-        base=rounded(base),
-        head=rounded(head),
+        base=rounded(levels.base),
+        head=rounded(levels.head),
     )
 
 
 def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
-    """A check that fails because the output, or the work, of head is not that of base."""
+    """A check that fails because head's output, or work, differs from base's."""
     entry = metric(name)
     return Checked(
         workload=place.workload,

@@ -1,19 +1,22 @@
-"""Numbers of a job that follow from others: one of these that is left open decides nothing by itself.
+"""Numbers that follow from others: if they are left open, or look worse, they do not decide by themselves.
 
 Tokens per second of a closed loop only repeat time to first token and time per output token. On a busy host, the CPU time of
-the same work shows a difference that the wall clock cannot, as for functions (``pairs.deciding_clock``). A regression of any of
-them counts.
+the same work shows a difference that the wall clock cannot, as for functions (``clocks.deciding_clock``). A regression of any
+of them counts. More instructions are no loss if calls are faster, or while the host polls the device.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from perfgate.catalogue.names import (
     E2E,
+    INSTRUCTIONS,
+    LATENCY,
     RANKS_CPU,
     RANKS_STEP,
     REQUEST_CPU,
@@ -22,12 +25,12 @@ from perfgate.catalogue.names import (
     TPOT,
     TTFT,
 )
-from perfgate.document.comparison import Paired
+from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import CPU_DECIDES
-from perfgate.document.job import Turn
+from perfgate.document.job import CpuTime, Turn
 from perfgate.document.message import Message
+from perfgate.judging.gate.evidence.clocks import ALIKE, COMPUTES, WAITED
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.pairs import ALIKE, COMPUTES, WAITED
 from perfgate.judging.gate.evidence.values import rounded
 
 _FINER = {SERVING_THROUGHPUT: ({TTFT, TPOT}, {E2E})}
@@ -36,25 +39,68 @@ _OF_THE_WALL = {TTFT, TPOT, E2E, SERVING_THROUGHPUT, RANKS_STEP}
 _OF_THE_CPU = (SERVING_CPU, REQUEST_CPU, RANKS_CPU)
 
 
-def with_covered(rows: Sequence[Paired], base: Iterable[Turn], head: Iterable[Turn]) -> list[Paired]:
-    """The comparisons of one job; those that follow from others no longer gate if they are left open."""
-    gating = {row.metric for row in rows if row.gating}
-    decided = {row.metric for row in rows if row.gating and row.outcome in ("unchanged", "improved")}
-    cpu = next((name for name in _OF_THE_CPU if name in decided), None)
-    waited = waited_where_cpu_is_fair(list(base), list(head)) if cpu else None
-
-    def covered(row: Paired) -> Paired:
-        if not row.gating or row.outcome != "inconclusive":
-            return row
+def with_implied(comparisons: Sequence[Comparison], evidence: Evidence) -> list[Comparison]:
+    """The comparisons; numbers that follow from others of their place no longer gate if they are left open."""
+    by_place: dict[tuple[str, str], list[Paired]] = {}
+    for comparison in comparisons:
+        if isinstance(comparison, Paired):
+            by_place.setdefault(comparison.place, []).append(comparison)
+    replaced: list[Comparison] = []
+    for comparison in comparisons:
         reason = None
-        finer = next((names for names in _FINER.get(row.metric, ()) if names <= gating), None)
-        if finer is not None:
-            reason = Message("gate.covered", {"by": sorted(finer)})
-        elif cpu and waited is not None and row.metric in _OF_THE_WALL and not row.looks_worse:
-            reason = Message(CPU_DECIDES, {"waited": rounded(waited), "by": cpu})
-        return row if reason is None else msgspec.structs.replace(row, gating=False, reason=reason, pairs_needed=None)
+        if isinstance(comparison, Paired):
+            reason = _reason(comparison, by_place[comparison.place], evidence)
+        replaced.append(comparison if reason is None else _informing(comparison, reason))
+    return replaced
 
-    return [covered(row) for row in rows]
+
+def _informing(comparison: Comparison, reason: Message) -> Comparison:
+    if comparison.metric == INSTRUCTIONS:
+        shown = reason if comparison.outcome == "regressed" else comparison.reason
+        return msgspec.structs.replace(comparison, gating=False, reason=shown)
+    return msgspec.structs.replace(comparison, gating=False, reason=reason, pairs_needed=None)
+
+
+def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:
+    """The reason that a comparison does not decide by itself; None if it counts."""
+    if comparison.metric == INSTRUCTIONS:
+        return _why_instructions_inform(comparison, of_place, evidence)
+    if not comparison.is_of_job or not comparison.gating or comparison.outcome != "inconclusive":
+        return None
+    of_job = [row for row in of_place if row.is_of_job and row.gating]
+    gating = {row.metric for row in of_job}
+    for names in _FINER.get(comparison.metric, ()):
+        if names <= gating:
+            return Message("gate.covered", {"by": sorted(names)})
+    decided = {row.metric for row in of_job if row.outcome in ("unchanged", "improved")}
+    cpu = next((name for name in _OF_THE_CPU if name in decided), None)
+    if cpu is None or comparison.metric not in _OF_THE_WALL or comparison.looks_worse:
+        return None
+    waited = waited_where_cpu_is_fair(*evidence.turns(comparison.workload))
+    return None if waited is None else Message(CPU_DECIDES, {"waited": rounded(waited), "by": cpu})
+
+
+def _why_instructions_inform(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:
+    """The reason that more instructions need be no loss; None if they gate."""
+    workload, shape = comparison.place
+    for replicate in evidence.head.run.replicates:
+        columns = replicate.shapes.get(shape) if replicate.workload == workload else None
+        # The slower the device, the longer the host polls it, and every poll takes instructions.
+        if columns is not None and columns.cpu_source == "device":
+            return Message("gate.host-waits")
+    if any(row.metric == LATENCY and row.outcome == "improved" for row in of_place):
+        return Message("gate.calls-take-less")
+    return None
+
+
+# --- the CPU time of jobs
+
+
+class _Demand(NamedTuple):
+    """The CPUs that a process of a side wanted on average, and the share of that it waited for."""
+
+    cpus: float
+    waited: float
 
 
 def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> float | None:
@@ -63,32 +109,42 @@ def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> floa
     The wall clock decides on an idle host, and if a side does not want to compute for most of its turns, or the sides differ in
     that: their other waits show on the wall clock alone.
     """
-    wanted = [_wanted(turns) for turns in (base, head)]
-    if any(side is None for side in wanted):
+    before, after = _demand(base), _demand(head)
+    if before is None or after is None:
         return None
-    (before, waited_before), (after, waited_after) = (side for side in wanted if side is not None)
-    waited = (waited_before + waited_after) / 2
-    computes = min(before, after) >= COMPUTES
-    are_alike = abs(after - before) <= ALIKE * max(1.0, before, after)
+    waited = (before.waited + after.waited) / 2
+    computes = min(before.cpus, after.cpus) >= COMPUTES
+    are_alike = abs(after.cpus - before.cpus) <= ALIKE * max(1.0, before.cpus, after.cpus)
     return waited if computes and are_alike and waited >= WAITED else None
 
 
 def waited_of_jobs(evidence: Evidence) -> float | None:
     """The share of the CPU time that the threads of a job wanted and did not get, of the job that waited most."""
-    sides = [_wanted(turns) for job in evidence.head.run.jobs for turns in evidence.turns(job.name)]
-    return max((waited for _, waited in filter(None, sides)), default=None)
+    shares: list[float] = []
+    for job in evidence.head.run.jobs:
+        for turns in evidence.turns(job.name):
+            demand = _demand(turns)
+            if demand is not None:
+                shares.append(demand.waited)
+    return max(shares, default=None)
 
 
-def _wanted(turns: Sequence[Turn]) -> tuple[float, float] | None:
-    """The CPUs that a process wanted on average, and the share of that it waited for; None if a turn lacks the data."""
+def _demand(turns: Sequence[Turn]) -> _Demand | None:
+    """The demand of a side; None if a turn lacks the data."""
     times = [turn.cpu for turn in turns if turn.cpu is not None and turn.cpu.waited is not None]
     if not times or len(times) < len(turns):
         return None
     processes = max(1, turns[0].work.get("ranks", 1))
+    used, waited, seconds = _total(times)
     # Sums of damaged documents may be infinite.
-    used, waited, seconds = (
-        sum(max(0.0, getattr(time, name)) for time in times) for name in ("used", "waited", "seconds")
-    )
     if not 0 < seconds < math.inf or not 0 < used + waited < math.inf:
         return None
-    return (used + waited) / seconds / processes, waited / (used + waited)
+    return _Demand((used + waited) / seconds / processes, waited / (used + waited))
+
+
+def _total(times: Sequence[CpuTime]) -> tuple[float, float, float]:
+    """The CPU seconds used and waited for, and the seconds of all times."""
+    used = sum(max(0.0, time.used) for time in times)
+    waited = sum(max(0.0, time.waited or 0.0) for time in times)
+    seconds = sum(max(0.0, time.seconds) for time in times)
+    return used, waited, seconds

@@ -1,4 +1,4 @@
-"""The interim results of a workload's pairs while it is measured, for display only. It judges nothing."""
+"""The interim results of a workload's pairs while it is measured, for display only."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from collections.abc import Iterable, Sequence
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.samples import Replicate
 from perfgate.judging.gate.compare.rule import single_interval
-from perfgate.judging.gate.evidence.pairs import TimedLane, deciding_clock, paired_effects
+from perfgate.judging.gate.evidence.clocks import TimedLane, deciding_clock
+from perfgate.judging.gate.evidence.pairs import paired_effects
 from perfgate.judging.gate.evidence.place import ShapePlace
 
 Ends = tuple[float, float]
 
 
-def interval_so_far(base: Sequence[Replicate], head: Sequence[Replicate], workload: str) -> Ends | None:
+def interim_interval(base: Sequence[Replicate], head: Sequence[Replicate], workload: str) -> Ends | None:
     """The interval of head's slowdown relative to base on the shape that looks worst; None of fewer than six pairs."""
     of_base, of_head = _of_pairs(base, workload), _of_pairs(head, workload)
-    intervals = [_interval(of_base, of_head, workload, shape) for shape in sorted(_shapes(of_base) & _shapes(of_head))]
-    known = [interval for interval in intervals if interval is not None]
-    return max(known, key=lambda interval: interval[1], default=None)
+    worst: Ends | None = None
+    for shape in sorted(_shapes(of_base) & _shapes(of_head)):
+        interval = _interval(of_base, of_head, ShapePlace(workload, shape))
+        if interval is not None and (worst is None or interval[1] > worst[1]):
+            worst = interval
+    return worst
 
 
 def _of_pairs(replicates: Iterable[Replicate], workload: str) -> list[Replicate]:
@@ -33,10 +37,11 @@ def _shapes(replicates: Iterable[Replicate]) -> set[str]:
     return shapes
 
 
-def _interval(base: Sequence[Replicate], head: Sequence[Replicate], workload: str, shape: str) -> Ends | None:
+def _interval(base: Sequence[Replicate], head: Sequence[Replicate], place: ShapePlace) -> Ends | None:
+    workload, shape = place
     before = [replicate.shapes[shape] for replicate in base if shape in replicate.shapes]
     after = [replicate.shapes[shape] for replicate in head if shape in replicate.shapes]
-    clocks = {TimedLane(ShapePlace(workload, shape), False): deciding_clock(before, after)}
+    clocks = {TimedLane(place, preprocess=False): deciding_clock(before, after)}
     effects = paired_effects(base, head, workload=workload, shape=shape, arm="ab", clocks=clocks)
     if LATENCY not in effects:
         return None

@@ -1,8 +1,7 @@
-"""Ranks: their calls in profiled steps, which are exact, and their times under the profiler."""
+"""Ranks: their calls in profiled steps, which are exact, and the communication that is exposed in them."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,23 +11,17 @@ import msgspec
 from perfgate.catalogue.names import (
     RANKS_COLLECTIVES,
     RANKS_ELEMENTS,
-    RANKS_EXPOSED,
     RANKS_OPERATORS,
-    RANKS_SKEW,
     RANKS_SYNCS,
 )
-from perfgate.document.comparison import Exact, Paired
+from perfgate.document.comparison import Exact
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
-from perfgate.document.job import RankCounts, Turn
+from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import exact, informing
+from perfgate.judging.gate.compare.comparison import exact
 from perfgate.judging.gate.compare.counts import Count, Range
-from perfgate.judging.gate.compare.judge import Tested, judge
-from perfgate.judging.gate.compare.rule import Errors
-from perfgate.judging.gate.evidence.differences import Differences
-from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.numbers import LARGEST_RATIO
+from perfgate.judging.gate.evidence.communication import exposed, profiled_starts
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.ranks_work import RankOperator, StartWork
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
@@ -37,12 +30,8 @@ from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 
 # Starts a side from which longer exposed communication in every start of the head is significant: 1 in 20 for equal code.
 _FEWEST_STARTS = 3
-# Pairs of starts from which a difference of profiled times is tested: fewer give no interval of 95 %.
-_STARTS_TO_TEST = 7
 # Operators to name of those that run more or less often.
 _NAMED_OPERATORS = 10
-# The variation of the profiler's own cost: the tolerance of a time under it, and the change that "unchanged" excludes.
-_PROFILED_MARGIN = 0.1
 _COUNTS = (RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS)
 
 
@@ -52,7 +41,7 @@ def compare_counts(
     head: Iterable[Turn],
     policy: Policy,
     lines: Mapping[str, str],
-) -> Iterator[Exact | Paired]:
+) -> Iterator[Exact]:
     """Compare the calls of ranks in profiled steps: exactly, with the differences by name and rank as parts.
 
     ``lines`` are the calling lines in the profile of the head.
@@ -60,9 +49,8 @@ def compare_counts(
     A count that differs between starts of one side is not exact. Its usual total must be the same on both sides, or the verdict
     is left open.
     """
-    of_base = [turn.counts for turn in base if turn.counts]
-    of_head = [turn.counts for turn in head if turn.counts]
-    if not of_base or not of_head or not all(map(_is_profiled, (*of_base, *of_head))):
+    of_base, of_head = profiled_starts(base), profiled_starts(head)
+    if not of_base or not of_head:
         return
     starts_of_base = [StartWork(ranks) for ranks in of_base]
     starts_of_head = [StartWork(ranks) for ranks in of_head]
@@ -74,12 +62,6 @@ def compare_counts(
             yield _compare_total(place, name, before[0], after[0], policy, [_with_line(part, lines) for part in parts])
         else:
             yield from _compare_unsteady(place, name, before, after)
-    for name, time_of in ((RANKS_EXPOSED, _exposed), (RANKS_SKEW, _skew)):
-        yield _profiled_time(place, name, list(map(time_of, of_base)), list(map(time_of, of_head)), policy)
-
-
-def _is_profiled(start: Iterable[RankCounts]) -> bool:
-    return all(rank.steps for rank in start)
 
 
 def _agree(starts: Sequence[Mapping[RankOperator, float]]) -> bool:
@@ -156,41 +138,10 @@ def _operator_parts(base: Mapping[RankOperator, float], head: Mapping[RankOperat
     return sorted(parts, key=lambda part: most.index(part.name))
 
 
-# --- times of profiled steps
-
-
-def _profiled_time(
-    place: ShapePlace, name: str, base: Sequence[float], head: Sequence[float], policy: Policy
-) -> Paired:
-    """A time of profiled steps, start by start: tested over enough starts, otherwise it only informs."""
-    typical = statistics.median(base)
-    ratios = _log_ratios(base, head)
-    if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:
-        return informing(place, name, typical, statistics.median(head))
-    tested = Tested(
-        place,
-        name,
-        PairedEffect.of(Differences.of(ratios), typical, "quad"),
-        tolerance=_PROFILED_MARGIN,
-        margins=[_PROFILED_MARGIN],
-        gating=False,
-    )
-    errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=(len(ratios),))
-    return judge(tested, errors, p_adjusted=None, tests=1)
-
-
-def _log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
-    """The logarithms of head/base, start by start; empty if a start has no time."""
-    pairs = list(zip(base, head))
-    if min(min(pair) for pair in pairs) <= 0:
-        return []
-    return [math.log(after) - math.log(before) for before, after in pairs]
-
-
 def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
     """The exposed communication of a step, if every start of the head has more of it than any of the base: less overlaps."""
-    before = [_exposed(turn.counts) for turn in base if turn.counts]
-    after = [_exposed(turn.counts) for turn in head if turn.counts]
+    before = [exposed(turn.counts) for turn in base if turn.counts]
+    after = [exposed(turn.counts) for turn in head if turn.counts]
     if min(len(before), len(after)) < _FEWEST_STARTS or min(after) <= max(before):
         return []
     part = Part(
@@ -199,13 +150,3 @@ def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
         head=rounded(statistics.median(after)),
     )
     return [part]
-
-
-def _exposed(ranks: Iterable[RankCounts]) -> float:
-    """The seconds of the rank with the least: any excess of the others is waiting for it."""
-    return min(rank.exposed for rank in ranks)
-
-
-def _skew(ranks: Sequence[RankCounts]) -> float:
-    """The difference between the longest and the shortest wait of a rank."""
-    return max(rank.exposed for rank in ranks) - _exposed(ranks)

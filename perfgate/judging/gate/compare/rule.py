@@ -41,11 +41,11 @@ LEANING_PAIRS = 64
 FEWEST_TO_ALARM = 10
 # Successive pairs may be correlated, by their server or by other processes. Fewer than a dozen are too few to estimate the
 # correlation, so neighbours are assumed to be correlated by this much. More is never assumed for "unchanged" with its
-# larger error: nothing would be decided then.
+# larger error: the gate would never decide then.
 ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75
-# An alarm takes the correlation for so many of its standard errors above the estimate, and assumes more of few pairs. If more
+# An alarm takes the correlation for this number of standard errors above the estimate, and assumes more of few pairs. If more
 # pairs can be had it can afford many. At the end it takes fewer, and all of them only if the pairs look correlated. Unchanged
 # code with a correlation of 0.8 between neighbours fails in one gate of a hundred, and in ten without (test_rule.py). If 0.8
 # were assumed of fewer than a dozen pairs, two of a hundred would fail: ten pairs underestimate their own spread.
@@ -63,7 +63,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Limits(NamedTuple):
-    """The bounds of one metric, as logarithms: the tolerated slowdown and the one that "unchanged" excludes."""
+    """The bounds of one metric, as logarithms: the tolerated slowdown and the slowdown that "unchanged" excludes."""
 
     tolerated: float
     excluded: float
@@ -93,7 +93,7 @@ class Interval(NamedTuple):
 
 
 def leans_slower(worsening: float, tolerated: float, *, pairs: int) -> bool:
-    """Whether a worsening that is "unchanged" after so many pairs is near enough to the tolerance that more pairs are worth it.
+    """Whether a worsening that is "unchanged" after these pairs is near enough to the tolerance that more pairs are worth it.
 
     Without waiting for these pairs a slowdown of the tolerance is found in 18 % of gates, with them in 52 %, and unchanged
     code takes 16 pairs instead of 15 (benchmarks/gate/power.py).
@@ -102,12 +102,12 @@ def leans_slower(worsening: float, tolerated: float, *, pairs: int) -> bool:
 
 
 def alarm_looks(looks: Sequence[int]) -> tuple[int, ...]:
-    """The looks that can alarm; those at fewer pairs would spend error for nothing."""
+    """The looks that can alarm; looks at fewer pairs would waste error."""
     return tuple(pairs for pairs in looks if pairs >= FEWEST_TO_ALARM) or tuple(looks)
 
 
 def looks_left(looks: Sequence[int], measured: int) -> list[int]:
-    """After how many more pairs a job that adds to ``measured`` ones looks: at the planned numbers only.
+    """The further pairs after which a job that adds to ``measured`` pairs looks: at the planned numbers only.
 
     Once they are used up, after as many again: those count as bets, which stay valid however often one looks.
     """
@@ -115,7 +115,7 @@ def looks_left(looks: Sequence[int], measured: int) -> list[int]:
 
 
 def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjusted: float | None = None) -> Answer:
-    """Answer one of four ways; ``p_adjusted`` is that of ``p_slower``, corrected for all other tests.
+    """Answer one of four ways; ``p_adjusted`` is ``p_slower``, corrected for all other tests.
 
     A regression is shown beyond chance and estimated beyond the tolerance. To demand evidence of the tolerance itself would
     miss half of the slowdowns twice as large (benchmarks/gate): the tolerance decides which changes matter, the test which are
@@ -135,7 +135,7 @@ AlikeMargin = tuple[float, float]
 
 
 def alarm_margin(pairs: int, looks: Sequence[int], *, interim: bool) -> AlikeMargin:
-    """The margin of an alarm after so many pairs, if more can be had (``interim``) or not."""
+    """The margin of an alarm after these pairs, if more can be had (``interim``) or not."""
     if interim and pairs < looks[-1]:
         return INTERIM_MARGIN, 0.0
     return FINAL_MARGIN, LOOKS_CORRELATED
@@ -147,7 +147,7 @@ def p_slower(
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
     It allows for correlation between successive pairs (``alike_margin`` as of ``correlated_error``), and if pairs share starts
-    for the luck of these: a single start shows nothing. And it allows for the luck of code, however many the pairs are.
+    for their luck: a single start is no evidence. And it allows for the luck of code, however many the pairs are.
     """
     p = _p_of_noise(differences, margin, looks, alike_margin)
     return max(p, _p_with_luck(differences, margin, looks, alike_margin)) if differences.luck else p
@@ -178,7 +178,7 @@ def _p_with_luck(
 
 
 def _information(differences: Differences, error: float, looks: Sequence[int]) -> tuple[float, ...]:
-    """What these numbers of pairs, and at last the number measured, say of an effect that has luck of its own.
+    """The information on an effect with luck, at these numbers of pairs and, last, at the number measured.
 
     It is the inverse of the variance of the estimate, luck included: the estimates of the looks are then a walk with
     independent steps, as they are without luck, and looks at more pairs add little (Jennison and Turnbull, Group sequential
@@ -190,7 +190,7 @@ def _information(differences: Differences, error: float, looks: Sequence[int]) -
 
 
 def _p_of_starts(differences: Differences, margin: float) -> float:
-    """A p-value with the start, not the pair, as the unit of evidence; 0 if every pair is a start of its own."""
+    """A p-value with the start, not the pair, as the unit of evidence; 0 if every pair is a fresh start."""
     if differences.starts is None:
         return 0.0
     found = cluster_error(differences.values, differences.starts, luck=differences.start_luck)
@@ -206,7 +206,7 @@ def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
 
 
 def correlated_error(differences: Differences, alike_margin: AlikeMargin | None = None) -> float:
-    """The standard error of the estimate for pairs that each resemble the one before (an AR(1) series).
+    """The standard error of the estimate for pairs that resemble their predecessor (an AR(1) series).
 
     The correlation r observed in n pairs is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
     autocorrelations, Biometrika 41, 1954). Those of ``alike_margin`` are added, sqrt((1 - r^2) / n) each (Bartlett, On the

@@ -1,8 +1,8 @@
-"""The numbers of stored runs of main beside main's level, without a verdict.
+"""The numbers of stored runs of main next to main's level, without a verdict.
 
-Two runs were measured on different days, so a difference of their times says nothing about the code by itself. A number is
-placed in the prediction interval for one more version of the level (``gate/stored.py``); an exact counter is that of the
-earlier run or it is not.
+Two runs were measured on different days, so a difference of their times is no evidence about the code. A number is
+placed in the prediction interval for one more version of the level (``stored.py``); an exact counter is
+the same as in the earlier run or it differs.
 """
 
 from __future__ import annotations
@@ -13,19 +13,14 @@ import msgspec
 
 from perfgate.document.site import BesideLevel, Position
 from perfgate.document.trend import TrendSeries
-from perfgate.judging.gate.compare.stored import LEVEL, MIN_RUNS, prediction_interval
-from perfgate.judging.gate.evidence.numbers import median
+from perfgate.judging.gate.compare.main_level import LEVEL, MIN_RUNS, Ends, prediction_interval
+from perfgate.judging.gate.evidence.checklist import median
 from perfgate.judging.gate.evidence.values import rounded
 
 
 def beside_level(series: TrendSeries, value: float | None, level: Sequence[float]) -> BesideLevel:
-    """A number of a run beside the level that the run is on; ``level`` are its versions without the run's own."""
+    """A number of a run next to its level; ``level`` are the level's versions without the run itself."""
     interval = prediction_interval(level, series.metric)
-    position: Position = "unknown"
-    if value is not None and interval is not None:
-        position = "below" if value < interval[0] else "above" if value > interval[1] else "inside"
-    elif value is not None and len(level) >= MIN_RUNS:
-        position = "no_spread"
     return BesideLevel(
         series=series,
         value=value,
@@ -33,18 +28,30 @@ def beside_level(series: TrendSeries, value: float | None, level: Sequence[float
         typical=rounded(median(level, series.metric)) if level else None,
         interval=interval,
         confidence=rounded(2 * LEVEL - 1) if interval else None,
-        position=position,
+        position=_position(value, interval, len(level)),
     )
+
+
+def _position(value: float | None, interval: Ends | None, versions: int) -> Position:
+    if value is None:
+        return "unknown"
+    if interval is None:
+        return "no_spread" if versions >= MIN_RUNS else "unknown"
+    low, high = interval
+    if value < low:
+        return "below"
+    return "above" if value > high else "inside"
 
 
 def run_to_run(series: TrendSeries, before: float | None, value: float | None, level: Sequence[float]) -> BesideLevel:
     """A number of two runs; ``level`` are the versions of the earlier run's level without the later run's.
 
-    It is empty if the runs are of two testbeds, and then nothing is compared.
+    It is empty if the runs are of two testbeds; then they are not compared.
     """
     placed = beside_level(series, value, level)
-    known = before is not None and value is not None
-    position: Position = placed.position if known else "unknown"
-    if known and level and series.kind == "exact":
+    position: Position = placed.position
+    if before is None or value is None:
+        position = "unknown"
+    elif level and series.kind == "exact":
         position = "same" if before == value else "differs"
     return msgspec.structs.replace(placed, before=before, position=position)

@@ -1,419 +1,183 @@
-"""The mean of a call and its rare slow calls, from long stretches in which both sides took turns.
+"""The rule for long stretches: the mean of a call and its stalls, by sign flips.
 
-The mean is that of all calls, in seconds that their blocks were awake, as the conductor saw them. A stall is a call longer than
-three times the median of its side and quad (``tails``), timed without its waits for a CPU. Both are compared quad by quad: a
-quad holds as many calls of either side, in an order drawn by lot, so that for equal code each difference is as likely to be
-its negative, however heavy the tail of the noise (``stats/sign_flips``).
+Both are compared quad by quad: a quad holds as many calls of either side, in an order drawn by lot, so that for equal code each
+difference is as likely to be its negative, however heavy the tail of the noise (``stats/sign_flips``).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from perfgate.catalogue.lookup import FAMILIES, metric
-from perfgate.catalogue.names import LATENCY_STALLS, MEAN
+from perfgate.catalogue.lookup import FAMILIES
+from perfgate.catalogue.names import MEAN
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message, MessageValue
-from perfgate.document.samples import BlockColumns, unpack
-from perfgate.judging.gate.compare.alpha import AlphaShares
+from perfgate.judging.gate.compare.comparison import paired
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.pairs import awake_by_block
-from perfgate.judging.gate.evidence.place import ShapePlace
-from perfgate.judging.gate.evidence.stalls import HALF, is_stall
-from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
-from perfgate.judging.gate.evidence.undisturbed import clean_pair
+from perfgate.judging.gate.evidence.numbers import Number
+from perfgate.judging.gate.evidence.stalls import HALF
+from perfgate.judging.gate.evidence.stretches import FAMILY, LOOKS, StretchSample, StretchSide, stretches_of
 from perfgate.judging.gate.evidence.values import relative_change, rounded
-from perfgate.stats.error_control import holm, nominal_level, sequential_p
+from perfgate.stats.error_control import nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
-from perfgate.stats.summary import median
 
-FAMILY = FAMILIES["stretch"]
-# The numbers of quads after which the gate may decide.
-LOOKS = (16, 32, 64)
+METRICS = FAMILIES[FAMILY].metrics
 # The difference of the means of two processes of equal code, as the sd of a logarithm, that all quads of a start share.
 START_LUCK = 0.015
 # A mean is worse if it is shown to be so by more than this many standard errors of that luck: it exceeds them in 0.016 %.
 BEYOND_LUCK = 3.6
 # A class of calls may just exceed the limit of a stall, or just miss it: stalls that move the mean by less are no regression.
 STALLS_MATTER = 0.01
-# More stretches are measured if the mean, or the stalls, look worse with so much evidence.
+# More stretches are measured if the mean, or the stalls, look worse with this much evidence.
 LEANING_SHARE, LEANING_P, LEANING_STALLS_P = 0.5, 0.25, 0.1
-# Of what stalls last longer: from this share on they compute, below it they wait.
+# From this share of the time in stalls on they compute, below it they wait.
 COMPUTES_SHARE = 0.5
-# The share of samples from which a line is named as that of the slow calls.
-LEAST_OF_SAMPLES = 0.3
 # A slowdown that an interval does not bound is shown as at most this.
 _MOST = 10.0
 
-Floats = npt.NDArray[np.float64]
+
+def p_of_alarm(name: str, sample: StretchSample) -> float:
+    """The p-value of "not worse" that holds over all looks."""
+    p = _p_worse_mean(sample) if name == MEAN else p_more_stalls(sample)
+    return _over_looks(p, sample.quads)
 
 
-class Stalls(NamedTuple):
-    """The stalls of a side: the seconds by which each exceeds the median call, of so many ``calls``.
-
-    ``computing`` is the share of this excess that their threads spent computing; None without a CPU clock, or without a stall.
-    """
-
-    excesses: Floats
-    calls: int
-    computing: float | None
-
-    @property
-    def stalled(self) -> int:
-        return int(self.excesses.size)
-
-    @property
-    def share(self) -> float:
-        return self.stalled / self.calls
-
-    @property
-    def typical(self) -> float:
-        """The excess above which half of the time in stalls lies: many short ones do not hide a few long ones."""
-        ordered = np.sort(self.excesses)
-        sums = np.cumsum(ordered)
-        return float(ordered[np.searchsorted(sums, sums[-1] / 2)]) if ordered.size else 0.0
-
-    def share_above(self, seconds: float) -> float:
-        return int(np.count_nonzero(self.excesses >= seconds)) / self.calls
+def judge_sample(number: Number, sample: StretchSample, policy: Policy, *, alpha: float, p_adjusted: float) -> Paired:
+    """Judge the mean or the stalls of a sample at the level ``alpha``."""
+    if number.metric == MEAN:
+        return _judge_mean(number, sample, policy, alpha, p_adjusted)
+    return _judge_stalls(number, sample, alpha, p_adjusted)
 
 
-class SideCalls(NamedTuple):
-    """The calls of a side in a quad, in seconds without waits, by the wall and by the thread; and which of them stalled."""
-
-    wall: Floats
-    cpu: Floats | None
-    stalled: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, wall: Floats, cpu: Floats | None = None) -> SideCalls:
-        return cls(wall, cpu, is_stall(wall))
-
-    @property
-    def stall_share(self) -> float:
-        return float(self.stalled.mean())
-
-    @property
-    def stall_seconds(self) -> float:
-        """The seconds by which stalls exceed the median call, for each call."""
-        return float((self.wall[self.stalled] - median(self.wall)).sum() / self.wall.size)
-
-
-class StretchQuad(NamedTuple):
-    """A quad: of base and head the mean seconds of a call, and the calls."""
-
-    means: tuple[float, float]
-    sides: tuple[SideCalls, SideCalls]
-
-
-class StretchSample(NamedTuple):
-    """The stretches of a shape, quad by quad: of base and head the mean seconds of a call, the share and seconds of stalls.
-
-    ``line`` is where head's slow calls were mostly found, None if that is not known.
-    """
-
-    means: tuple[Floats, Floats]
-    stall_shares: tuple[Floats, Floats]
-    stall_seconds: tuple[Floats, Floats]
-    stalls: tuple[Stalls, Stalls]
-    starts: int
-    line: str | None = None
-
-    @classmethod
-    def of(cls, quads: Sequence[StretchQuad], *, starts: int, line: str | None = None) -> StretchSample:
-        base = [quad.sides[0] for quad in quads]
-        head = [quad.sides[1] for quad in quads]
-        return cls(
-            means=(np.array([quad.means[0] for quad in quads]), np.array([quad.means[1] for quad in quads])),
-            stall_shares=(_shares_of_stalls(base), _shares_of_stalls(head)),
-            stall_seconds=(_seconds_of_stalls(base), _seconds_of_stalls(head)),
-            stalls=(_stalls(base), _stalls(head)),
-            starts=starts,
-            line=line,
-        )
-
-    @property
-    def quads(self) -> int:
-        return int(self.means[0].size)
-
-    @property
-    def effect(self) -> float:
-        """Head's mean of all calls over base's, minus 1."""
-        base, head = self.means
-        return float(head.sum() / base.sum()) - 1
-
-
-def _shares_of_stalls(quads: Iterable[SideCalls]) -> Floats:
-    return np.array([calls.stall_share for calls in quads])
-
-
-def _seconds_of_stalls(quads: Iterable[SideCalls]) -> Floats:
-    return np.array([calls.stall_seconds for calls in quads])
-
-
-def _stalls(sides: Sequence[SideCalls]) -> Stalls:
-    calls = sum(side.wall.size for side in sides)
-    excesses = np.concatenate([side.wall[side.stalled] - median(side.wall) for side in sides])
-    computed = [side.cpu[side.stalled] - median(side.cpu) for side in sides if side.cpu is not None]
-    computing = None
-    if computed and excesses.size:
-        share = float(np.concatenate(computed).sum() / excesses.sum())
-        computing = rounded(min(1.0, max(0.0, share)))
-    return Stalls(excesses, calls, computing)
-
-
-# --- documents to quads
-
-
-def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
-    """The undisturbed quads of a shape; None without any."""
-    quads: list[StretchQuad] = []
-    starts = 0
-    for first, second in evidence.stretches.get(place.workload, ()):
-        if place.shape not in first.shapes or place.shape not in second.shapes:
-            continue
-        lanes = first.shapes[place.shape], second.shapes[place.shape]
-        clean, _ = clean_pair(*lanes)
-        of_start = [] if clean is None else _quads_of(lanes, sorted(clean))
-        quads += of_start
-        starts += bool(of_start)
-    line = _line_of_stalls(evidence, place)
-    return StretchSample.of(quads, starts=starts, line=line) if quads else None
-
-
-def _line_of_stalls(evidence: Evidence, place: ShapePlace) -> str | None:
-    """The line at which most samples of head's slow calls lie; None if no line has enough of them."""
-    samples: Counter[str] = Counter()
-    for _, head in evidence.stretches.get(place.workload, ()):
-        samples.update(head.stalled_at.get(place.shape, {}))
-    if not samples:
-        return None
-    line, most = samples.most_common(1)[0]
-    return line if most >= LEAST_OF_SAMPLES * samples.total() else None
-
-
-def _quads_of(lanes: tuple[BlockColumns, BlockColumns], quads: Sequence[int]) -> list[StretchQuad]:
-    base, head = (_Lane.of(lane) for lane in lanes)
-    found = []
-    for quad in quads:
-        means = base.mean(quad), head.mean(quad)
-        if math.isfinite(means[0]) and math.isfinite(means[1]):
-            found.append(StretchQuad(means, (base.calls(quad), head.calls(quad))))
-    return found
-
-
-class _Lane(NamedTuple):
-    """The blocks of a side in one stretch; ``quads`` has the quad of every block, ``quad_of_call`` that of every call."""
-
-    seconds: Floats
-    quads: npt.NDArray[np.int64]
-    quad_of_call: npt.NDArray[np.int64]
-    wall: Floats
-    cpu: Floats | None
-
-    @classmethod
-    def of(cls, columns: BlockColumns) -> _Lane:
-        calls = np.asarray(columns.calls)
-        quads = np.asarray(columns.quad)
-        seconds = np.full(calls.size, math.nan)
-        if columns.seen_ns:
-            seconds = awake_by_block(columns) / (calls + 1)
-        cpu = unpack(columns.cpu) / 1e9 if columns.cpu_source == "thread_cpu" else None
-        return cls(seconds, quads, np.repeat(quads, calls), unpack(columns.wall) / 1e9, cpu)
-
-    def mean(self, quad: int) -> float:
-        return float(self.seconds[self.quads == quad].mean())
-
-    def calls(self, quad: int) -> SideCalls:
-        own = self.quad_of_call == quad
-        return SideCalls.of(self.wall[own], None if self.cpu is None else self.cpu[own])
-
-
-# --- the rule
-
-
-class Tail(NamedTuple):
-    """A number of the stretches under test: ``effect`` is head/base - 1, with its interval if one is computed.
-
-    ``p_worse`` and ``p_better`` are p-values of "not worse" and "not better" that hold over all looks.
-    """
-
-    place: ShapePlace
-    name: str
-    base: float
-    head: float
-    effect: float
-    p_worse: float
-    p_better: float
-    low: float | None
-    high: float | None
-    quads: int
-    starts: int
-
-
-def compare_stretches(evidence: Evidence, policy: Policy, shares: AlphaShares) -> list[Paired]:
-    """Compare mean and stalls of every shape with stretches on both sides."""
-    comparisons: list[Paired] = []
-    for workload in dict.fromkeys(place.workload for place in evidence.places):
-        places = [place for place in evidence.places if place.workload == workload]
-        samples = {place: sample for place in places if (sample := stretches_of(evidence, place))}
-        comparisons += compare_samples(samples, policy, alpha=shares.of_family(FAMILY))
-    return comparisons
-
-
-def compare_samples(samples: Mapping[ShapePlace, StretchSample], policy: Policy, *, alpha: float) -> list[Paired]:
-    """Compare mean and stalls of every place; all share ``alpha``."""
-    tails = [tail for place, sample in samples.items() for tail in _tails(place, sample, policy)]
-    adjusted = holm([tail.p_worse for tail in tails])
-    return [_judge(tail, p, policy, samples[tail.place], alpha) for tail, p in zip(tails, adjusted)]
-
-
-def _tails(place: ShapePlace, sample: StretchSample, policy: Policy) -> list[Tail]:
-    tails = [_mean(place, sample, policy)]
-    before, after = sample.stalls
-    if before.stalled or after.stalled:
-        tails.append(_stall_share(place, sample))
-    return tails
-
-
-def _mean(place: ShapePlace, sample: StretchSample, policy: Policy) -> Tail:
-    base, head = sample.means
-    quads, starts, effect = sample.quads, sample.starts, sample.effect
-    luck = START_LUCK / math.sqrt(starts)
-    # What luck explains is no evidence, however many quads share it.
-    lucky = math.expm1(BEYOND_LUCK * luck)
-    p_of_luck = float(ndtr(-BEYOND_LUCK))
-
-    def p_above(change: float) -> float:
-        return p_positive(head / (1 + change) - base)
-
-    def p_below(change: float) -> float:
-        return p_positive(base - head / (1 + change))
-
-    level = nominal_level(policy.alpha_ok * (1 - RERUN_SHARE), LOOKS, quads, shape=SHAPE)
-    reach = -float(ndtri(level)) * luck
-    low = largest_not_excluded(p_above, level, start=effect, most=-0.999)
-    high = largest_not_excluded(p_below, level, start=effect, most=_MOST)
-    return Tail(
-        place,
-        MEAN,
-        base=float(base.mean()),
-        head=float(head.mean()),
-        effect=effect,
-        p_worse=_over_looks(min(1.0, p_above(lucky) + p_of_luck), quads),
-        p_better=_over_looks(min(1.0, p_below(-lucky) + p_of_luck), quads),
-        low=effect - math.hypot(effect - low, reach),
-        high=effect + math.hypot(high - effect, reach),
-        quads=quads,
-        starts=starts,
-    )
-
-
-def _stall_share(place: ShapePlace, sample: StretchSample) -> Tail:
-    before, after = sample.stalls
-    quads = sample.quads
-    return Tail(
-        place,
-        LATENCY_STALLS,
-        base=before.share,
-        head=after.share,
-        effect=_stall_effect(sample),
-        p_worse=_over_looks(p_more_stalls(sample), quads),
-        p_better=_over_looks(p_fewer_stalls(sample), quads),
-        low=None,
-        high=None,
-        quads=quads,
+def _compared(number: Number, sample: StretchSample, base: float, head: float, p_adjusted: float) -> Paired:
+    base, head = rounded(base), rounded(head)
+    return msgspec.structs.replace(
+        paired(number.place, number.metric),
+        base=base,
+        head=head,
+        delta=relative_change(base, head),
+        tolerance=number.terms.tolerance,
+        p_adjusted=rounded(p_adjusted),
+        pairs=sample.quads,
         starts=sample.starts,
+        clock="awake",
     )
-
-
-def _stall_effect(sample: StretchSample) -> float:
-    """By which share head stalls more often, or for longer in all if that is more; half a stall is added to both sides."""
-    before, after = sample.stalls
-    often = (after.stalled + HALF) / (before.stalled + HALF) - 1
-    base, head = (float(seconds.sum()) for seconds in sample.stall_seconds)
-    return max(often, head / base - 1) if base > 0 else often
-
-
-def p_more_stalls(sample: StretchSample) -> float:
-    """The p-value of "head does not stall more often or for longer", at a single look: the smaller of two tests, twice."""
-    tests = sample.stall_shares, sample.stall_seconds
-    return min(1.0, 2 * min(p_positive(head - base) for base, head in tests))
-
-
-def p_fewer_stalls(sample: StretchSample) -> float:
-    tests = sample.stall_shares, sample.stall_seconds
-    return min(1.0, 2 * min(p_positive(base - head) for base, head in tests))
 
 
 def _over_looks(p: float, quads: int) -> float:
     return sequential_p(p, LOOKS, quads, shape=SHAPE)
 
 
-def _judge(tail: Tail, p_adjusted: float, policy: Policy, sample: StretchSample, alpha: float) -> Paired:
-    allowed = tolerance(policy, tail.name, *tail.place)
-    is_worse = tail.effect > allowed and p_adjusted <= alpha
-    is_better = tail.effect < -allowed and tail.p_better <= alpha
-    matters = tail.name == MEAN or sample.effect > STALLS_MATTER
-    compared = Paired(
-        workload=tail.place.workload,
-        shape=tail.place.shape,
-        metric=tail.name,
-        unit=metric(tail.name).unit,
-        better=metric(tail.name).better,
-        outcome="inconclusive",
-        gating=True,
-        base=rounded(tail.base),
-        head=rounded(tail.head),
-        delta=relative_change(rounded(tail.base), rounded(tail.head)),
-        tolerance=allowed,
-        p_adjusted=rounded(p_adjusted),
-        pairs=tail.quads,
-        starts=tail.starts,
-        clock="awake",
+# --- the mean
+
+
+def _luck(sample: StretchSample) -> float:
+    return START_LUCK / math.sqrt(sample.starts)
+
+
+def _p_worse_mean(sample: StretchSample) -> float:
+    """The p-value of a mean that is worse beyond luck, which is no evidence, however many quads share it."""
+    return min(1.0, _p_above(sample, math.expm1(BEYOND_LUCK * _luck(sample))) + float(ndtr(-BEYOND_LUCK)))
+
+
+def _p_better_mean(sample: StretchSample) -> float:
+    return min(1.0, _p_below(sample, -math.expm1(BEYOND_LUCK * _luck(sample))) + float(ndtr(-BEYOND_LUCK)))
+
+
+def _p_above(sample: StretchSample, change: float) -> float:
+    return p_positive(sample.head.means / (1 + change) - sample.base.means)
+
+
+def _p_below(sample: StretchSample, change: float) -> float:
+    return p_positive(sample.base.means - sample.head.means / (1 + change))
+
+
+class _Bounds(NamedTuple):
+    """The interval of the change of the mean, missed on each side with probability ``level``."""
+
+    low: float
+    high: float
+    level: float
+
+
+def _bounds_of_mean(sample: StretchSample, policy: Policy) -> _Bounds:
+    effect = sample.effect
+    level = nominal_level(policy.alpha_ok * (1 - RERUN_SHARE), LOOKS, sample.quads, shape=SHAPE)
+    reach = -float(ndtri(level)) * _luck(sample)
+    low = largest_not_excluded(lambda change: _p_above(sample, change), level, start=effect, most=-0.999)
+    high = largest_not_excluded(lambda change: _p_below(sample, change), level, start=effect, most=_MOST)
+    return _Bounds(effect - math.hypot(effect - low, reach), effect + math.hypot(high - effect, reach), level)
+
+
+def _judge_mean(number: Number, sample: StretchSample, policy: Policy, alpha: float, p_adjusted: float) -> Paired:
+    low, high, level = _bounds_of_mean(sample, policy)
+    compared = msgspec.structs.replace(
+        _compared(number, sample, float(sample.base.means.mean()), float(sample.head.means.mean()), p_adjusted),
+        interval=(rounded(low), rounded(high)),
+        confidence=rounded(1 - 2 * level),
     )
-    if tail.name == MEAN:
-        return _judge_mean(compared, tail, policy, is_worse=is_worse, is_better=is_better)
-    if is_worse and matters:
-        return msgspec.structs.replace(compared, outcome="regressed", reason=rare_slow_calls(sample))
-    # Fewer stalls, or too few to tell, leave no verdict open: the mean bounds what they can cost.
-    outcome = "improved" if is_better and sample.effect < -STALLS_MATTER else "inconclusive"
-    return msgspec.structs.replace(compared, outcome=outcome, gating=False)
-
-
-def _judge_mean(compared: Paired, tail: Tail, policy: Policy, *, is_worse: bool, is_better: bool) -> Paired:
-    level = nominal_level(policy.alpha_ok * (1 - RERUN_SHARE), LOOKS, tail.quads, shape=SHAPE)
-    low, high = tail.low, tail.high
-    if low is not None and high is not None:
-        compared = msgspec.structs.replace(
-            compared, interval=(rounded(low), rounded(high)), confidence=rounded(1 - 2 * level)
-        )
-    if is_worse:
+    allowed, sufficient = number.terms.tolerance, number.terms.margins[-1]
+    if sample.effect > allowed and p_adjusted <= alpha:
         return msgspec.structs.replace(compared, outcome="regressed")
-    if is_better:
+    if sample.effect < -allowed and _over_looks(_p_better_mean(sample), sample.quads) <= alpha:
         return msgspec.structs.replace(compared, outcome="improved")
-    _, margin = margins_for_unchanged(policy, tail.name, *tail.place)
-    if high is not None and high <= margin:
-        return msgspec.structs.replace(compared, outcome="unchanged", excluded=margin)
-    shown = Message("gate.too-few-pairs", {"pairs": tail.quads})
-    if high is not None:
-        shown = Message("gate.upper-bound", {"bound": rounded(high), "confidence": rounded(1 - level)})
-    reason = Message("gate.slowdown-possible", {"size": rounded(margin), "shown": shown})
+    if high <= sufficient:
+        return msgspec.structs.replace(compared, outcome="unchanged", excluded=sufficient)
+    bound = Message("gate.upper-bound", {"bound": rounded(high), "confidence": rounded(1 - level)})
+    reason = Message("gate.slowdown-possible", {"size": rounded(sufficient), "shown": bound})
     return msgspec.structs.replace(compared, reason=reason)
+
+
+# --- stalls
+
+
+def p_more_stalls(sample: StretchSample) -> float:
+    """The p-value of "head does not stall more often or for longer", at a single look: the smaller of two tests, twice."""
+    return _p_of_stalls(sample.base, sample.head)
+
+
+def p_fewer_stalls(sample: StretchSample) -> float:
+    """The p-value of "base does not stall more often or for longer"."""
+    return _p_of_stalls(sample.head, sample.base)
+
+
+def _p_of_stalls(less: StretchSide, more: StretchSide) -> float:
+    often = p_positive(more.stall_shares - less.stall_shares)
+    long = p_positive(more.stall_seconds - less.stall_seconds)
+    return min(1.0, 2 * min(often, long))
+
+
+def _judge_stalls(number: Number, sample: StretchSample, alpha: float, p_adjusted: float) -> Paired:
+    compared = _compared(number, sample, sample.base.stalls.share, sample.head.stalls.share, p_adjusted)
+    allowed, effect = number.terms.tolerance, _stall_effect(sample)
+    if effect > allowed and p_adjusted <= alpha and sample.effect > STALLS_MATTER:
+        return msgspec.structs.replace(compared, outcome="regressed", reason=rare_slow_calls(sample))
+    # Fewer stalls, or an unclear difference, leave no verdict open: the mean bounds what they can cost.
+    informing = msgspec.structs.replace(compared, gating=False)
+    is_better = effect < -allowed and _over_looks(p_fewer_stalls(sample), sample.quads) <= alpha
+    if is_better and sample.effect < -STALLS_MATTER:
+        return msgspec.structs.replace(informing, outcome="improved")
+    return informing
+
+
+def _stall_effect(sample: StretchSample) -> float:
+    """By which share head stalls more often, or for longer in all if that is more; half a stall is added to both sides."""
+    before, after = sample.base.stalls, sample.head.stalls
+    often = (after.stalled + HALF) / (before.stalled + HALF) - 1
+    base, head = float(sample.base.stall_seconds.sum()), float(sample.head.stall_seconds.sum())
+    return max(often, head / base - 1) if base > 0 else often
 
 
 def rare_slow_calls(sample: StretchSample) -> Message:
     """How often head's calls stall beyond base's, for how long, at which line, and whether they compute or wait."""
-    base, head = sample.stalls
+    base, head = sample.base.stalls, sample.head.stalls
     long = head.typical / 2
     often = head.share_above(long) - base.share_above(long)
     if often < head.share_above(long) / 2:  # as often, and for longer
@@ -435,19 +199,18 @@ def more_calls_would_help(evidence: Evidence, comparisons: Sequence[Comparison])
     """Whether mean or stalls look worse and are not yet shown to be, so that further stretches may show it."""
     for place in evidence.places:
         sample = stretches_of(evidence, place)
-        of_place = [c for c in comparisons if c.place == place and c.metric in FAMILY.metrics]
+        of_place = [c for c in comparisons if c.place == place and c.metric in METRICS]
         if sample is not None and leans_slower(sample, of_place):
             return True
     return False
 
 
 def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bool:
-    """Whether a sample that can grow looks worse; ``comparisons`` are those of its mean and stalls."""
+    """Whether a sample that can grow looks worse; ``comparisons`` judge its mean and stalls."""
     if sample.quads >= LOOKS[-1] or any(c.outcome == "regressed" for c in comparisons):
         return False
-    base, head = sample.means
     means = [c for c in comparisons if isinstance(c, Paired) and c.metric == MEAN]
     allowed = max((mean.tolerance or 0.0 for mean in means), default=0.0)
-    if sample.effect > LEANING_SHARE * allowed and p_positive(head - base) <= LEANING_P:
+    if sample.effect > LEANING_SHARE * allowed and _p_above(sample, 0.0) <= LEANING_P:
         return True
     return sample.effect > STALLS_MATTER and p_more_stalls(sample) <= LEANING_STALLS_P

@@ -20,8 +20,8 @@ class Differences:
     """One logarithm of second over first a pair, in the order of measuring, and the weight of each pair.
 
     ``starts`` number the processes that the pairs come from, if many pairs come from the same: pairs of one start share its
-    luck. None if every pair has processes of its own. ``start_luck`` is the assumed sd of that luck. ``luck`` is the sd of
-    what other code of equal speed differs by in all pairs alike: no number of pairs shows it.
+    luck. None if every pair has fresh processes. ``start_luck`` is the assumed sd of that luck. ``luck`` is the sd of
+    the difference between codes of equal speed, in all pairs alike: more pairs do not show it.
     """
 
     values: Floats

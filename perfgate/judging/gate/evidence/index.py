@@ -24,9 +24,10 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.document.samples import Arm, Replicate
+from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumbers, leading_numbers
+from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.numbers import ChecklistNumber, PairedNumbers, leading_numbers
-from perfgate.judging.gate.evidence.pairs import Clocks, deciding_clocks, paired_effects
+from perfgate.judging.gate.evidence.pairs import paired_effects
 from perfgate.judging.gate.evidence.place import ShapePlace, places
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
@@ -130,7 +131,7 @@ class Evidence:
         return deciding_clocks(*self.runs)
 
     @cached_property
-    def numbers(self) -> PairedNumbers:
+    def checklist(self) -> PairedNumbers:
         return PairedNumbers(*self.runs, self.clocks)
 
     @cached_property

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from perfgate.document.job import Turn, turns_by_quad
+from perfgate.document.job import Fits, JobKind, JobRecord, Turn, turns_by_quad
 from perfgate.judging.gate.evidence.index import Evidence
+
+# The numbers of quads after which a job may be decided. A quad of a command is two whole runs, one of the other kinds some
+# seconds of turns.
+LOOKS: Mapping[JobKind, tuple[int, ...]] = {
+    "command": (10, 16, 24, 40, 64),
+    "ranks": (8, 16, 32, 64, 128, 256),
+    "server": (8, 16, 32, 64, 128, 256),
+}
 
 
 class Quad(NamedTuple):
@@ -35,3 +44,44 @@ def turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:
         base += quad.base
         head += quad.head
     return base, head
+
+
+def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
+    """The numbers of quads after which a job may be decided; an alternate job, with one process a turn, counts as a command."""
+    return LOOKS["command" if fits == "alternate" else kind]
+
+
+def starts_afresh(job: JobRecord) -> bool:
+    """Whether every turn has a fresh process, so that no two quads share the luck of a start."""
+    return job.kind == "command" or job.fits == "alternate"
+
+
+def counts_lines(job: JobRecord) -> bool:
+    """Whether the lines of Python that a turn executes are counted: a program runs from start to end in it."""
+    return job.kind == "command"
+
+
+class OtherWork(NamedTuple):
+    """A count of work that differs between the sides of a quad."""
+
+    name: str
+    base: int
+    head: int
+
+
+def other_work(quads: Iterable[Quad]) -> OtherWork | None:
+    """The first difference between the work of both sides; None if all quads did the same."""
+    for quad in quads:
+        before, after = _work_of(quad.base), _work_of(quad.head)
+        differing = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        if differing:
+            name = min(differing)
+            return OtherWork(name, before.get(name, 0), after.get(name, 0))
+    return None
+
+
+def _work_of(turns: Iterable[Turn]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for turn in turns:
+        total.update(turn.work)
+    return total

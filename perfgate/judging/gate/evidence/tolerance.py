@@ -5,6 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.lookup import metric as entry_of
 from perfgate.document.budget import OK_MARGIN, SOUGHT_OK_MARGIN, parse_place
 from perfgate.document.decision import Policy
 
@@ -14,9 +15,7 @@ def tolerance(policy: Policy, metric: str, workload: str, shape: str, *, moved: 
     configured = configured_tolerance(policy, metric, workload, shape)
     if configured is not None:
         return configured
-    entry = METRICS.get(metric)
-    if entry is None:
-        return 0.0
+    entry = entry_of(metric)
     if not moved and entry.unmoved_tolerance is not None:
         return entry.unmoved_tolerance
     return entry.tolerance or 0.0
@@ -35,15 +34,35 @@ def configured_tolerance(policy: Policy, metric: str, workload: str, shape: str)
     return policy.tolerances[max(keys, key=specificity)] if keys else None
 
 
+def is_named(policy: Policy, metric: str, workload: str, shape: str) -> bool:
+    """Whether a tolerance names a metric of this place in full, not by a pattern."""
+    named = [parse_place(key) for key in policy.tolerances]
+    return any(place.metric == metric and place.covers(workload, shape) for place in named)
+
+
+def repeated_metrics(policy: Policy) -> tuple[str, ...]:
+    """The metrics of the checklist that a tolerance names in full; a pattern names none, for it may cover a whole step."""
+    named = {parse_place(key).metric for key in policy.tolerances}
+    return tuple(sorted(name for name in named if name in METRICS and METRICS[name].repeatable))
+
+
+def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
+    """The metrics that steps must repeat: the samples of the pairs supply the others."""
+    return tuple(name for name in repeated_metrics(policy) if not METRICS[name].sampled)
+
+
 def margins_for_unchanged(
     policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True
 ) -> tuple[float, float]:
     """The slowdowns that "unchanged" excludes: pairs are added until it is the first, but in the end the second is enough."""
-    scale = METRICS[metric].ok_margin_scale if metric in METRICS else 1.0
-    sufficient = scale * (OK_MARGIN if policy.ok_margin is None else policy.ok_margin)
-    seeks_less = policy.ok_margin is None and moved and scale == 1
+    scale = entry_of(metric).ok_margin_scale
     allowed = tolerance(policy, metric, workload, shape, moved=moved)
-    return (max(SOUGHT_OK_MARGIN if seeks_less else sufficient, allowed), max(sufficient, allowed))
+    if policy.ok_margin is None:
+        sufficient = scale * OK_MARGIN
+        sought = SOUGHT_OK_MARGIN if moved and scale == 1 else sufficient
+    else:
+        sufficient = sought = scale * policy.ok_margin
+    return max(sought, allowed), max(sufficient, allowed)
 
 
 def key_matches(key: str, metric: str, workload: str, shape: str) -> bool:

@@ -25,10 +25,9 @@ from perfgate.catalogue.names import (
 from perfgate.document.decision import NamedBy, Policy
 from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND, Harness, RunDocument, Side, WorkloadRecord
 from perfgate.document.samples import STOPPED, BlockColumns, unpack
-from perfgate.judging.gate.compare.head_rules import bounds_with_lost_values
-from perfgate.judging.gate.compare.stretches import LOOKS as STRETCH_LOOKS
+from perfgate.judging.gate.compare.bounds import bounds_with_lost_values
+from perfgate.judging.gate.evidence.clocks import awake_by_block
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.pairs import awake_by_block
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.rows import (
     ALWAYS_SEEN,
@@ -47,6 +46,7 @@ from perfgate.judging.gate.evidence.rows import (
     column_of,
     rows_of_workloads,
 )
+from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, clean_pair
 from perfgate.judging.gate.plan.difference import Requirement, on_both_sides

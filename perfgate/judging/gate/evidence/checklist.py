@@ -1,0 +1,271 @@
+"""The numbers of the checklist on both sides: from the samples of the pairs, or from turns of their step on both sides.
+
+Single measurements of both sides are not compared: two processes of the same code differ, and the second runs later.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.catalogue.names import BATCH_THROUGHPUT
+from perfgate.document.comparison import Clock
+from perfgate.document.message import Message
+from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
+from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL, WAITED, Clocks
+from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.sampled import SAMPLED, sampled_effects
+from perfgate.judging.gate.evidence.values import zero_of
+from perfgate.stats.knee import NEARLY, Knee, Rates, paired_knees, paired_smallest
+
+# Labels of a value of another turn, of a call rate, or of a stretch of the calls: none is the step's own number.
+_NOT_THE_NUMBER = {"rate", "stretch", REPEAT}
+# The turns of each side after which a number that did not vary is taken as constant.
+FEWEST_EQUAL_TURNS = 2
+# The logarithm of a ratio beyond any two real measurements.
+LARGEST_RATIO = 100.0
+_MOST_DIGITS = 7
+
+_Labels = tuple[tuple[str, str], ...]
+# The values of a number by turn, which begin with 1.
+_Turns = Mapping[int, float | None]
+
+
+class NumberKey(NamedTuple):
+    """A number without the step that measured it."""
+
+    workload: str
+    shape: str
+    metric: str
+    labels: _Labels
+
+
+class ChecklistNumber(NamedTuple):
+    """The identity of a checklist number: step, workload, shape, metric and labels, without the shape's."""
+
+    step: int
+    workload: str
+    shape: str
+    metric: str
+    labels: _Labels = ()
+
+    @classmethod
+    def of(cls, step: int, workload: str, value: Value) -> ChecklistNumber:
+        labels = [(name, text) for name, text in value.labels.items() if name not in {"shape", REPEAT}]
+        return cls(step, workload, value.labels.get("shape", ""), value.metric, tuple(sorted(labels)))
+
+    @property
+    def key(self) -> NumberKey:
+        return NumberKey(self.workload, self.shape, self.metric, self.labels)
+
+
+def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
+    """The leading numbers of a run's steps, in the order of the document."""
+    numbers = {}
+    for step in run.steps:
+        for value in step.values:
+            is_leading = value.metric in METRICS and METRICS[value.metric].leading
+            if is_leading and not _NOT_THE_NUMBER & value.labels.keys():
+                numbers[ChecklistNumber.of(step.number, step.workload, value)] = value
+    return numbers
+
+
+def is_of_turns(name: str) -> bool:
+    """Whether a metric is compared by turns of its step: it is not an exact count, and the pairs do not measure it."""
+    entry = METRICS.get(name)
+    return bool(entry and entry.leading and entry.kind == "noisy" and not entry.family and name not in SAMPLED)
+
+
+class PairedNumbers:
+    """The numbers of two run documents, side by side."""
+
+    def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks = ALL_BY_WALL) -> None:
+        self._base, self._head, self._clocks = base, head, clocks
+        left_to_turns = _left_to_turns(base)
+        self._turns_of_base = _turns_of(base, left_to_turns)
+        self._turns_of_head = _turns_of(head, left_to_turns)
+        self._sampled: dict[ShapePlace, dict[str, PairedEffect]] = {}
+
+    def get(self, number: ChecklistNumber) -> PairedEffect | Message:
+        """The number on both sides, or the reason that it cannot be compared."""
+        if number.metric in SAMPLED and not number.labels:
+            effect = self._effects(ShapePlace(number.workload, number.shape)).get(number.metric)
+            if effect is not None:
+                return effect
+        before = self._turns_of_base.get(number.key, {})
+        after = self._turns_of_head.get(number.key, {})
+        return _from_turns(number.metric, before, after, self._clock(number))
+
+    def has(self, number: ChecklistNumber) -> bool:
+        """Whether a side has a value of it."""
+        if number.metric in SAMPLED:
+            return True
+        return number.key in self._turns_of_base or number.key in self._turns_of_head
+
+    def constant(self, number: ChecklistNumber) -> float | None:
+        """The value that all turns of both sides had, at least two of each; None if any differs.
+
+        A time that is equal twice is so by chance.
+        """
+        before = list(self._turns_of_base.get(number.key, {}).values())
+        after = list(self._turns_of_head.get(number.key, {}).values())
+        if metric(number.metric).timed or min(len(before), len(after)) < FEWEST_EQUAL_TURNS:
+            return None
+        return before[0] if len({*before, *after}) == 1 else None
+
+    def is_open(self, number: ChecklistNumber) -> bool:
+        """Whether further turns would compare a number that both sides measured.
+
+        It is neither exact nor measured by the pairs, and no turns of both sides show that it cannot vary.
+        """
+        if not is_of_turns(number.metric) or self.constant(number) is not None:
+            return False
+        before, after = self._turns_of_base.get(number.key), self._turns_of_head.get(number.key)
+        if before is None or after is None:
+            return False
+        return _is_measured(before) and _is_measured(after)
+
+    def waits_for_turns(self, number: ChecklistNumber) -> bool:
+        """Whether the head has a number that base left to turns, and no turn of both sides was taken."""
+        before, after = self._turns_of_base.get(number.key), self._turns_of_head.get(number.key, {})
+        return is_of_turns(number.metric) and not before and _is_measured(after)
+
+    def varies(self, number: ChecklistNumber) -> bool:
+        """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
+        if metric(number.metric).timed:
+            return True
+        sides = (self._turns_of_base, self._turns_of_head)
+        return any(len(set(turns.get(number.key, {}).values())) > 1 for turns in sides)
+
+    def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
+        """The batch knee of both sides over all their turns; None if a side did not reach one, or without common turns."""
+        rates = self._rates_of_sizes(number)
+        return paired_knees(*rates, gain) if rates else None
+
+    def best_sizes(self, number: ChecklistNumber) -> tuple[Knee, Knee] | None:
+        """The best batch size of both sides over all their turns; None without common turns."""
+        rates = self._rates_of_sizes(number)
+        return paired_smallest(*rates, NEARLY) if rates else None
+
+    def _rates_of_sizes(self, number: ChecklistNumber) -> tuple[Rates, Rates] | None:
+        """The items per second of every size that all turns of both sides measured; a turn is one visit of each size."""
+        base = _rates_by_size(self._turns_of_base, number)
+        head = _rates_by_size(self._turns_of_head, number)
+        shared = base.keys() & head.keys()
+        before = {size: base[size] for size in shared}
+        after = {size: head[size] for size in shared}
+        visits = {len(rates) for rates in (*before.values(), *after.values())}
+        return (before, after) if len(shared) > 1 and len(visits) == 1 else None
+
+    def _clock(self, number: ChecklistNumber) -> Clock:
+        """The clock of a check's turns: its timer leaves out waits, which matters only if there were any."""
+        entry = metric(number.metric)
+        if not entry.timed:
+            return "wall"
+        for step in (*self._base.steps, *self._head.steps):
+            is_of_number = (step.number, step.workload) == (entry.step, number.workload)
+            if is_of_number and (step.waited or 0.0) >= WAITED:
+                return "awake"
+        return "wall"
+
+    def _effects(self, place: ShapePlace) -> dict[str, PairedEffect]:
+        if place not in self._sampled:
+            self._sampled[place] = sampled_effects(self._base, self._head, place, self._clocks)
+        return self._sampled[place]
+
+
+# --- turns of a step
+
+
+def _turns_of(run: RunDocument, left_to_turns: set[NumberKey]) -> dict[NumberKey, _Turns]:
+    """The values of each number, by turn: the first and its repetitions.
+
+    If the first turn of base left a number out, the turns after it are numbered from 1 on both sides.
+    """
+    turns: dict[NumberKey, dict[int, float | None]] = {}
+    for step in run.steps:
+        for value in step.values:
+            of_number = turns.setdefault(ChecklistNumber.of(step.number, step.workload, value).key, {})
+            if REPEAT in value.labels:
+                of_number[_number(value.labels[REPEAT])] = value.value
+            else:  # the step's own number, or the typical one of turns that all have a label
+                of_number.setdefault(1, value.value)
+    for key in left_to_turns:
+        later = {number: value for number, value in turns.get(key, {}).items() if number > 1}
+        turns[key] = {number - 1: value for number, value in later.items()}
+    return dict(turns)
+
+
+def _left_to_turns(base: RunDocument) -> set[NumberKey]:
+    """The numbers that the first turn of base left out."""
+    numbers: set[NumberKey] = set()
+    for step in base.steps:
+        for value in step.values:
+            if value.reason is not None and value.reason.code == LEFT_TO_TURNS:
+                numbers.add(ChecklistNumber.of(step.number, step.workload, value).key)
+    return numbers
+
+
+def _number(text: str) -> int:
+    """The number of a label; 0, which no turn has, if it is none."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS
+    return int(text) if is_number else 0
+
+
+def _is_measured(turns: _Turns) -> bool:
+    """Whether every turn has a value."""
+    return None not in turns.values()
+
+
+def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> PairedEffect | Message:
+    if not before or not after or not _is_measured(before) or not _is_measured(after):
+        return Message("gate.bound-not-measured", {"step": metric(name).step})
+    numbers = range(1, len(before) + 1)
+    if not before.keys() == after.keys() == set(numbers):
+        return Message("gate.repetitions-differ", {"base": len(before), "head": len(after)})
+    zero = zero_of(name)
+    of_base = [zero + (before[turn] or 0.0) for turn in numbers]
+    of_head = [zero + (after[turn] or 0.0) for turn in numbers]
+    ratios = [_log_ratio(first, second) for first, second in zip(of_base, of_head)]
+    if not max(map(abs, ratios)) <= LARGEST_RATIO:
+        return Message("gate.no-ratio")
+    base = median(of_base, name) - zero
+    effect = PairedEffect.of(Differences.of(ratios), base, "turn", zero=zero)._replace(clock=clock)
+    if metric(name).is_whole:  # it keeps the head's median: no batch size is 5.6
+        return effect._replace(head=median(of_head, name) - zero)
+    return effect
+
+
+def _log_ratio(base: float, head: float) -> float:
+    """The logarithm of head/base, 0 if they are equal, and infinite if they have no ratio."""
+    if base == head:
+        return 0.0
+    return math.log(head) - math.log(base) if min(base, head) > 0 else math.inf
+
+
+def median(values: Sequence[float], name: str) -> float:
+    """The median of a metric's values; for whole numbers one of the values, the lower of two in the middle."""
+    return statistics.median_low(values) if metric(name).is_whole else statistics.median(values)
+
+
+def _rates_by_size(turns: Mapping[NumberKey, _Turns], number: ChecklistNumber) -> Rates:
+    """The items per second of each batch size that all turns measured, in the order of turns."""
+    by_size: dict[int, _Turns] = {}
+    for key, values in turns.items():
+        size = _number(dict(key.labels).get("batch", ""))
+        if size and (key.workload, key.shape, key.metric) == (number.workload, number.shape, BATCH_THROUGHPUT):
+            by_size[size] = values
+    every_turn: set[int] = set()
+    for values in by_size.values():
+        every_turn |= values.keys()
+    rates_by_size: dict[int, list[float]] = {}
+    for size, values in by_size.items():
+        rates = [values.get(turn) or 0.0 for turn in sorted(every_turn)]
+        if all(0 < rate < math.inf for rate in rates):
+            rates_by_size[size] = rates
+    return rates_by_size

@@ -1,0 +1,128 @@
+"""The clock that decides about timed calls.
+
+Calls are timed by the wall clock, or if other processes often had the CPUs, by a clock that does not count waiting: the
+scheduler favours a side that sleeps, so that side would seem faster on the wall clock. The clock is chosen before the times are
+examined: by the kernel's account of the workers' waits, and by whether the calls compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.comparison import Clock
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import BlockColumns, unpack
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, waited_share
+
+# Of the measured time. On an idle machine workers wait for less than 0.1 % of it.
+WAITED = 0.02
+# The calling thread must compute for this share of the time in which it does not wait for a CPU, and on both sides alike: a
+# call that sleeps, waits for a lock or a file, or leaves its work to other threads is timed right on the wall clock alone.
+COMPUTES = 0.8
+ALIKE = 0.1
+# Of the computation of its calls, by their own account: the waiting of a block awake for less was counted twice.
+LEAST_AWAKE = 0.95
+# The clocks, other than the wall clock, that time every single call.
+CPU_CLOCKS = frozenset({"cpu", "device"})
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class TimedLane(NamedTuple):
+    """A timed activity: the calls of a shape, or their preprocessing."""
+
+    place: ShapePlace
+    preprocess: bool
+
+
+# None if no clock is fair to both sides.
+Clocks = Mapping[TimedLane, Clock | None]
+ALL_BY_WALL: Clocks = {}
+
+
+def deciding_clocks(base: RunDocument, head: RunDocument) -> Clocks:
+    before, after = _blocks_by_lane(base), _blocks_by_lane(head)
+    return {lane: deciding_clock(before[lane], after[lane]) for lane in before.keys() & after.keys()}
+
+
+def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -> Clock | None:
+    """The clock that decides about these blocks of both sides: the CPU time of the calling thread if the host computes.
+
+    Calls that sleep or leave their work to other threads are timed by how long their blocks were awake. None if that is
+    unknown: a thread's CPU time would hide its waits, and the wall clock the scheduler's bias.
+    """
+    blocks = [*base, *head]
+    if any(columns.seen_ns and awake_seconds(columns) is None for columns in blocks):
+        return None
+    if (waited_share(blocks) or 0.0) < WAITED:
+        return "wall"
+    if base[0].cpu_source == "device":
+        return "device"
+    if not all(columns.seen_ns for columns in blocks):
+        return None
+    before, after = _computing_share(base), _computing_share(head)
+    return "cpu" if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE else "awake"
+
+
+def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
+    blocks: dict[TimedLane, list[BlockColumns]] = {}
+    for replicate in run.replicates:
+        if replicate.arm != "ab":
+            continue
+        for preprocess, lanes in ((False, replicate.shapes), (True, replicate.preprocess)):
+            for shape, columns in lanes.items():
+                lane = TimedLane(ShapePlace(replicate.workload, shape), preprocess)
+                blocks.setdefault(lane, []).append(columns)
+    return blocks
+
+
+def _computing_share(blocks: Sequence[BlockColumns]) -> float:
+    """The share of the time awake that the calling thread computed, by the worker's own account of it."""
+    computed = awake = 0.0
+    for columns in blocks:
+        calls, block_seconds = np.asarray(columns.calls), awake_by_block(columns)
+        known = np.isfinite(block_seconds)
+        # One call of every block is made and not recorded.
+        cpu_ns = sum_by_block(unpack(columns.cpu), calls) * (calls + 1) / calls
+        computed += float(cpu_ns[known].sum()) / 1e9
+        awake += float(block_seconds[known].sum())
+    return computed / awake
+
+
+def awake_seconds(columns: BlockColumns, is_used: npt.NDArray[np.bool_] | None = None) -> Floats | None:
+    """Seconds a call of the blocks with a known time awake; None if too few of these blocks have one."""
+    seconds = awake_by_block(columns) / (np.asarray(columns.calls) + 1)
+    if is_used is not None:
+        seconds = seconds[is_used]
+    known = seconds[np.isfinite(seconds)]
+    return known if known.size >= LEAST_CLEAN * seconds.size else None
+
+
+def awake_by_block(columns: BlockColumns) -> Floats:
+    """The duration of each block as seen by the conductor, without its own and the worker's waits for a CPU taken by others.
+
+    Both may have waited in the same moment. A block that seems shorter than its own computation is unknown, and becomes NaN.
+    """
+    awake = np.asarray(columns.seen_ns, dtype=np.float64)
+    for delays in (columns.run_delay_ns, columns.conductor_delay_ns):
+        if delays:
+            awake = awake - np.asarray(delays)
+    least = np.ones(awake.size)
+    if columns.cpu_source == "thread_cpu":
+        computed = sum_by_block(unpack(columns.cpu), np.asarray(columns.calls))
+        least = np.maximum(least, LEAST_AWAKE * computed)
+    awake[awake < least] = np.nan
+    return awake / 1e9
+
+
+def sum_by_block(times: Floats | Ints, calls: Ints) -> Floats:
+    """The sum over the calls of each block."""
+    starts = np.concatenate([[0], np.cumsum(calls)[:-1]])
+    sums: Floats = np.add.reduceat(times.astype(np.float64), starts)
+    return sums

@@ -1,0 +1,118 @@
+"""The statistics of one process of a pair, from its raw blocks."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.catalogue.names import INSTRUCTIONS
+from perfgate.document.comparison import Clock
+from perfgate.document.samples import BlockColumns, unpack
+from perfgate.judging.gate.evidence.clocks import CPU_CLOCKS, awake_seconds, sum_by_block
+from perfgate.judging.gate.evidence.fast_path import Floats, ProcessFastPath, fast_path
+from perfgate.stats.summary import linear_quantile, median
+
+# The processor's counts of a block, by metric.
+HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
+    INSTRUCTIONS: "instructions",
+    "hardware.cycles": "cycles",
+    "hardware.cache_misses": "cache_misses",
+}
+TURNAROUND_QUANTILES = (0.1, 0.2, 0.3)
+GAP_QUANTILE = 0.1
+SHORTEST = 1e-9  # seconds; a logarithm needs more than none
+
+
+class Statistics(NamedTuple):
+    """One process and shape: its fast path by the deciding clock and by the wall clock, and other times of its calls.
+
+    P50 is in log seconds, the gap in seconds, device or CPU time in seconds a call. ``turnaround`` is log seconds a call as the
+    conductor saw its blocks, without waits for a CPU; None if the conductor did not look, or if the waits cannot be separated.
+    By the clock ``awake``, P50 is of the same. ``hardware`` is the logarithm of the processor's counts a call, by metric, for
+    the metrics that were counted.
+    """
+
+    fast_path: ProcessFastPath
+    wall_path: ProcessFastPath
+    p50: float
+    cpu: Floats
+    gap: float
+    turnaround: float | None
+    hardware: dict[str, float]
+
+
+class UsedBlocks(NamedTuple):
+    """The blocks of a process that count, the number of calls of each, and the quad and the seconds of those calls."""
+
+    is_used: npt.NDArray[np.bool_]
+    calls: npt.NDArray[np.int64]
+    quad_of_call: npt.NDArray[np.int64]
+    wall: Floats
+    cpu: Floats
+
+    @classmethod
+    def of(cls, blocks: BlockColumns, quads: frozenset[int] | None) -> UsedBlocks:
+        """The blocks of these quads, by default of all."""
+        is_used = np.array([quads is None or quad in quads for quad in blocks.quad])
+        calls = np.asarray(blocks.calls)
+        of_used = np.repeat(is_used, calls)
+        # validity.py rejects a worker with calls that take no time; until then the logarithm needs a positive time.
+        wall = np.maximum(unpack(blocks.wall)[of_used], 1) / 1e9
+        cpu = unpack(blocks.cpu)[of_used] / 1e9
+        quad_of_call = np.repeat(np.asarray(blocks.quad)[is_used], calls[is_used])
+        return cls(is_used, calls[is_used], quad_of_call, wall, cpu)
+
+    def times(self, clock: Clock) -> Floats:
+        return np.maximum(self.cpu, SHORTEST) if clock in CPU_CLOCKS else self.wall
+
+    def fast_path(self, times: Floats) -> ProcessFastPath:
+        return fast_path([times[self.quad_of_call == quad] for quad in np.unique(self.quad_of_call)])
+
+
+def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall") -> Statistics:
+    """Summarise one process, or only these quads of it, by ``clock``: the metrics' entries have the formulas."""
+    used = UsedBlocks.of(blocks, quads)
+    awake = awake_seconds(blocks, used.is_used) if blocks.seen_ns else None
+    times = used.times(clock)
+    wall_path = used.fast_path(used.wall)
+    path = used.fast_path(times) if clock in CPU_CLOCKS else wall_path
+    if clock == "awake" and awake is not None:
+        times = awake
+    return Statistics(
+        fast_path=path,
+        wall_path=wall_path,
+        p50=float(np.log(linear_quantile(times, 0.5))),
+        cpu=used.cpu,
+        gap=_gap(blocks, used),
+        turnaround=None if awake is None else _turnaround(awake),
+        hardware=_hardware(blocks, used),
+    )
+
+
+def _gap(blocks: BlockColumns, used: UsedBlocks) -> float:
+    gaps = block_seconds(blocks)[used.is_used] - sum_by_block(used.wall, used.calls)
+    return linear_quantile(gaps / used.calls, GAP_QUANTILE)
+
+
+def _turnaround(awake: Floats) -> float:
+    low_seconds = [linear_quantile(awake, share) for share in TURNAROUND_QUANTILES]
+    return float(np.mean(np.log(low_seconds)))
+
+
+def _hardware(blocks: BlockColumns, used: UsedBlocks) -> dict[str, float]:
+    counts: dict[str, float] = {}
+    for metric, name in HARDWARE.items():
+        column = getattr(blocks, name)
+        if column:
+            # One call of every block is made and not recorded. A count of 0 has no logarithm.
+            of_blocks = np.maximum(np.asarray(column, dtype=np.float64)[used.is_used], 1)
+            counts[metric] = float(np.log(median(of_blocks / (used.calls + 1))))
+    return counts
+
+
+def block_seconds(blocks: BlockColumns) -> Floats:
+    """The duration of each block by the worker's clock."""
+    spans: Floats = (np.asarray(blocks.end_ns) - np.asarray(blocks.start_ns)) / 1e9
+    return spans

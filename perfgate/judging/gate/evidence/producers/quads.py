@@ -1,0 +1,175 @@
+"""The numbers of jobs that took turns, quad by quad and start by start.
+
+A quad compares the mean logarithm of the turns of each side. Quads of one start share its luck, so another start is stronger
+evidence than its quads alone (``stats/clusters.py``), and a single start is no evidence.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import JOB_HALVES, RANKS_EXPOSED, RANKS_SKEW, SAME_TEXT, STALLS, TTFT_P99
+from perfgate.document.job import JobNumber, JobRecord, Turn
+from perfgate.judging.gate.evidence.answers import answers_of
+from perfgate.judging.gate.evidence.checklist import LARGEST_RATIO
+from perfgate.judging.gate.evidence.communication import exposed, profiled_starts, skew
+from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.quads import LOOKS, Quad, looks_of, other_work, quads_of, starts_afresh, turns_of
+from perfgate.judging.gate.evidence.server_counters import RATIOS, ratio_of
+from perfgate.judging.gate.evidence.stalls import stall_effect
+from perfgate.stats.summary import median
+
+# The slowdown of a job that "unchanged" excludes: whole programs spread more than calls.
+JOB_OK_MARGIN = 0.03
+# Pairs of starts from which a difference of profiled times is tested: fewer give no interval of 95 %.
+_STARTS_TO_TEST = 7
+# The variation of the profiler's own cost: the tolerance of a time under it, and the change that "unchanged" excludes.
+_PROFILED_MARGIN = 0.1
+
+
+def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
+    """Yield the numbers of every job; if the two sides did different work, only shares of counts and of equal answers."""
+    for job in evidence.head.run.jobs:
+        measured = MeasuredJob(evidence, job, rules)
+        yield from measured.ratios_of_counters()
+        yield from measured.times_of_profiled_steps()
+        yield from measured.answers()
+        if other_work(measured.quads) is None:
+            yield from measured.reported_numbers()
+            yield from measured.halves()
+            yield from measured.stalls()
+
+
+class MeasuredJob:
+    """The turns of a job."""
+
+    def __init__(self, evidence: Evidence, job: JobRecord, rules: Rules) -> None:
+        self._evidence, self._job, self._rules = evidence, job, rules
+        self._place = ShapePlace(job.name, "")
+        self._looks = looks_of(job.kind, job.fits)
+        self._trusted = rules.numbers_of(job)
+        self.quads = list(quads_of(evidence, job.name).values())
+        self._base, self._head = turns_of(self.quads)
+
+    def reported_numbers(self) -> Iterator[Number]:
+        """Yield the numbers that all turns have; a missing value is reported by the plan."""
+        for entry in self._trusted.numbers:
+            effect = self._effect(entry.metric)
+            if effect is not None:
+                yield self._number(entry, effect)
+
+    def _effect(self, name: str) -> PairedEffect | None:
+        turns = [*self._base, *self._head]
+        if not turns or any(name not in turn.values for turn in turns):
+            return None
+        base = np.array([_mean_log(quad.base, name) for quad in self.quads])
+        head = np.array([_mean_log(quad.head, name) for quad in self.quads])
+        if not (np.isfinite(base).all() and np.isfinite(head).all()):
+            return None
+        starts = None if starts_afresh(self._job) else [quad.start for quad in self.quads]
+        return PairedEffect.of(Differences.of(head - base, starts), math.exp(median(base)), "quad")
+
+    def _number(self, entry: JobNumber, effect: PairedEffect) -> Number:
+        """A number on the terms of a job. The tail of few requests is weak evidence: it may only fail the gate."""
+        number = self._rules.number(self._place, entry.metric, effect, JOB)
+        is_tail = entry.metric == TTFT_P99 and not entry.gating
+        margin = self._rules.policy.ok_margin
+        if margin is None:
+            margin = JOB_OK_MARGIN * metric(entry.metric).ok_margin_scale
+        allowed = number.terms.tolerance
+        return number._replace(
+            terms=Terms(allowed, (max(allowed, margin),), self._looks),
+            unit=entry.unit,
+            better=entry.better,
+            gating=entry.gating or is_tail,
+            directed=entry.metric not in self._trusted.undirected,
+            only_worse=is_tail,
+        )
+
+    def stalls(self) -> Iterator[Number]:
+        effect = stall_effect(self.quads)
+        if effect is not None:
+            number = self._rules.number(self._place, STALLS, effect, JOB)
+            allowed = number.terms.tolerance
+            yield number._replace(terms=Terms(allowed, (allowed,), self._looks), unit="1", only_worse=True)
+
+    def halves(self) -> Iterator[Number]:
+        """Yield the slowdown on the second half of the devices relative to the first, by the first number that gates."""
+        entry = next((number for number in self._trusted.numbers if number.gating), None)
+        # A quad with fewer turns is missing evidence.
+        whole = [quad for quad in self.quads if min(len(quad.base), len(quad.head)) > 1]
+        if self._job.fits != "swap" or entry is None or not whole:
+            return
+        sign = -1.0 if entry.better == "higher" else 1.0
+        gains = np.array([sign * _gain_of_first_half(quad, entry.metric) for quad in whole])
+        if np.isfinite(gains).all():
+            differences = Differences.of(gains, [quad.start for quad in whole])
+            number = self._rules.number(self._place, JOB_HALVES, PairedEffect.of(differences, 1.0, "quad"), JOB)
+            yield number._replace(terms=Terms(1.0, (1.0,), self._looks), unit="1", gating=False)
+
+    def ratios_of_counters(self) -> Iterator[Number]:
+        for name in RATIOS:
+            shares = ratio_of(name, self._base, self._head)
+            if shares is not None:
+                yield self._rules.number(self._place, name, Levels(*shares), ALONE)
+
+    def times_of_profiled_steps(self) -> Iterator[Number]:
+        """Yield the communication of profiled steps, start by start."""
+        base, head = profiled_starts(self._base), profiled_starts(self._head)
+        if base and head:
+            yield self._profiled(RANKS_EXPOSED, list(map(exposed, base)), list(map(exposed, head)))
+            yield self._profiled(RANKS_SKEW, list(map(skew, base)), list(map(skew, head)))
+
+    def _profiled(self, name: str, base: Sequence[float], head: Sequence[float]) -> Number:
+        """A time of profiled steps: tested over enough starts, otherwise it only informs."""
+        level = statistics.median(base)
+        ratios = _log_ratios(base, head)
+        if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:
+            return self._rules.number(self._place, name, Levels(level, statistics.median(head)), ALONE)
+        effect = PairedEffect.of(Differences.of(ratios), level, "quad")
+        number = self._rules.number(self._place, name, effect, ALONE)
+        return number._replace(terms=Terms(_PROFILED_MARGIN, (_PROFILED_MARGIN,), (len(ratios),)), gating=False)
+
+    def answers(self) -> Iterator[Number]:
+        counts = answers_of(*self._evidence.turns(self._job.name))
+        if counts is not None:
+            number = self._rules.number(self._place, SAME_TEXT, counts, JOB)
+            yield number._replace(terms=number.terms._replace(looks=LOOKS["server"]))
+
+
+def _mean_log(turns: Sequence[Turn], name: str) -> float:
+    logarithms = []
+    for turn in turns:
+        value = turn.values.get(name, math.nan)
+        logarithms.append(math.log(value) if value > 0 else -math.inf)
+    return float(np.mean(logarithms))
+
+
+def _gain_of_first_half(quad: Quad, name: str) -> float:
+    """The head begins on the second half of the devices, and the base ends there."""
+    first_of_base, second_of_base = _mean_logs_of_halves(quad.base, name)
+    first_of_head, second_of_head = _mean_logs_of_halves(quad.head, name)
+    return ((first_of_head - first_of_base) - (second_of_head - second_of_base)) / 2
+
+
+def _mean_logs_of_halves(turns: Sequence[Turn], name: str) -> tuple[float, float]:
+    """The mean logarithm of a number in the first and in the second half of the turns."""
+    half = len(turns) // 2
+    return _mean_log(turns[:half], name), _mean_log(turns[half : 2 * half], name)
+
+
+def _log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
+    """The logarithms of head over base, start by start; none if a time is 0."""
+    pairs = list(zip(base, head))
+    if any(min(pair) <= 0 for pair in pairs):
+        return []
+    return [math.log(after) - math.log(before) for before, after in pairs]

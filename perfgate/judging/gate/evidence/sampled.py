@@ -1,0 +1,151 @@
+"""The numbers of steps 1 and 2 that come from the samples of pairs. The gate judges them only if a tolerance names them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.names import HOST_UTILIZATION, P90, STD, TAIL, THROUGHPUT
+from perfgate.document.comparison import Clock
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import BlockColumns, Replicate
+from perfgate.judging.gate.evidence.clocks import Clocks, TimedLane, awake_by_block, sum_by_block
+from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.fast_path import Floats
+from perfgate.judging.gate.evidence.pairs import log_ratios, members_of_pairs
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.process import SHORTEST, UsedBlocks, block_seconds
+from perfgate.judging.gate.evidence.undisturbed import clean_pair
+from perfgate.stats.summary import median
+
+SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.sampled)
+
+
+class _Tables:
+    """The logarithms of base and head, pair by pair and metric by metric."""
+
+    def __init__(self) -> None:
+        self.of_metric: dict[str, list[tuple[float, float]]] = defaultdict(list)
+
+    def add(self, base: Mapping[str, float], head: Mapping[str, float]) -> None:
+        for name in base.keys() & head.keys():
+            self.of_metric[name].append((base[name], head[name]))
+
+
+def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks) -> dict[str, PairedEffect]:
+    """The numbers of a shape that all pairs recorded and that no metric of the gate has.
+
+    P90, slowest tenth and standard deviation of its calls: in its long stretches, or without any in the pairs, by the deciding
+    clock. The throughput of the median block of a process: items of a batch over seconds a call, by that clock, too. Without
+    a clock that is fair to single calls pairs have none of these. And the CPU time of the process over its time awake and its
+    CPUs.
+    """
+    clock = clocks.get(TimedLane(place, preprocess=False), "wall")
+    of_calls = None if clock == "awake" else clock
+    tables = _Tables()
+    for first, second in members_of_pairs(base.replicates, head.replicates, place, "ab"):
+        quads, _ = clean_pair(first.shapes[place.shape], second.shapes[place.shape])
+        if quads is not None:
+            tables.add(*(_sampled(member, place.shape, quads, of_calls) for member in (first, second)))
+    effects: dict[str, PairedEffect] = {}
+    for name, levels in tables.of_metric.items():
+        by = "awake" if name == HOST_UTILIZATION else of_calls or "awake"
+        effects[name] = log_ratios(levels, pairs=len(levels), clock=by)
+    items = _batch(base, place), _batch(head, place)
+    calls_per_second = tables.of_metric.get(THROUGHPUT, [])
+    effects.pop(THROUGHPUT, None)
+    if min(items) > 0 and calls_per_second:
+        effects[THROUGHPUT] = _throughput(items, calls_per_second, of_calls or "awake")
+    # Stretches hold the rare slow calls that the processes of pairs never reach.
+    return effects | _tail_effects(base, head, place)
+
+
+def _batch(run: RunDocument, place: ShapePlace) -> int:
+    for workload in run.workloads:
+        if workload.name == place.workload:
+            return workload.batch
+    return 0
+
+
+def _throughput(items: tuple[int, int], calls_per_second: list[tuple[float, float]], clock: Clock) -> PairedEffect:
+    of_base, of_head = math.log(items[0]), math.log(items[1])
+    levels = [(of_base + base, of_head + head) for base, head in calls_per_second]
+    return log_ratios(levels, pairs=len(levels), clock=clock)
+
+
+def _sampled(process: Replicate, shape: str, quads: frozenset[int], clock: Clock | None) -> dict[str, float]:
+    """The logarithms of a process's numbers in these quads; without a ``clock`` it has none of its calls."""
+    blocks = process.shapes[shape]
+    numbers: dict[str, float] = {}
+    utilization = _host_utilization(process, blocks, quads)
+    if utilization is not None:
+        numbers[HOST_UTILIZATION] = utilization
+    if clock is not None:
+        numbers |= _distribution(blocks, quads, clock)
+    return numbers
+
+
+def _host_utilization(process: Replicate, blocks: BlockColumns, quads: frozenset[int]) -> float | None:
+    """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; None if that is not known."""
+    if not (blocks.used_ns and blocks.seen_ns and process.cpus):
+        return None
+    awake, used_ns = awake_by_block(blocks), np.asarray(blocks.used_ns, dtype=np.float64)
+    counts = np.isfinite(awake) & np.isin(blocks.quad, list(quads))
+    cpu_seconds, awake_seconds = float(used_ns[counts].sum()) / 1e9, float(awake[counts].sum())
+    if min(cpu_seconds, awake_seconds) <= 0:
+        return None
+    return math.log(cpu_seconds / (awake_seconds * len(process.cpus)))
+
+
+def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> dict[str, float]:
+    """Logarithms of the tail of a process's calls in seconds, and of calls a second in a block."""
+    used = UsedBlocks.of(blocks, quads)
+    times = used.times(clock)
+    if clock == "wall":
+        seconds = block_seconds(blocks)[used.is_used]
+    else:
+        seconds = sum_by_block(times, used.calls)
+    rates = used.calls / np.maximum(seconds, SHORTEST)
+    return {**_tail(times).logarithms, THROUGHPUT: float(np.log(median(rates)))}
+
+
+class _Tail(NamedTuple):
+    """P90, slowest tenth and standard deviation of calls, in seconds."""
+
+    p90: float
+    slowest: float
+    spread: float
+
+    @property
+    def logarithms(self) -> dict[str, float]:
+        return {
+            P90: float(np.log(self.p90)),
+            TAIL: float(np.log(max(SHORTEST, self.slowest))),
+            STD: float(np.log(max(SHORTEST, self.spread))),
+        }
+
+
+def _tail(times: Floats) -> _Tail:
+    slowest = np.sort(times)[-max(1, times.size // 10) :]
+    return _Tail(float(np.quantile(times, 0.9)), float(slowest.mean()), float(np.std(times)))
+
+
+def _tail_effects(base: RunDocument, head: RunDocument, place: ShapePlace) -> dict[str, PairedEffect]:
+    """P90, slowest tenth and standard deviation of calls without waits, one difference a quad of the long stretches."""
+    tables = _Tables()
+    for first, second in members_of_pairs(base.replicates, head.replicates, place, "stretch"):
+        before, after = first.shapes[place.shape], second.shapes[place.shape]
+        quads, _ = clean_pair(before, after)
+        for quad in sorted(quads or ()):
+            of_quad = frozenset({quad})
+            tails = [_tail(UsedBlocks.of(blocks, of_quad).wall) for blocks in (before, after)]
+            tables.add(tails[0].logarithms, tails[1].logarithms)
+    effects: dict[str, PairedEffect] = {}
+    for name, levels in tables.of_metric.items():
+        effects[name] = log_ratios(levels, pairs=len(levels), clock="awake")
+    return effects

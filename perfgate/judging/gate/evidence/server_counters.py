@@ -1,0 +1,42 @@
+"""A server's own counters, as ratios over all turns of a side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from perfgate.document.job import Turn
+
+# The counts of a ratio, as numerator and denominator: the first pair that both sides have.
+Ratio = tuple[str, str]
+CACHED: tuple[Ratio, ...] = (("prefix_hits", "prefix_queries"), ("cached_tokens", "input_tokens"))
+RATIOS: Mapping[str, tuple[Ratio, ...]] = {
+    "serving.prefix_hits": CACHED,
+    "serving.accepted": (("accepted", "drafted"),),
+    "serving.preemptions": (("preemptions", "requests"),),
+    "serving.iterations": (("iterations", "output_tokens"),),
+}
+
+
+def ratio_of(name: str, base: Iterable[Turn], head: Iterable[Turn]) -> tuple[float, float] | None:
+    """A ratio of counters on both sides; None if a side lacks a counter."""
+    return common_ratio(RATIOS[name], base, head)
+
+
+def common_ratio(
+    candidates: Iterable[Ratio], first: Iterable[Turn], second: Iterable[Turn]
+) -> tuple[float, float] | None:
+    """The first ratio that both lists of turns have, of each of them."""
+    before, after = _totals(first), _totals(second)
+    for count, of in candidates:
+        if all(count in total and total[of] > 0 for total in (before, after)):
+            return before[count] / before[of], after[count] / after[of]
+    return None
+
+
+def _totals(turns: Iterable[Turn]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for turn in turns:
+        total.update(turn.counters)
+        total.update(turn.work)
+    return total

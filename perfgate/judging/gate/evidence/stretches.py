@@ -1,0 +1,199 @@
+"""Long stretches in which both sides took turns, quad by quad: the mean of a call, and its rare slow calls.
+
+The mean covers all calls, in seconds that their blocks were awake, as the conductor saw them. A stall is a call longer than
+three times the median of its side and quad, timed without its waits for a CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.samples import BlockColumns, unpack
+from perfgate.judging.gate.evidence.clocks import awake_by_block
+from perfgate.judging.gate.evidence.index import Evidence, Pair
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.stalls import is_stall
+from perfgate.judging.gate.evidence.undisturbed import clean_pair
+from perfgate.judging.gate.evidence.values import rounded
+from perfgate.stats.summary import median
+
+# In families.toml.
+FAMILY = "stretch"
+# The numbers of quads after which the gate may decide.
+LOOKS = (16, 32, 64)
+# The share of samples from which a line is named as the line of the slow calls.
+LEAST_OF_SAMPLES = 0.3
+
+Floats = npt.NDArray[np.float64]
+
+
+class Stalls(NamedTuple):
+    """The stalls of a side: the seconds by which each exceeds the median call, out of ``calls``.
+
+    ``computing`` is the share of this excess that their threads spent computing; None without a CPU clock, or without a stall.
+    """
+
+    excesses: Floats
+    calls: int
+    computing: float | None
+
+    @property
+    def stalled(self) -> int:
+        return int(self.excesses.size)
+
+    @property
+    def share(self) -> float:
+        return self.stalled / self.calls
+
+    @property
+    def typical(self) -> float:
+        """The excess above which half of the time in stalls lies: many short ones do not hide a few long ones."""
+        if not self.excesses.size:
+            return 0.0
+        ordered = np.sort(self.excesses)
+        sums = np.cumsum(ordered)
+        return float(ordered[np.searchsorted(sums, sums[-1] / 2)])
+
+    def share_above(self, seconds: float) -> float:
+        return int(np.count_nonzero(self.excesses >= seconds)) / self.calls
+
+
+class SideQuad(NamedTuple):
+    """The calls of a side in a quad: their mean seconds, and each without its waits, by the wall and by the thread."""
+
+    mean: float
+    wall: Floats
+    cpu: Floats | None = None
+
+    @property
+    def stalled(self) -> npt.NDArray[np.bool_]:
+        return is_stall(self.wall)
+
+
+class StretchSide(NamedTuple):
+    """A side of the stretches of a shape, quad by quad: the mean seconds of a call, the share and seconds of stalls."""
+
+    means: Floats
+    stall_shares: Floats
+    stall_seconds: Floats
+    stalls: Stalls
+
+    @classmethod
+    def of(cls, quads: Sequence[SideQuad]) -> StretchSide:
+        means, shares, seconds = [], [], []
+        excesses, computed = [], []
+        for quad in quads:
+            stalled = quad.stalled
+            excess = quad.wall[stalled] - median(quad.wall)
+            means.append(quad.mean)
+            shares.append(float(stalled.mean()))
+            seconds.append(float(excess.sum() / quad.wall.size))
+            excesses.append(excess)
+            if quad.cpu is not None:
+                computed.append(quad.cpu[stalled] - median(quad.cpu))
+        calls = sum(quad.wall.size for quad in quads)
+        stalls = Stalls(np.concatenate(excesses), calls, _computing_share(excesses, computed))
+        return cls(np.array(means), np.array(shares), np.array(seconds), stalls)
+
+
+def _computing_share(excesses: Sequence[Floats], computed: Sequence[Floats]) -> float | None:
+    total = np.concatenate(excesses)
+    if not computed or not total.size:
+        return None
+    share = float(np.concatenate(computed).sum() / total.sum())
+    return rounded(min(1.0, max(0.0, share)))
+
+
+class StretchSample(NamedTuple):
+    """The stretches of a shape; ``line`` is where head's slow calls were mostly found, None if that is not known."""
+
+    base: StretchSide
+    head: StretchSide
+    starts: int
+    line: str | None = None
+
+    @property
+    def quads(self) -> int:
+        return int(self.base.means.size)
+
+    @property
+    def effect(self) -> float:
+        """Head's mean of all calls over base's, minus 1."""
+        return float(self.head.means.sum() / self.base.means.sum()) - 1
+
+
+# --- documents to quads
+
+
+def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
+    """The undisturbed quads of a shape; None without any."""
+    of_base: list[SideQuad] = []
+    of_head: list[SideQuad] = []
+    starts = 0
+    pairs = evidence.stretches.get(place.workload, [])
+    for first, second in pairs:
+        if place.shape not in first.shapes or place.shape not in second.shapes:
+            continue
+        measured = len(of_base)
+        for base, head in _quads_of(first.shapes[place.shape], second.shapes[place.shape]):
+            of_base.append(base)
+            of_head.append(head)
+        starts += len(of_base) > measured
+    if not of_base:
+        return None
+    line = _line_of_stalls(pairs, place.shape)
+    return StretchSample(StretchSide.of(of_base), StretchSide.of(of_head), starts, line)
+
+
+def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
+    """The line at which most samples of head's slow calls lie; None if no line has enough of them."""
+    samples: Counter[str] = Counter()
+    for _, head in pairs:
+        samples.update(head.stalled_at.get(shape, {}))
+    if not samples:
+        return None
+    line, most = samples.most_common(1)[0]
+    return line if most >= LEAST_OF_SAMPLES * samples.total() else None
+
+
+def _quads_of(base: BlockColumns, head: BlockColumns) -> Iterator[tuple[SideQuad, SideQuad]]:
+    """Yield the quads whose means are known on both sides."""
+    undisturbed, _ = clean_pair(base, head)
+    before, after = _Lane.of(base), _Lane.of(head)
+    for number in sorted(undisturbed or ()):
+        of_base, of_head = before.quad(number), after.quad(number)
+        if math.isfinite(of_base.mean) and math.isfinite(of_head.mean):
+            yield of_base, of_head
+
+
+class _Lane(NamedTuple):
+    """The blocks of a side in one stretch; ``quads`` has the quad of every block, ``quad_of_call`` the quad of every call."""
+
+    seconds: Floats
+    quads: npt.NDArray[np.int64]
+    quad_of_call: npt.NDArray[np.int64]
+    wall: Floats
+    cpu: Floats | None
+
+    @classmethod
+    def of(cls, columns: BlockColumns) -> _Lane:
+        calls = np.asarray(columns.calls)
+        quads = np.asarray(columns.quad)
+        seconds = np.full(calls.size, math.nan)
+        if columns.seen_ns:
+            seconds = awake_by_block(columns) / (calls + 1)
+        cpu = None
+        if columns.cpu_source == "thread_cpu":
+            cpu = unpack(columns.cpu) / 1e9
+        return cls(seconds, quads, np.repeat(quads, calls), unpack(columns.wall) / 1e9, cpu)
+
+    def quad(self, number: int) -> SideQuad:
+        own = self.quad_of_call == number
+        cpu = None if self.cpu is None else self.cpu[own]
+        return SideQuad(float(self.seconds[self.quads == number].mean()), self.wall[own], cpu)

@@ -1,0 +1,1 @@
+"""A kind of evidence that the gate does not know, as a producer of numbers."""
