@@ -21,7 +21,8 @@ from perfgate.flows.check.measured import documents_of
 from perfgate.flows.check.steps import CheckSteps
 from perfgate.flows.check.thermal import thermal_step
 from perfgate.flows.check.traces import keep_traces
-from perfgate.judging.gate.compare.bounds import bounded_metrics, broken_metrics
+from perfgate.judging.gate.compare.bounds import broken_metrics
+from perfgate.judging.gate.evidence.bounds import bounded_metrics
 from perfgate.judging.gate.evidence.checklist import PairedNumbers, leading_numbers
 from perfgate.judging.gate.evidence.tolerance import metrics_in_turns
 from perfgate.judging.gate.look import Look

@@ -12,7 +12,7 @@ from perfgate.flows.check.graph import GRAPH_STEP
 from perfgate.flows.check.measured import COUNTING_STEP, Job
 from perfgate.flows.check.thermal import THERMAL_STEP
 from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
-from perfgate.judging.gate.compare.bounds import DECIDING_STEPS, deciding_steps, steps_with_rules
+from perfgate.judging.gate.evidence.bounds import DECIDING_STEPS, deciding_steps, steps_with_rules
 
 
 class CheckSteps(NamedTuple):

@@ -30,7 +30,6 @@ from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.document.samples import BlockColumns
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.compare.alpha import subjects_of
-from perfgate.judging.gate.compare.bounds import deciding_steps
 from perfgate.judging.gate.compare.checklist import compare_checklist
 from perfgate.judging.gate.compare.comparison import with_accepted
 from perfgate.judging.gate.compare.counters import notes_on_varying
@@ -43,6 +42,7 @@ from perfgate.judging.gate.compare.servers import notes_on_requests
 from perfgate.judging.gate.compare.settings import notes_on_settings
 from perfgate.judging.gate.compare.sides import compare_sides, set_aside, shares_of
 from perfgate.judging.gate.compare.stored import compare_stored
+from perfgate.judging.gate.evidence.bounds import deciding_steps
 from perfgate.judging.gate.evidence.fast_path import QUANTILE
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.operating_point import power_cap

@@ -12,8 +12,9 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import CorrectnessResult, ErrorDetail, RunDocument, ShapeKernels, StepResult, Value
-from perfgate.judging.gate.compare.bounds import bounded_metrics, broken_metrics
+from perfgate.judging.gate.compare.bounds import broken_metrics
 from perfgate.judging.gate.decide import decide, decide_alone
+from perfgate.judging.gate.evidence.bounds import bounded_metrics
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
