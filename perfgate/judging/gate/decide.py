@@ -49,7 +49,7 @@ from perfgate.judging.gate.evidence.operating_point import power_cap
 from perfgate.judging.gate.evidence.trusted import Required, numbers_of_jobs
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.gate.evidence.unknown import unknown_note
-from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.values import rounded_if_known
 from perfgate.judging.gate.explain.causes import with_causes
 from perfgate.judging.gate.explain.contributions import explanations
 from perfgate.judging.gate.explain.findings import with_findings
@@ -243,7 +243,7 @@ def _waited(evidence: Evidence) -> float | None:
     replicates = [replicate for run in evidence.runs for replicate in run.replicates]
     waited = waited_share(columns for replicate in replicates for _, columns in replicate.lanes)
     waited = waited_of_jobs(evidence) if waited is None else waited
-    return None if waited is None else rounded(waited)
+    return rounded_if_known(waited)
 
 
 def _timed_blocks(run: RunDocument) -> list[BlockColumns]:

@@ -13,7 +13,7 @@ from perfgate.document.run import RunDocument, Value
 from perfgate.judging.gate.evidence.bounds import HeadBound, bounds_of, by_turn
 from perfgate.judging.gate.evidence.index import RunIndex, of_workload
 from perfgate.judging.gate.evidence.place import ShapePlace
-from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.values import rounded_if_known
 
 
 def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[Bound]:
@@ -55,7 +55,7 @@ def _compare(base: RunIndex | None, head: RunIndex, limit: HeadBound, place: Sha
         outcome=judgement.outcome,
         gating=judgement.gating,
         bound=budget.bound,
-        head=None if judgement.head is None else rounded(judgement.head),
+        head=rounded_if_known(judgement.head),
         reason=reason,
         limit=limit.limit,
     )

@@ -28,7 +28,7 @@ from perfgate.judging.gate.compare.rule import (
 from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import JOB, Number
-from perfgate.judging.gate.evidence.values import change_of, rounded
+from perfgate.judging.gate.evidence.values import change_of, rounded, rounded_if_known
 from perfgate.stats.signed_rank import p_above
 
 # The robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases by 1 + this / sqrt(n)
@@ -91,9 +91,9 @@ def judge_effect(
         outcome=conclusion.outcome,
         delta=rounded(change_of(effect.differences.estimate)),
         p=rounded(p_above(worse.values, 0.0, worse.weights)) if is_of_processes else None,
-        p_adjusted=None if p_adjusted is None else rounded(p_adjusted),
+        p_adjusted=rounded_if_known(p_adjusted),
         pairs_needed=conclusion.pairs_needed,
-        detectable=None if visible is None else rounded(visible),
+        detectable=rounded_if_known(visible),
         excluded=conclusion.excluded,
         effects=shown_effects(number.metric, effect.differences),
         reason=conclusion.reason,

@@ -22,7 +22,7 @@ from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
 from perfgate.judging.gate.evidence.place import ShapePlace, places
 from perfgate.judging.gate.evidence.tolerance import tolerance
-from perfgate.judging.gate.evidence.values import relative_change, rounded
+from perfgate.judging.gate.evidence.values import relative_change, rounded_if_known
 
 FEWEST_STEPS = 3
 NOT_COMPARED = Message("gate.recorded-only")
@@ -164,8 +164,8 @@ def _judged(
         better=entry.better,
         outcome=outcome,
         gating=outcome != "informs",
-        base=None if base is None else rounded(base),
-        head=None if head is None else rounded(head),
+        base=rounded_if_known(base),
+        head=rounded_if_known(head),
         delta=None if outcome == "informs" else relative_change(base, head),
         tolerance=allowed,
         parts=list(parts),

@@ -23,6 +23,10 @@ def rounded(value: float) -> float:
     return float(f"{value:.9g}")
 
 
+def rounded_if_known(value: float | None) -> float | None:
+    return None if value is None else rounded(value)
+
+
 def relative_change(base: float | None, head: float | None) -> float | None:
     """head/base - 1, None if the base is 0 or a side has no value."""
     return rounded(head / base - 1) if base and head is not None else None
