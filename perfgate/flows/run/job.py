@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from perfgate.conductor.code.reads import watch_reads
 from perfgate.conductor.machine.lock import lock_path, machine_lock
+from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
+from perfgate.conductor.sides.job_turns import MeasuredJob
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run, write_document
+from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, Source
-from perfgate.document.testbed import Environment
+from perfgate.document.testbed import Environment, Testbed
 from perfgate.errors import DocumentError, RepositoryError
 from perfgate.flows.run.advisors import advise_run
 from perfgate.flows.run.turns import measure_alone
@@ -99,45 +104,27 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         remove_results(out, ("run.json",))
         remove_traces(out, [reference.name for reference in references])
         progress.status(sentence("starting"))
-        list_reads = (
-            watch_reads(repository.root, repository.files(source.commit)) if repository and source.commit else None
-        )
-        checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
-        with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:
-            testbed = bench.testbed()
-            if not in_ci(os.environ):  # in CI, the run document records the failure for later readers
-                preflight(bench, checkout, references)
-            findings = []
-            for reference in references:
-                turns = ChecklistTurns(
-                    bench, reference, [ChecklistSide("head", checkout, out)], leave_out_waits=options.quick
-                )
-                turns.first(options.steps, quick=options.quick, earlier=durations.get(reference.name))
-                findings.append(turns.sides[0].found)
-            jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
-            progress.expect(Foresight())
+        list_reads = None
+        if repository and source.commit:
+            list_reads = watch_reads(repository.root, repository.files(source.commit))
+        measured = _measure(config, options, progress, out, durations)
         files_read = list_reads() if list_reads else None
-    leftovers = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
-    notes = [*job_notes(os.environ, out), *bench.cache_notes(), *leftovers]
     run = assemble_run(
         config,
         session=msgspec.structs.replace(session, finished_at=now()),
         source=source,
-        testbed=testbed,
-        findings=findings,
+        testbed=measured.testbed,
+        findings=measured.findings,
         folder=out,
-        failed_pairs=[failed for job in jobs for failed in job.failed],
-        notes=notes,
+        failed_pairs=[failed for job in measured.jobs for failed in job.failed],
+        notes=[*job_notes(os.environ, out), *measured.notes],
     )
-    # A report of main names an uplift by the packages and the container image.
-    image = next((os.environ[name] for name in IMAGE_VARIABLES if os.environ.get(name)), "")[:_MOST_IMAGE]
-    packages = installed_packages()
     run = msgspec.structs.replace(
         run,
-        jobs=[job.record for job in jobs],
-        turns=[turn for job in jobs for turn in job.head],
+        jobs=[job.record for job in measured.jobs],
+        turns=[turn for job in measured.jobs for turn in job.head],
         files_read=files_read,
-        environment=Environment(kind="running", python=platform.python_version(), packages=packages, image=image),
+        environment=_environment(),
     )
     if repository:
         remember_reads(repository, (run,))
@@ -146,6 +133,47 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
     write_document(out / "run.json", run)
     return run
+
+
+class _MeasuredRun(NamedTuple):
+    testbed: Testbed
+    findings: list[Findings]
+    jobs: list[MeasuredJob]
+    notes: list[Message]
+
+
+def _measure(
+    config: Config, options: RunOptions, progress: Progress, out: Path, durations: Mapping[str, Mapping[int, float]]
+) -> _MeasuredRun:
+    """Measure the checklist of every workload, and the turns of every job; ``durations`` are those of another run."""
+    root = config.root.resolve()
+    checkout = Checkout(root=root, harness=root)
+    references = config.selected(options.workloads)
+    with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:
+        testbed = bench.testbed()
+        if not in_ci(os.environ):  # in CI, the run document records the failure for later readers
+            preflight(bench, checkout, references)
+        findings: list[Findings] = []
+        for reference in references:
+            side = ChecklistSide("head", checkout, out)
+            turns = ChecklistTurns(bench, reference, [side], leave_out_waits=options.quick)
+            turns.first(options.steps, quick=options.quick, earlier=durations.get(reference.name))
+            findings.append(side.found)
+        jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
+        progress.expect(Foresight())
+    notes = [*bench.cache_notes(), *bench.leftover_notes(checkout.root), *bench.leftover_notes()]
+    return _MeasuredRun(testbed, findings, jobs, notes)
+
+
+def _environment() -> Environment:
+    """The packages and the container image, by which a report of main names an uplift."""
+    image = next((os.environ[name] for name in IMAGE_VARIABLES if os.environ.get(name)), "")
+    return Environment(
+        kind="running",
+        python=platform.python_version(),
+        packages=installed_packages(),
+        image=image[:_MOST_IMAGE],
+    )
 
 
 def _durations(path: Path) -> dict[str, dict[int, float]]:
