@@ -100,14 +100,14 @@ class _Formatter(click.HelpFormatter):
         self.write(f"{' ' * self.current_indent}{heading}\n")
 
     def write_text(self, text: str) -> None:
-        parts = (
-            part.removeprefix(_VERBATIM).splitlines()
-            if part.startswith(_VERBATIM)
-            else wrapped(part, self.width - self.current_indent)
-            for part in text.split("\n\n")
-        )
         indent = " " * self.current_indent
-        self.write("\n\n".join("\n".join(f"{indent}{line}" for line in lines) for lines in parts) + "\n")
+        paragraphs: list[str] = []
+        for part in text.split("\n\n"):
+            lines = wrapped(part, self.width - self.current_indent)
+            if part.startswith(_VERBATIM):
+                lines = part.removeprefix(_VERBATIM).splitlines()
+            paragraphs.append("\n".join(f"{indent}{line}" for line in lines))
+        self.write("\n\n".join(paragraphs) + "\n")
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         rows = list(rows)

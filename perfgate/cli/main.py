@@ -39,10 +39,12 @@ class CommandFolder(CommandGroup):
 
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
         there = self.list_commands(ctx)
+        rest = list(there)
         for heading, names in SECTIONS.items():
             yield heading, [name for name in names if name in there]
-        if more := [name for name in there if not any(name in names for names in SECTIONS.values())]:
-            yield "More", more
+            rest = [name for name in rest if name not in names]
+        if rest:
+            yield "More", rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name.replace("_", "-") for name in _modules()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from itertools import chain
 from typing import cast
 
 from fastapi.exceptions import RequestValidationError
@@ -66,7 +67,7 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
             text = part.public(text)
         return text
 
-    records = [record for part in parts for record in part.records]
+    records = list(chain.from_iterable(part.records for part in parts))
     app = DescribedApp(records=records, description=_ABOUT, lifespan=closing, redirect_slashes=False)
     for part in parts:
         app.include_router(part.router())

@@ -148,7 +148,9 @@ class Library:
 
     def _described(self, path: Path, kind: ServedKind) -> ServedRecording:
         """A recording with its size and its last change, of all files in case of a folder."""
-        files = [path] if path.is_file() else [Path(at) / name for at, _, names in os.walk(path) for name in names]
+        files = [path] if path.is_file() else []
+        for folder, _, names in os.walk(path):
+            files += [Path(folder) / name for name in names]
         stats = [file.lstat() for file in files]
         return ServedRecording(
             name=path.relative_to(self._folder).as_posix(),
@@ -163,16 +165,12 @@ def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
     by_folder: dict[str, list[ServedRecording]] = defaultdict(list)
     for one in recordings:
         by_folder[folder_of(one.name)].append(one)
-    jobs = [
-        ServedJob(
-            name=folder,
-            recordings=len(held),
-            size=sum(one.size for one in held),
-            modified=max(one.modified for one in held),
-        )
-        for folder, held in by_folder.items()
-        if len(held) > 1
-    ]
+    jobs: list[ServedJob] = []
+    for folder, own in by_folder.items():
+        if len(own) > 1:
+            size = sum(recording.size for recording in own)
+            modified = max(recording.modified for recording in own)
+            jobs.append(ServedJob(name=folder, recordings=len(own), size=size, modified=modified))
     return sorted(jobs, key=lambda one: (-one.modified, one.name))
 
 

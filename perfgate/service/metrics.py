@@ -96,15 +96,12 @@ class Metrics:
 
     def _gates(self, projects: Iterable[str]) -> dict[tuple[str, ...], float]:
         """The number of each verdict; a project without kept verdicts has none."""
-        kept = {
-            project: Counter(gate.verdict for gate in self._served.store().entries(project, GateRecord))
-            for project in projects
-        }
-        return {
-            (project, verdict): float(counts[verdict])
-            for project, counts in kept.items()
-            for verdict in (_JUDGED if counts else ())
-        }
+        numbers: dict[tuple[str, ...], float] = {}
+        for project in projects:
+            counts = Counter(gate.verdict for gate in self._served.store().entries(project, GateRecord))
+            if counts:
+                numbers |= {(project, verdict): float(counts[verdict]) for verdict in _JUDGED}
+        return numbers
 
     def _documents_of(self, latest: list[StoredRun]) -> Iterator[LabelledRun]:
         for run in latest[:_MOST_KEPT]:

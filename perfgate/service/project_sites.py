@@ -90,9 +90,10 @@ class ProjectSites:
             return RedirectResponse(_overview(names[0]), HTTPStatus.SEE_OTHER)
         recordings = self._recordings if own is None else ""
         audit = AUDIT if self._served.store().ledger() is not None else ""
-        rows = [
-            self._row(name, run) for name in names for run in stored_runs(self._served.store(), name, Page(limit=1))
-        ]
+        rows: list[ProjectRow] = []
+        for name in names:
+            newest = stored_runs(self._served.store(), name, Page(limit=1))
+            rows += [self._row(name, run) for run in newest]
         return as_page(render_projects(rows, self._language, recordings=recordings, audit=audit))
 
     @staticmethod

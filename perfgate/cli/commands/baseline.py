@@ -197,7 +197,8 @@ def list_runs(limit: int | None, before: str | None, as_json: bool, directory: P
                 )
             )
         return
-    click.echo("\n".join(line for run in runs[:shown] for line in _run_lines(run)))
+    for run in runs[:shown]:
+        click.echo("\n".join(_run_lines(run)))
     if len(runs) > shown:
         last = runs[shown - 1].id[:12]
         click.echo(
@@ -232,16 +233,12 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     if as_json:
         print_json(run)
         return
-    rows = [
-        [
-            step.workload,
-            value.metric,
-            ", ".join(f"{name} {label}" for name, label in sorted(value.labels.items())),
-            "none" if value.value is None else f"{value.value:.6g}",
-        ]
-        for step in run.steps
-        for value in step.values
-    ]
+    rows: list[list[str]] = []
+    for step in run.steps:
+        for value in step.values:
+            labels = ", ".join(f"{name} {label}" for name, label in sorted(value.labels.items()))
+            number = "none" if value.value is None else f"{value.value:.6g}"
+            rows.append([step.workload, value.metric, labels, number])
     for job in run.jobs:
         rows += [[job.name, metric, "", f"{value:.6g}"] for metric, value in typical_values(job, run.turns).items()]
     click.echo(

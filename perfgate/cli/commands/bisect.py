@@ -121,11 +121,9 @@ def COMMAND(
     request = options.record(CheckOptions, out=out, language=report_language(language, directory))
     if for_git:
         raise SystemExit(_judge(directory, str(good), request, place))
-    search = (
-        partial(bisect_stack, directory, parse_between(between, environment))
-        if between is not None
-        else partial(bisect_commits, directory, str(good), bad or "HEAD")
-    )
+    search = partial(bisect_commits, directory, str(good), bad or "HEAD")
+    if between is not None:
+        search = partial(bisect_stack, directory, parse_between(between, environment))
     with people_on_stderr(as_json):
         document = _search(partial(search, metric=place, error=error), directory, request)
     if as_json:

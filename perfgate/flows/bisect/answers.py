@@ -58,11 +58,10 @@ class TrialReading(NamedTuple):
 
 def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -> list[Comparison]:
     """The regressed comparisons: of the metrics that match a pattern, gating or not, or else of all gating metrics."""
-    return [
-        one
-        for one in decision.comparisons
-        if one.outcome == "regressed" and (one.gating if pattern is None else _matches(one, pattern))
-    ]
+    found = [comparison for comparison in decision.comparisons if comparison.outcome == "regressed"]
+    if pattern is None:
+        return [comparison for comparison in found if comparison.gating]
+    return [comparison for comparison in found if _matches(comparison, pattern)]
 
 
 def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
@@ -70,11 +69,12 @@ def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -
     found = regressed(decision, pattern)
     if counters := frozenset(place_of(one) for one in found if isinstance(one, Exact)):
         return Signal(counters)
-    sizes = [(size, spread, one) for one in found if (size := _size(one)) and (spread := _standard_error(one))]
-    if not sizes:
-        return Signal()
-    size, _, clearest = max(sizes, key=lambda entry: abs(entry[0] / entry[1]))
-    return Signal(time=place_of(clearest), size=size)
+    signal, clearness = Signal(), 0.0
+    for comparison in found:
+        size, spread = _size(comparison), _standard_error(comparison)
+        if size and spread and abs(size / spread) > clearness:
+            signal, clearness = Signal(time=place_of(comparison), size=size), abs(size / spread)
+    return signal
 
 
 def read_first(
@@ -89,12 +89,11 @@ def read_first(
     if found:
         chance = min(_chance(one, decision) for one in found)
         return TrialReading("slow", chance) if chance <= allowed else TrialReading("undecided", 1.0)
-    # A verdict on other metrics says nothing of one that is named.
-    is_fast = (
-        decision.verdict != "INCONCLUSIVE"
-        if pattern is None
-        else any(one.outcome in ("unchanged", "improved") and _matches(one, pattern) for one in decision.comparisons)
-    )
+    is_fast = decision.verdict != "INCONCLUSIVE"
+    if pattern is not None:
+        # A verdict on other metrics does not cover the named one.
+        named = [comparison for comparison in decision.comparisons if _matches(comparison, pattern)]
+        is_fast = any(comparison.outcome in ("unchanged", "improved") for comparison in named)
     return TrialReading("fast", decision.policy.alpha_ok) if is_fast else _unanswered(decision)
 
 

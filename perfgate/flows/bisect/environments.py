@@ -73,7 +73,9 @@ def _recipe(maker: StackMaker, wanted: EnvironmentList, folder: Path) -> tuple[S
         pythons = [check_interpreter(python, "--between") for python in wanted.pythons]
         return [str(python) for python in wanted.pythons], lambda at: _tried(pythons[at])
     if isinstance(wanted, PackageSets):
-        names = [" ".join(f"{package}=={version}" for package, version in pins.items()) for pins in wanted.sets]
+        names: list[str] = []
+        for pins in wanted.sets:
+            names.append(" ".join(f"{package}=={version}" for package, version in pins.items()))
         return names, lambda at: maker.make(dict(wanted.sets[at]), f"environment-{at:02}")
     return wanted.versions, lambda at: _tried(_launcher(folder / f"{at:02}", wanted, at))
 

@@ -46,7 +46,9 @@ def read_declared(folder: Path) -> Declared:
 
     Requirement files count only if the project's metadata name no dependency: otherwise they may be for its developers.
     """
-    lines = [line for file in _requirement_files(folder) for line in _requirement_lines(file)]
+    lines: list[str] = []
+    for file in _requirement_files(folder):
+        lines += _requirement_lines(file)
     conda, pip_lines = _read_environment(folder)
     own, files = _own_dependencies(folder), []
     listed = [line for line in lines if not line.startswith("-")]

@@ -74,8 +74,12 @@ def pip_indexes() -> list[str]:
     for line in done.stdout.splitlines():  # SECTION.OPTION='VALUE', the environment last
         option, _, value = line.partition("=")
         settings[option.rpartition(".")[2]] = str(ast.literal_eval(value))
-    options = [f"--{name} {place}" for name in _INDEX_SETTINGS for place in settings.get(name, "").split()]
-    return [*options, "--no-index"] if "no-index" in settings else options
+    options: list[str] = []
+    for name in _INDEX_SETTINGS:
+        options += [f"--{name} {place}" for place in settings.get(name, "").split()]
+    if "no-index" in settings:
+        options.append("--no-index")
+    return options
 
 
 def setup_remedy() -> Activity:

@@ -63,14 +63,17 @@ def _is_sound(document: BisectionDocument) -> bool:
     """Whether its positions are those of commits, and it has what its outcome is about."""
     if not document.changes or not document.tried:
         return False
-    commits = [change.commit for change in document.changes if isinstance(change, CommitChange)]
-    named = [*commits, *(change.before for change in document.changes if isinstance(change, CommitChange))]
-    positions = [*document.suspects, *(at for block in document.culprits for at in block)]
-    positions += [at for trial in document.tried for at in trial.changes]
-    found = [block for block in document.culprits if block]
-    return (
-        len(commits) == len(document.changes)
-        and all(COMMIT_ID.fullmatch(commit) for commit in (document.good or "", *named))
-        and all(0 <= at < len(commits) for at in positions)
-        and (document.outcome != "found" or found == document.culprits != [])
-    )
+    commits = [document.good or ""]
+    for change in document.changes:
+        if not isinstance(change, CommitChange):
+            return False
+        commits += [change.commit, change.before]
+    positions = list(document.suspects)
+    for block in document.culprits:
+        positions += block
+    for trial in document.tried:
+        positions += trial.changes
+    if document.outcome == "found" and (not document.culprits or not all(document.culprits)):
+        return False
+    are_commits = all(COMMIT_ID.fullmatch(commit) for commit in commits)
+    return are_commits and all(0 <= position < len(document.changes) for position in positions)

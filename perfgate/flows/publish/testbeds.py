@@ -59,10 +59,11 @@ def read_artifacts(
     read = {name: read_artifact(partial(source, name)) for name in testbeds}
     if cancelled:
         read = {name: artifact if artifact.documents else without for name, artifact in read.items()}
-    sessions = Counter(session for artifact in read.values() for session in _sessions(artifact.documents))
-    return tuple(
-        _refused(artifact._replace(testbed=name, device=testbeds[name]), sessions) for name, artifact in read.items()
-    )
+    sessions: Counter[str] = Counter()
+    for artifact in read.values():
+        sessions.update(_sessions(artifact.documents))
+    named = [artifact._replace(testbed=name, device=testbeds[name]) for name, artifact in read.items()]
+    return tuple(_refused(artifact, sessions) for artifact in named)
 
 
 def _refused(artifact: ReadArtifact, sessions: Counter[str]) -> ReadArtifact:
@@ -84,4 +85,8 @@ def _refused(artifact: ReadArtifact, sessions: Counter[str]) -> ReadArtifact:
 def _sessions(documents: CheckDocuments | None) -> set[str]:
     if documents is None:
         return set()
-    return {session.id for run in documents for session in (run.session, *run.earlier_sessions)}
+    sessions: set[str] = set()
+    for run in documents:
+        sessions.add(run.session.id)
+        sessions.update(session.id for session in run.earlier_sessions)
+    return sessions

@@ -88,11 +88,10 @@ def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Lang
     )
     _summarise(text, doors)
     where = f" {ours.issue.number}" if ours.issue else ""
-    doors.say(
-        sentence("The issue{where} is from a newer run; it was left as it is.", where=where)
-        if posted == "kept"
-        else sentence("The issue{where} was {posted}.", where=where, posted=posted)
-    )
+    if posted == "kept":
+        doors.say(sentence("The issue{where} is from a newer run; it was left as it is.", where=where))
+    else:
+        doors.say(sentence("The issue{where} was {posted}.", where=where, posted=posted))
 
 
 def _summarise(text: str, doors: Doors) -> None:

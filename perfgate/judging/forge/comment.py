@@ -164,7 +164,10 @@ def _turn_line(first_line: str, verdict: str) -> str:
 def _find_turns(comments: list[Comment], first_line: str) -> list[tuple[Comment, Decided]]:
     """Our replies about changed verdicts, oldest first, each with the verdict it announces."""
     verdicts: tuple[Decided, ...] = ("PASS", "FAIL")
-    turns = [(reply, verdict) for verdict in verdicts for reply in find_own(comments, _turn_line(first_line, verdict))]
+    turns: list[tuple[Comment, Decided]] = []
+    for verdict in verdicts:
+        replies = find_own(comments, _turn_line(first_line, verdict))
+        turns += [(reply, verdict) for reply in replies]
     return sorted(turns, key=lambda turn: turn[0].id)
 
 

@@ -213,12 +213,11 @@ def clear_errors(name: str) -> Iterator[None]:
         # Of an error from the server its own words; psycopg adds the statement.
         words = original.diag.message_primary if state and hasattr(original, "diag") else None
         text = " ".join((words or str(original)).split())[:LONGEST_TEXT]
-        fitting = (
-            trouble
-            for trouble in _troubles()
-            if (state.startswith(trouble.states) if state else any(word in text for word in trouble.words))
-        )
-        found = next(fitting, None)
+        if state:
+            fitting = [trouble for trouble in _troubles() if state.startswith(trouble.states)]
+        else:
+            fitting = [trouble for trouble in _troubles() if any(word in text for word in trouble.words)]
+        found = fitting[0] if fitting else None
         kind = StoreRefusedError if found and found.is_refusal else StoreError
         raise kind(
             "{why}; {remedy}",

@@ -173,11 +173,9 @@ def _address(branch: str, remote: str | None, place: StorePlace) -> str:
         return _checked(address.output, Path(top.output), Activity("the remote {name}", name=name))
     if place.access is not None and remote is None:
         return place.access.repository
-    why = (
-        Activity("it has no remote {name!r}", name=name)
-        if not top.code
-        else Activity("it lies in no git clone that can be read ({error})", error=top.errors)
-    )
+    why = Activity("it has no remote {name!r}", name=name)
+    if top.code:
+        why = Activity("it lies in no git clone that can be read ({error})", error=top.errors)
     raise StoreError(
         "the store {prefix}{branch} of {root} cannot be found: {why}; add one (git remote add {name} URL), or "
         "set {variable} to the address of the repository",

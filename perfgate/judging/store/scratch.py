@@ -224,7 +224,10 @@ class Scratch:
         words = self._link.scrub(" ".join((result.data.decode(errors="replace") + " " + result.errors).split()))
         words = "".join(character if character.isprintable() else " " for character in words)[:600]
         lower = words.lower()
-        remedy = next((remedy for signs, remedy in _REMEDIES if any(sign in lower for sign in signs)), _OFFLINE)
+        remedy = _OFFLINE
+        for signs, of_signs in reversed(_REMEDIES):
+            if any(sign in lower for sign in signs):
+                remedy = of_signs
         return StoreRefusedError(
             "{name} {action}: {words}; {remedy}{hint}",
             name=self._link.name,

@@ -268,11 +268,13 @@ def clear_errors(path: Path) -> Iterator[None]:
         yield
     except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError, ValueError) as error:
         text = str(getattr(error, "orig", None) or error)
-        remedies = [remedy for words, remedy in _REMEDIES if any(word in text for word in words)]
-        remedies.append(_PLACE if isinstance(error, OSError) else _UNKNOWN)
+        remedy = _PLACE if isinstance(error, OSError) else _UNKNOWN
+        for words, of_words in reversed(_REMEDIES):
+            if any(word in text for word in words):
+                remedy = of_words
         # A full disk or a locked file is not a usage error.
         kind = StoreRefusedError if any(word in text for word in (*_FULL, *_LOCKED)) else StoreError
-        raise kind(f"the store {path} cannot be used: {text}; {remedies[0]}") from error
+        raise kind(f"the store {path} cannot be used: {text}; {remedy}") from error
 
 
 def _identity(path: Path) -> tuple[int, int]:

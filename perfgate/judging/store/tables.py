@@ -24,6 +24,7 @@ LOG = sa.Table(
     sa.Column("testbed", TEXT),
     sa.Column("started", sa.Float),
     sa.UniqueConstraint("project", "kind", "key"),
+    sa.Index("log_by_run", "project", "run"),
     sa.Index("log_by_start", "project", "started"),
     sa.Index("log_by_testbed", "project", "testbed", "started"),
 )

@@ -74,7 +74,11 @@ def _differences(entry: RunEntry, expected: RunEntry) -> Iterator[str]:
             yield name
     if entry.started != expected.started:
         yield "started"
-    for name in ("values", "conditions"):
-        there, made = ({msgspec.json.encode(part) for part in getattr(each, name)} for each in (entry, expected))
-        if there != made:
-            yield f"{len(there ^ made)} of its {name}"
+    if values := _encoded(entry.values) ^ _encoded(expected.values):
+        yield f"{len(values)} of its values"
+    if conditions := _encoded(entry.conditions) ^ _encoded(expected.conditions):
+        yield f"{len(conditions)} of its conditions"
+
+
+def _encoded(parts: Iterable[msgspec.Struct]) -> set[bytes]:
+    return set(map(msgspec.json.encode, parts))

@@ -165,23 +165,28 @@ def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
     series = [series_address(entry) for entry in content.trend.series if entry.points]
     for branch, entries in content.branches.items():
         series += [series_address(entry, branch) for entry in entries if entry.points]
-    moved = {
-        (change.first_seen, entry.points[change.at - 1].run_id, entry.points[change.at].run_id)
-        for entry in content.trend.series
-        for change in entry.changes
-    }
     # Around each of the newest changes, however old they are, and along the newest runs.
-    around = [(before, after) for _, before, after in sorted(moved, reverse=True)[:MOST_CHANGES]]
-    pairs = [*around, *_consecutive(content.runs, newest)]
-    shown = {*(run.id for run in content.runs[:newest]), *(one for pair in pairs for one in pair)}
-    about_runs = [
-        address
-        for run in content.runs
-        if run.id in shown
-        for address in (run_address(run.id), *(compare_address(*pair) for pair in pairs if pair[1] == run.id))
-    ]
+    pairs = [*_around_changes(content), *_consecutive(content.runs, newest)]
+    shown = {run.id for run in content.runs[:newest]}
+    for pair in pairs:
+        shown.update(pair)
+    about_runs: list[str] = []
+    for run in content.runs:
+        if run.id in shown:
+            about_runs.append(run_address(run.id))
+            about_runs += [compare_address(*pair) for pair in pairs if pair[1] == run.id]
     lists = [runs_address(page) for page in range(1, min(page_count(content), MOST_LIST_PAGES) + 1)]
     return list(dict.fromkeys([*_WITHOUT_DETAILS, *lists, *series[:MOST_SERIES_PAGES], *about_runs]))
+
+
+def _around_changes(content: SiteContent) -> list[tuple[str, str]]:
+    """The runs before and after each of the newest changes."""
+    changes: set[tuple[str, str, str]] = set()
+    for entry in content.trend.series:
+        for change in entry.changes:
+            before, after = entry.points[change.at - 1 : change.at + 1]
+            changes.add((change.first_seen, before.run_id, after.run_id))
+    return [(before, after) for _, before, after in sorted(changes, reverse=True)[:MOST_CHANGES]]
 
 
 def _consecutive(runs: Sequence[StoredRun], newest: int) -> list[tuple[str, str]]:
@@ -189,4 +194,7 @@ def _consecutive(runs: Sequence[StoredRun], newest: int) -> list[tuple[str, str]
     by_testbed: dict[str, list[StoredRun]] = {}
     for run in runs[:newest]:
         by_testbed.setdefault(run.fingerprint, []).append(run)
-    return [(earlier.id, later.id) for of_testbed in by_testbed.values() for later, earlier in pairwise(of_testbed)]
+    pairs: list[tuple[str, str]] = []
+    for of_testbed in by_testbed.values():
+        pairs += [(earlier.id, later.id) for later, earlier in pairwise(of_testbed)]
+    return pairs

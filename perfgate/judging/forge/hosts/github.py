@@ -120,7 +120,10 @@ class GitHub(DialectForge):
         files = list(self._session.pages(f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100}))
         if len(files) >= MOST_FILES:
             return None
-        return [name for file in files for name in (file.filename, file.previous_filename) if name]
+        names: list[str | None] = []
+        for file in files:
+            names += [file.filename, file.previous_filename]
+        return [name for name in names if name]
 
     def merge_base(self, first: str, second: str) -> str | None:
         commits = f"{quote(first, safe='')}...{quote(second, safe='')}"

@@ -131,7 +131,7 @@ class GitLab:
         diffs = list(self._session.pages(path, _Diff, query={"per_page": 100}))
         if self._merge_request(number).changes_count != str(len(diffs)):
             return None
-        return sorted({name for diff in diffs for name in (diff.old_path, diff.new_path)})
+        return sorted({diff.old_path for diff in diffs} | {diff.new_path for diff in diffs})
 
     def merge_base(self, first: str, second: str) -> str | None:
         path = f"{self._path}/repository/merge_base"

@@ -266,8 +266,11 @@ class BranchContents:
     def projects(self) -> list[str]:
         """The projects of all readable runs."""
         prefixes = {path.rpartition("/")[0] + "/" for path in self._files if layout.parse_run_path(path)}
-        runs = [entry.run for prefix in prefixes for entry in self._decode(prefix)[0]]
-        return sorted({run.project for run in runs})
+        names: set[str] = set()
+        for prefix in prefixes:
+            entries, _ = self._decode(prefix)
+            names.update(entry.run.project for entry in entries)
+        return sorted(names)
 
     def statements(self, project: str, kind: type[Entry]) -> list[Entry]:
         """The statements of a kind. Raises StoreError for an unreadable one."""
