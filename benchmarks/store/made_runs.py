@@ -11,11 +11,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from histories import Floats, load_histories
 
-from perfgate.document.conditions import conditions_of
 from perfgate.document.run import CounterSet, RunDocument, Session, Source, StepResult, Value, WorkloadRecord
 from perfgate.document.testbed import Testbed
 
@@ -128,11 +126,6 @@ def residuals(values: Floats) -> Floats:
     """The relative noise of a recorded history, around the median of the values beside each."""
     beside = np.lib.stride_tricks.sliding_window_view(np.pad(values, 5, mode="edge"), 11)
     return values / np.median(beside, axis=1) - 1
-
-
-def conditions_text(made: MadeTestbed) -> str:
-    """The conditions of any run of a testbed, as a store keeps them."""
-    return msgspec.json.encode(conditions_of(made.document(0))).decode()
 
 
 def ends_at(days: float = 1.0) -> datetime:

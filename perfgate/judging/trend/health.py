@@ -25,8 +25,8 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
     failed = [workload.name for workload in run.workloads if workload.error]
     failed += [f"{step.workload}: step {step.number}" for step in run.steps if step.status == "error"]
     failed += [f"{check.workload}: output" for check in run.correctness if check.status in ("failed", "error")]
-    pairs = len({(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates})
-    pairs += len(run.failed_pairs)
+    measured = {(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates}
+    pairs = len(measured) + len(run.failed_pairs)
     return RunHealth(
         run_id=run_id,
         commit=run.source.commit,
@@ -100,8 +100,12 @@ def _highest(run: RunDocument, metric: str) -> float | None:
 
 
 def _values(run: RunDocument, metric: str) -> list[float]:
-    values = (value.value for step in run.steps for value in step.values if value.metric == metric)
-    return [value for value in values if value is not None]
+    values: list[float] = []
+    for step in run.steps:
+        for value in step.values:
+            if value.metric == metric and value.value is not None:
+                values.append(value.value)
+    return values
 
 
 def _noise_floor(replicates: Sequence[Replicate]) -> float | None:

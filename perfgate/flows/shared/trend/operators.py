@@ -41,9 +41,15 @@ def _more_often(
     cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
 ) -> Iterator[OperatorDelta]:
     """Yield the grown parts of every call counter in the workloads of the cause."""
-    entries = [(series[place.series], series[place.series].changes[place.change].at) for place in cause.changes]
-    workloads = {entry.workload for entry, _ in entries}
-    for good, bad in dict.fromkeys((entry.points[at - 1].run_id, entry.points[at].run_id) for entry, at in entries):
+    workloads: set[str] = set()
+    # In order, each pair of runs once.
+    pairs: dict[tuple[str, str], None] = {}
+    for place in cause.changes:
+        entry = series[place.series]
+        before, after = entry.points[entry.changes[place.change].at - 1 :][:2]
+        workloads.add(entry.workload)
+        pairs[before.run_id, after.run_id] = None
+    for good, bad in pairs:
         if good not in documents or bad not in documents:
             continue
         for compared in compare_counters(Evidence(documents[good], documents[bad]), Policy()):

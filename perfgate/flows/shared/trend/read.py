@@ -16,6 +16,7 @@ from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import (
     NotLookedAt,
+    TrendCause,
     TrendChange,
     TrendDocument,
     TrendPoint,
@@ -139,21 +140,23 @@ def find_trend(
     """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
     newest, made_at = _newest(stored.runs), now()
     today = moment(made_at).date()
-    named = [
-        msgspec.structs.replace(_with_intervals(entry, documents), changes=[name_commits(one) for one in entry.changes])
-        for entry in stored.series
-    ]
+    named: list[TrendSeries] = []
+    for entry in stored.series:
+        changes = [name_commits(change) for change in entry.changes]
+        named.append(msgspec.structs.replace(_with_intervals(entry, documents), changes=changes))
     triaged = TriagedChanges(log.triages, named)
-    accepted = [one for one in log.acceptances if one.counts_on(today)]
+    accepted = [acceptance for acceptance in log.acceptances if acceptance.counts_on(today)]
     series = [
         judged(entry, confirmations=confirmations, accepted=accepted, triaged=triaged, before=before, newest=newest)
         for entry in named
     ]
-    found = [
-        with_differences(with_operators(with_triage(cause, series, triaged), series, documents), series, documents)
-        for cause in causes(series)
-    ]
-    looked_at = [entry for entry in series if entry.current and is_long_enough(entry)]
+    explained: list[TrendCause] = []
+    for cause in causes(series):
+        triaged_cause = with_triage(cause, series, triaged)
+        with_work = with_operators(triaged_cause, series, documents)
+        explained.append(with_differences(with_work, series, documents))
+    examined = [entry for entry in series if entry.current and is_long_enough(entry)]
+    opened = [run for run in reversed(stored.runs[:RUNS_OPENED]) if run.id in documents]
     comparable = {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()}
     spans = spans_of_testbeds(reversed(stored.runs), comparable)
     return TrendDocument(
@@ -163,28 +166,28 @@ def find_trend(
         newest=newest,
         runs=len(stored.runs),
         versions_needed=VERSIONS_NEEDED,
-        looked_at=len(looked_at),
-        values=sum(len(entry.points) for entry in looked_at),
-        new_values=sum(
-            moment(point.started_at) > moment(before.newest) if before else is_recent(point.started_at, newest)
-            for entry in looked_at
-            for point in entry.points
-        ),
+        looked_at=len(examined),
+        values=sum(len(entry.points) for entry in examined),
+        new_values=sum(_new_values(entry, before, newest) for entry in examined),
         since=before.newest if before else None,
         series=series,
-        causes=found,
+        causes=explained,
         testbeds=spans,
         uplifts=uplifts(spans, comparable, series),
-        health=[
-            run_health(run.id, documents[run.id], run.recorded_at)
-            for run in reversed(stored.runs[:RUNS_OPENED])
-            if run.id in documents
-        ],
+        health=[run_health(run.id, documents[run.id], run.recorded_at) for run in opened],
         weeks=weeks(run.started_at for run in stored.runs),
         gone=gone(before, series),
-        expired=expired(log.acceptances, found, today),
+        expired=expired(log.acceptances, explained, today),
         not_looked_at=_not_looked_at(series, stored),
     )
+
+
+def _new_values(series: TrendSeries, before: TrendState | None, newest: str) -> int:
+    """The number of values since the last report, or of the last weeks if there was none."""
+    starts = [point.started_at for point in series.points]
+    if before is None:
+        return sum(is_recent(start, newest) for start in starts)
+    return sum(moment(start) > moment(before.newest) for start in starts)
 
 
 def open_documents(log: ProjectLog, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
@@ -192,34 +195,37 @@ def open_documents(log: ProjectLog, stored: StoredHistories, *, note: Callable[[
 
     Damaged runs are noted.
     """
+    documents: dict[str, RunDocument] = {}
+    for run_id in _runs_to_open(stored):
+        try:
+            documents[run_id] = log.run(run_id)
+        except StoreRefusedError as error:
+            note(
+                Activity(
+                    "the checklist over time has {count} runs alone: {error}",
+                    count=len(documents),
+                    error=error,
+                )
+            )
+            break  # do not wait for an unreachable server once per run
+        except StoreError as error:
+            note(Activity("a run is left out of the checklist over time: {error}", error=error))
+    return documents
+
+
+def _runs_to_open(stored: StoredHistories) -> list[str]:
+    """The ids of the runs, in the order in which they are opened, each once."""
     firsts = {run.fingerprint: run for run in stored.runs}  # keeps the oldest of each, because runs are newest first
     lasts = {run.fingerprint: run for run in reversed(stored.runs)}
-    documents: dict[str, RunDocument] = {}
-    # The runs on both sides of each change, the newest first.
-    pairs = {
-        (change.first_seen, entry.points[change.at].run_id, entry.points[change.at - 1].run_id)
-        for entry in stored.series
-        for change in entry.changes
-    }
-    for run_id in [
-        *(run.id for run in [*stored.runs[:RUNS_OPENED], *firsts.values(), *lasts.values()]),
-        *[run_id for _, *run_ids in sorted(pairs, reverse=True)[:_CHANGES_OPENED] for run_id in run_ids],
-    ]:
-        if run_id not in documents:
-            try:
-                documents[run_id] = log.run(run_id)
-            except StoreRefusedError as error:
-                note(
-                    Activity(
-                        "the checklist over time has {count} runs alone: {error}",
-                        count=len(documents),
-                        error=error,
-                    )
-                )
-                break  # do not wait for an unreachable server once per run
-            except StoreError as error:
-                note(Activity("a run is left out of the checklist over time: {error}", error=error))
-    return documents
+    run_ids = [run.id for run in (*stored.runs[:RUNS_OPENED], *firsts.values(), *lasts.values())]
+    changes: set[tuple[str, str, str]] = set()
+    for entry in stored.series:
+        for change in entry.changes:
+            before, after = entry.points[change.at - 1 : change.at + 1]
+            changes.add((change.first_seen, after.run_id, before.run_id))
+    for _, after_id, before_id in sorted(changes, reverse=True)[:_CHANGES_OPENED]:
+        run_ids += [after_id, before_id]
+    return list(dict.fromkeys(run_ids))
 
 
 def _readable_runs(log: ProjectLog, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
@@ -270,8 +276,11 @@ class _JobNumbers:
                 self._jobs[run_id] = self._log.run(run_id).jobs
             except StoreError:
                 self._jobs[run_id] = []
-        jobs = (job for job in self._jobs[run_id] if job.name == series.workload)
-        return next((number for job in jobs for number in job.numbers if number.metric == series.metric), None)
+        for job in self._jobs[run_id]:
+            for number in job.numbers:
+                if (job.name, number.metric) == (series.workload, series.metric):
+                    return number
+        return None
 
 
 def _read_series(
@@ -327,17 +336,18 @@ def _is_measurable(value: float) -> bool:
 
 
 def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -> TrendSeries:
-    points = [
-        msgspec.structs.replace(point, interval=_interval(documents[point.run_id], series))
-        if point.run_id in documents and point.runs == 1
-        else point
-        for point in series.points
-    ]
+    points = list(series.points)
+    for index, point in enumerate(points):
+        if point.run_id in documents and point.runs == 1:
+            interval = _interval(documents[point.run_id], series)
+            points[index] = msgspec.structs.replace(point, interval=interval)
     return msgspec.structs.replace(series, points=points)
 
 
 def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, float | None] | None:
-    labels = {**series.labels, **({"shape": series.shape} if series.shape else {})}
+    labels = dict(series.labels)
+    if series.shape:
+        labels["shape"] = series.shape
     for step in run.steps:
         if step.workload == series.workload:
             for value in step.values:
