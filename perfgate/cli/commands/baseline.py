@@ -110,17 +110,28 @@ def record(
         drop_secrets(directory, allow_token=allow_token)
         recorded = _record_measured(config, out, quick, allow_dirty)
     if as_json:
-        print_json(
-            {
-                "id": recorded.id,
-                "store": recorded.store,
-                "project": recorded.run.project,
-                "suspected": recorded.suspected,
-                **({"artifacts": recorded.kept.artifacts} if recorded.kept else {}),
-            }
-        )
-        _say_not_kept(recorded)
-        return
+        _print_recorded(recorded)
+    else:
+        _show_recorded(recorded)
+    if recorded.not_kept is not None:
+        why = recorded.not_kept.shown
+        told = sentence("the run is stored, but its artifacts are not kept: {why}", why=why)
+        click.echo(cleaned(told, whole=True), err=True)
+
+
+def _print_recorded(recorded: RecordedRun) -> None:
+    answer: dict[str, object] = {
+        "id": recorded.id,
+        "store": recorded.store,
+        "project": recorded.run.project,
+        "suspected": recorded.suspected,
+    }
+    if recorded.kept:
+        answer["artifacts"] = recorded.kept.artifacts
+    print_json(answer)
+
+
+def _show_recorded(recorded: RecordedRun) -> None:
     click.echo(
         sentence(
             "kept run {id} of {project} in {store}",
@@ -146,7 +157,6 @@ def record(
             click.echo(str(word(note)), err=True)
     if recorded.kept is not None:
         say_kept(recorded.kept)
-    _say_not_kept(recorded)
 
 
 def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) -> RecordedRun:
@@ -185,18 +195,11 @@ def list_runs(limit: int | None, before: str | None, as_json: bool, directory: P
     if as_json:
         print_json(runs)
         return
-    if not runs:
-        if before is not None:
-            click.echo(
-                sentence("no run of {project} is older than {before}", project=config.project, before=cleaned(before))
-            )
-        elif not damaged:
-            click.echo(
-                sentence(
-                    "no run of {project} is kept yet; `perfgate baseline record` keeps one", project=config.project
-                )
-            )
-        return
+    project = config.project
+    if not runs and before is not None:
+        click.echo(sentence("no run of {project} is older than {before}", project=project, before=cleaned(before)))
+    elif not runs and not damaged:
+        click.echo(sentence("no run of {project} is kept yet; `perfgate baseline record` keeps one", project=project))
     for run in runs[:shown]:
         click.echo("\n".join(_run_lines(run)))
     if len(runs) > shown:
@@ -329,20 +332,13 @@ def list_accepted(as_json: bool, directory: Path) -> None:
         click.echo(sentence("nothing was accepted yet; `perfgate baseline accept` does"))
         return
     today = datetime.now(timezone.utc).date()
-    _print_table(
-        ["metric", "commit", "by", "when", "until", "reason"],
-        [
-            [
-                entry.metric,
-                entry.commit[:12],
-                entry.accepted_by,
-                entry.accepted_at[:16],
-                (entry.until or "") if entry.counts_on(today) else f"{entry.until}, expired",
-                entry.reason,
-            ]
-            for entry in acceptances
-        ],
-    )
+    rows: list[list[str]] = []
+    for entry in acceptances:
+        until = entry.until or ""
+        if not entry.counts_on(today):
+            until = f"{until}, expired"
+        rows.append([entry.metric, entry.commit[:12], entry.accepted_by, entry.accepted_at[:16], until, entry.reason])
+    _print_table(["metric", "commit", "by", "when", "until", "reason"], rows)
 
 
 @COMMAND.command("triage")
@@ -468,13 +464,6 @@ def _config(directory: Path) -> Config:
     from perfgate.config import load_config
 
     return load_config(directory)
-
-
-def _say_not_kept(recorded: RecordedRun) -> None:
-    if recorded.not_kept is not None:
-        why = recorded.not_kept.shown
-        told = sentence("the run is stored, but its artifacts are not kept: {why}", why=why)
-        click.echo(cleaned(told, whole=True), err=True)
 
 
 # People copy these into the next command, so a narrow terminal must not wrap them.

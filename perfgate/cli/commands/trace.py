@@ -515,7 +515,9 @@ def _page_language(option: str | None) -> Language:
 def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:
     from perfgate.flows.trace.choice import Choice
 
-    return Choice(rank=rank, device=device, limit=limit or (None if as_json else _SHOWN))
+    if limit is None and not as_json:
+        limit = _SHOWN
+    return Choice(rank=rank, device=device, limit=limit)
 
 
 def _console() -> Any:
