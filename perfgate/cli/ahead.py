@@ -1,4 +1,4 @@
-"""Import beforehand what an answer is printed with: the loops that work it out release Python's lock meanwhile."""
+"""Import the modules that print an answer while it is computed: its loops release Python's lock."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class CommandProcess:
 def drop_secrets(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:
     """Refuse tokens in CI, elsewhere remove them from the environment; then close this process to the workers.
 
-    On a developer's machine the parent shell has the token too, so refusing would protect nothing there, and a command that
+    On a developer's machine the parent shell has the token too, so refusing would not protect it there, and a command that
     posts after measuring may keep it.
     """
     from perfgate.conductor.workers.environment import (

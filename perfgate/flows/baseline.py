@@ -1,4 +1,4 @@
-"""``perfgate baseline``: keep runs of main, and list the stored ones."""
+"""``perfgate baseline``: record runs of main, and list stored runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _WORSE = {"lower": "above", "higher": "below"}
 class RecordedRun:
     """A run that was stored. ``suspected`` are the places that are slower than in main's earlier runs.
 
-    ``removed`` is the number of old runs that were pruned to make room; ``clocks`` is what is wrong with clocks. ``kept`` are
+    ``removed`` is the number of old runs that were pruned to make room; ``clocks`` are notes about wrong clocks. ``kept`` are
     its artifacts, None if there are none or the project keeps none; ``not_kept`` is the error that kept them out.
     """
 

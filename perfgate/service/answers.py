@@ -78,7 +78,7 @@ def page_answer() -> Answers:
 
 
 def written(*answers: Answers) -> Answers:
-    """The responses of an operation that writes: those of reading, and the refusals of a body."""
+    """The responses of an operation that writes: like reading, plus the refusals of a body."""
     return {code: answer for one in (*answers, _refusals(_WRITE_REFUSALS)) for code, answer in one.items()}
 
 

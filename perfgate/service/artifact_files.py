@@ -26,7 +26,7 @@ SetId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The id of th
 FilePath = Annotated[str, Path(description="The path of a file, as the record of the set lists it.")]
 
 # A page comes from a runner, and its reader's cookie opens everything that the reader may see. A report needs no script; the
-# script of a flame graph runs in an opaque origin, which may send nothing.
+# script of a flame graph runs in an opaque origin, which may not send data.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-"""Pages of ``perfgate serve``, drawn in processes of their own: one takes seconds and much memory."""
+"""Pages of ``perfgate serve``, drawn in separate processes: a page takes seconds and much memory."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def ranks_page(folder: Path, language: Language) -> str:
 
 
 def _some(drawn: list[Any], name: str) -> list[Any]:
-    """Raises UsageError if there is nothing to draw."""
+    """Raises UsageError for an empty list."""
     if not drawn:
         raise UsageError("{name} has no timeline with events; tables of steps or totals alone have none", name=name)
     return drawn

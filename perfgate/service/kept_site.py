@@ -28,7 +28,7 @@ class KeptSite:
 
     def pages(self, revision: str) -> SitePages:
         """The pages for a project at ``revision``. Raises the errors of reading if there are none to show in the meantime."""
-        with self._lock:  # a second request waits for what the first reads
+        with self._lock:  # a second request waits until the first has read
             if self._pages is not None and self._revision != revision and self._cpu_seconds > self._patience:
                 if self._renewal is None:
                     self._renewal = threading.Thread(target=self._renew, args=(revision,), daemon=True)

@@ -36,7 +36,7 @@ _Item = TypeVar("_Item")
 
 
 class Library:
-    """Every recording is named by its path below the folder; nothing else can be requested.
+    """Every recording is named by its path below the folder; no other file can be requested.
 
     Links are not followed. A recording that changed is read again. Not thread-safe.
     """
@@ -102,7 +102,7 @@ class Library:
         return ServedTrace(trace_events=[*sheet.names, *sheet.events], other_data={"unread": unread})
 
     def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
-        """Use each recording with events that served the request, or any; return the names of damaged ones."""
+        """Use each recording with events that served the request, or any; return the names of damaged recordings."""
         unread, served = [], False
         for name, found in self._found().items():
             try:

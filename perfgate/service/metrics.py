@@ -39,7 +39,7 @@ class Metrics:
         self._served = served
         self._lock = threading.Lock()
         self._uploads: Counter[str] = Counter()
-        # Documents never change; only those of the newest runs are kept.
+        # Documents never change; documents of the newest runs are cached.
         self._documents: dict[str, RunDocument] = {}
 
     def router(self) -> APIRouter:
@@ -55,7 +55,7 @@ class Metrics:
         return text
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """No connection is open."""
 
     def recorded(self, run: RunDocument, run_id: str) -> None:  # noqa: ARG002 - as all listeners
         with self._lock:

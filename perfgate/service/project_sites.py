@@ -81,7 +81,7 @@ class ProjectSites:
         """The part that answers programs reads the store."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """No connection is open."""
 
     def projects(self, request: Request) -> Response:
         own = caller_of(request).project

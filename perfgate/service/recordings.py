@@ -43,7 +43,7 @@ ProfileFormat = Annotated[
 
 
 class RecordingPages:
-    """The routes of one library, which is read on a thread of its own because it is not thread-safe.
+    """The routes of one library, which is read on its own thread because it is not thread-safe.
 
     Pages take seconds, so processes draw them.
     """

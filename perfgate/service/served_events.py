@@ -35,7 +35,7 @@ class TooManyEventsError(UsageError):
 
 @dataclass
 class EventSheet:
-    """Collects the events of several recordings; each begins at its own first event, and has processes of its own."""
+    """Collects the events of several recordings; each begins at its first event, and has separate processes."""
 
     request: str | None
     events: list[ServedEvent] = field(default_factory=list)

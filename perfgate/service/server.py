@@ -42,7 +42,7 @@ from perfgate.system.loopback import is_loopback_host
 
 _SHORTEST_TOKEN = 16
 _EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - to compare with
-# The index of recordings beside a store.
+# The index of recordings, if a store is served too.
 _RECORDINGS = "/recordings"
 # Requests in progress at a signal may take this much longer.
 _SECONDS_TO_END = 5
@@ -182,7 +182,7 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                # The service decides nothing by a client's address, so no header may set it.
+                # No decision depends on a client's address, so no header may set it.
                 proxy_headers=False,
                 timeout_graceful_shutdown=_SECONDS_TO_END,
             )

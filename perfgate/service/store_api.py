@@ -92,7 +92,7 @@ class StoreApi:
         self._served.store().entries("", RunEntry, Page(limit=1))
 
     def close(self) -> None:
-        """The store holds nothing open."""
+        """The store has no open connection."""
 
     def projects(self, request: Request) -> Response:
         own = caller_of(request).project

@@ -1,6 +1,6 @@
 """The form by which a person gives a regression of main a state on the pages of the service, without any script.
 
-A browser sends its cookie with requests that a foreign page made up, too, so the cookie alone changes nothing: the form holds
+A browser sends its cookie with requests that a foreign page made up, too, so the cookie alone has no rights: the form holds
 a token that was typed in, or the key that only the reader of our own page can know.
 """
 
@@ -57,10 +57,10 @@ class TriageForm:
         """The part that answers programs reads the store."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """No connection is open."""
 
     async def change(self, request: Request, project: ReadProject) -> Response:
-        """Store the state and lead back to the page, so that loading that again repeats nothing."""
+        """Store the state and redirect to the page, so that a reload does not store it again."""
         fields = _fields(await bounded_body(request, _MOST_BYTES))
         return await run_in_threadpool(self._change, caller_of(request), project, fields)
 

@@ -1,4 +1,4 @@
-"""What the operator reads on standard error when the service cannot use its store, and nobody else does."""
+"""Messages for the operator alone, on standard error, when the service cannot use its store."""
 
 from __future__ import annotations
 

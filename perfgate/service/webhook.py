@@ -1,4 +1,4 @@
-"""The webhook: a signed message for each recorded run, sent by a thread of its own so that no upload waits for it."""
+"""The webhook: a signed message for each recorded run, sent by a separate thread so that no upload waits for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SECONDS_TO_END = 5.0
 
 
 class RecordedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a message: what identifies the run; its document is read from the service."""
+    """The body of a message identifies the run; its document is read from the service."""
 
     event: Literal["run recorded"] = "run recorded"
     project: str
@@ -49,7 +49,7 @@ class RecordedMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class WebhookTarget:
-    """The address of the receiver, and the secret that both know. Raises UsageError for unsafe ones."""
+    """The address of the receiver, and the secret that both know. Raises UsageError if they are unsafe."""
 
     address: str
     secret: str

@@ -44,7 +44,7 @@ from perfgate.judging.trend.gates import gate_history
 
 # Of each project the newest runs are looked at for its workloads and testbeds.
 _LOOKED_AT = 500
-# Of each regression in the list, so many of the numbers that it moved; the explanation has all.
+# Listed numbers of each regression; the explanation has all.
 _CHANGES_LISTED = 5
 
 

@@ -43,7 +43,7 @@ def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | 
 
 
 def _short(series: TrendSeries, changes: Sequence[int]) -> TrendSeries:
-    """The series with these changes, the points beside them, and the newest."""
+    """The series with these changes, the points around them, and the newest point."""
     chosen = [series.changes[number] for number in changes]
     wanted = {len(series.points) - 1}
     for change in chosen:

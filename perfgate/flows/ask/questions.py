@@ -29,7 +29,7 @@ Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class Question(Generic[Arguments, Answer]):
-    """``about`` says what is answered; the first sentence is a title. ``of_store`` is false for questions about recordings."""
+    """``about`` describes the answer; its first sentence is a title. ``of_store`` is false for questions about recordings."""
 
     name: str
     about: str

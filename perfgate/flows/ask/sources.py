@@ -1,4 +1,4 @@
-"""What questions are answered from, and what their asker may read."""
+"""The sources of answers, limited to the asker's rights."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
 
 
 def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[FitnessCheck]:
-    """Examine the machine for some seconds, changing nothing; ``device`` is the configured one."""
+    """Examine the machine for some seconds without changing it; ``device`` is the configured one."""
     progress.status(sentence("examining the machine"))
     cpus = sorted(os.sched_getaffinity(0))
     machine = Machine()
@@ -85,7 +85,7 @@ def examine_device(device: str, progress: Progress, *, required: bool) -> list[F
     if is_absent(device, probed):
         if not required:
             return probed
-        # Opening it tells whether this torch could use one at all.
+        # Opening it shows whether this torch supports it at all.
         return [*map(required_device, probed), *open_device(device, progress, required=True)]
     opened: list[FitnessCheck] = []
     if required or device_kind(device) in device_kinds():
@@ -197,7 +197,7 @@ def read_gate(folder: Path | None) -> GateSettings:
 def plant_changes(
     changes: tuple[PlantedChange, ...], settings: GateSettings, *, out: Path, say: Callable[[str], None]
 ) -> list[PlantedResult]:
-    """Gate every change in a repository of its own, one after the other; the check folders are written to ``out``."""
+    """Gate every change in a separate repository, one after the other; the check folders are written to ``out``."""
     results: list[PlantedResult] = []
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as scratch:
         for number, change in enumerate(changes):

@@ -101,7 +101,7 @@ CHANGES = (
 def run_planted(
     change: PlantedChange, settings: GateSettings, *, scratch: Path, out: Path, say: Callable[[str], None]
 ) -> PlantedResult:
-    """Plant a change in a repository of its own below ``scratch`` and gate it, with the gate's files in ``out``."""
+    """Plant a change in a separate repository below ``scratch`` and gate it, with the gate's files in ``out``."""
     project = scratch / change.name
     _make_repository(project, change, settings if change.timed else msgspec.structs.replace(settings, **_SHORT))
     # An earlier run of the doctor may have left one.

@@ -42,7 +42,7 @@ class WrittenSite:
 def write_site(
     root: Path, out: Path, doors: Doors, progress: Progress, *, runs: int = NEWEST, language: Language = "en"
 ) -> WrittenSite:
-    """Write every page into ``out``; the newest ``runs`` have one of their own.
+    """Write every page into ``out``; the newest ``runs`` have a page each.
 
     In the place of a run that cannot be read stands the reason. Raises UsageError for a folder with a page that is not
     perfgate's, or without a run of main.
@@ -99,7 +99,7 @@ def _pages_before(out: Path) -> list[str]:
 
 
 def _prepare(out: Path) -> None:
-    """Make the folders. Raises UsageError for a link, which would lead the pages elsewhere, and for what is no folder."""
+    """Make the folders. Raises UsageError for a link, which would redirect the pages, and for a file."""
     for folder in (out / name for name in ("", *_FOLDERS)):
         if folder.is_symlink():
             raise UsageError("{folder} is a link; remove it, or choose another folder with --out", folder=folder)

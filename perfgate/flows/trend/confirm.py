@@ -94,7 +94,7 @@ def confirm_suspected(
 
 
 def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[str], None]) -> list[Confirmation]:
-    """The confirmations by another job, restricted to plausible ones of our own suspicions.
+    """The confirmations by another job, restricted to plausible confirmations of our suspicions.
 
     The file comes from a job that ran the code of main, so it is not trusted. Raises DocumentError for another file.
     """

@@ -30,7 +30,7 @@ DEFAULT_KEY = "default"
 
 @dataclass(frozen=True)
 class OurIssue:
-    """The issue of this repository before we write, or the reason why nothing can be posted here."""
+    """The issue of this repository before we write, or the reason why it cannot be posted."""
 
     event: CiEvent | None = None
     forge: IssueForge | None = None

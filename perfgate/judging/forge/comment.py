@@ -307,7 +307,7 @@ class _Posting:
     def _announce_turn(self) -> None:
         """Announce a changed verdict in a reply, unless a concurrent publisher did; duplicate replies are deleted.
 
-        An edit sends no notification, so a changed verdict gets a comment of its own. A newer run that overwrote our text saw
+        An edit sends no notification, so a changed verdict gets a separate comment. A newer run that overwrote our text saw
         no change, so we announce it as long as the newer verdict is the same.
         """
         last, now = self.last, self.now.decided

@@ -186,7 +186,7 @@ class Trigger:
 
 
 def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
-    """The trigger of the pipeline this job belongs to, or of the one it follows; None outside CI.
+    """The trigger of this job's pipeline, or of the pipeline that it follows; None outside CI.
 
     With PERFGATE_FORGE, the branch comes from PERFGATE_BRANCH.
     """
@@ -364,7 +364,7 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         change_request=_number(environ, "PERFGATE_CHANGE_REQUEST") if environ.get("PERFGATE_CHANGE_REQUEST") else None,
         job_url=job_url,
         artifact_url=own_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
-        # GitLab's runners name the certificate of their own server only.
+        # GitLab's runners only name the certificate of their server.
         ca_file=(environ.get("CI_SERVER_TLS_CA_FILE") or None) if forge == "gitlab" else None,
     )
 

@@ -115,7 +115,7 @@ class Forge(Protocol):
     """One repository on one forge, through one token. Every method raises ForgeError if the forge refuses."""
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """The change request that the event names, or else the one with the event's head, or None.
+        """The change request that the event names, or else a change request with the event's head, or None.
 
         If several have this head, the one with the number ``prefer`` is taken, or else an open one, or the newest.
         """

@@ -344,7 +344,7 @@ def _explain(status: int, words: str, rights: str) -> Activity:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A failed try that may succeed later. ``headers`` are those of the answer, names in lower case."""
+    """A failed try that may succeed later. ``headers`` are the response's, names in lower case."""
 
     reason: str
     headers: Mapping[str, str]

@@ -44,7 +44,7 @@ class CommentEvent:
 
 @dataclass(frozen=True)
 class CommentPlace:
-    """The place of a comment on a change request; the forge tells the rest, as no payload of a webhook is trusted."""
+    """The place of a comment on a change request; the rest comes from the forge, as webhooks are not trusted."""
 
     number: int
     comment_id: int
@@ -93,7 +93,7 @@ class OrderedChange:
     """The forge's data about the change request of an order; ``author`` is None if the account is deleted.
 
     ``ref`` is the git reference of its head in the target repository, and ``branch`` the source branch, which is in another
-    repository if the change is from a fork. Both are None where nothing needs them.
+    repository if the change is from a fork. Both are None where they are not needed.
     """
 
     number: int
@@ -148,7 +148,7 @@ class OrderError(UsageError):
 
 
 class OrderDateError(OrderError):
-    """An acceptance is to count until a day that is none; ``named`` is what stands in its place."""
+    """An acceptance ends on an invalid day; ``named`` is the text in its place."""
 
     def __init__(self, english: str, *, named: str) -> None:
         super().__init__(english)

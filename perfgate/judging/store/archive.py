@@ -17,7 +17,7 @@ TAR = ".tar"
 
 
 def write_export(files: Iterable[tuple[str, bytes]], target: Path) -> None:
-    """Write files below a folder, or into a tar file if ``target`` ends in .tar, under a temporary name beside it first.
+    """Write files below a folder, or into a tar file if ``target`` ends in .tar, first under a temporary name.
 
     Raises UsageError if the target exists, StoreRefusedError if it cannot be written.
     """
@@ -58,7 +58,7 @@ def _write_folder(files: Iterable[tuple[str, bytes]], folder: Path) -> None:
 
 
 def _write_tar(files: Iterable[tuple[str, bytes]], path: Path) -> None:
-    """The same files give the same bytes: no time, owner or mode is that of this machine."""
+    """The same files give the same bytes: times, owners and modes of this machine are left out."""
     with path.open("xb") as file:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name, data in files:

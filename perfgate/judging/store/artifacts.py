@@ -1,6 +1,6 @@
 """The artifact store: traces, flame graphs and report pages of runs and checks, below one URL.
 
-    PROJECT/sets/ID.json          the record of a set, written last: without it nothing of the set is listed
+    PROJECT/sets/ID.json          the record of a set, written last: without it the set is not listed
     PROJECT/files/ID/PATH         its files, by their paths in the folder of the run or check
 
 ID follows from the documents, which list the size and SHA-256 of each trace and flame graph, so their names hold the same
@@ -95,7 +95,7 @@ class ArtifactStore:
         return sorted((one for one in found if one is not None), key=lambda one: (one.kept_at, one.id))
 
     def unfinished(self, project: str, before: datetime) -> list[str]:
-        """The ids of sets without a record, of which nothing was written since ``before``: uploads that were broken off."""
+        """The ids of sets without a record and unchanged since ``before``: interrupted uploads."""
         key = project_key(project)
         listed = {name.removesuffix(_SUFFIX) for name in self._place.names(f"{key}/sets")}
         ids = [set_id for set_id in self._place.names(f"{key}/files") if set_id not in listed]

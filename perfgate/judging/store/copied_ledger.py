@@ -24,8 +24,8 @@ class LeftBehind(msgspec.Struct, kw_only=True):
 class LedgerCopy:
     """One copy of tokens and audit history; ``projects`` None: of all of them.
 
-    Tokens are known by their hash, and entries by their content, so a copy can be repeated. ``left`` counts what the target
-    keeps no place for.
+    Tokens are known by their hash, and entries by their content, so a copy can be repeated. ``left`` counts the rest, which the
+    target does not keep.
     """
 
     def __init__(self, source: Ledger | None, target: Ledger | None, projects: Sequence[str] | None) -> None:
@@ -39,7 +39,7 @@ class LedgerCopy:
         self.left = LeftBehind()
 
     def bring_tokens(self) -> int:
-        """Copy the tokens, revoked ones too; return how many of the target's are new or newly revoked."""
+        """Copy the tokens, revoked ones too; return the number of new and newly revoked ones."""
         chosen = self._chosen_tokens(self._source.stored_tokens() if self._source is not None else [])
         if self._target is None:
             self.left.tokens += len(chosen)
@@ -47,7 +47,7 @@ class LedgerCopy:
         return self._target.restore_tokens(chosen)
 
     def bring_history(self) -> None:
-        """Copy the entries that the target lacks, in their order; the next call goes on where this one ended."""
+        """Copy the entries that the target lacks, in their order; the next call continues from there."""
         for entries in _in_batches(self._missing()):
             if self._target is None:
                 self.left.audit_entries += len(entries)

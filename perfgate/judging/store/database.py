@@ -1,4 +1,4 @@
-"""What a store in SQL asks of its database: the differences between SQLite and PostgreSQL, each in a module of its own."""
+"""The Protocol of a store's database, which hides the differences between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

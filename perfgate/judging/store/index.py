@@ -16,7 +16,7 @@ from perfgate.judging.store.store import ALL_RUNS, Page, RunEntry, SeriesPlace, 
 
 
 class Series(NamedTuple):
-    """One metric of one workload and shape over time, on comparable testbeds; ``labels`` are those beside the shape."""
+    """One metric of one workload and shape over time, on comparable testbeds; ``labels`` exclude the shape."""
 
     workload: str
     shape: str

@@ -1,4 +1,4 @@
-"""The tokens of a store's service, and the audit log of its changes: tables beside the runs, in the same database."""
+"""The tokens of a store's service, and the audit log of its changes, in the database of the log."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Ledger:
         return NewToken(token=token, secret=secret)
 
     def revoke(self, token_id: str) -> ServiceToken:
-        """Revoke a token for good. Raises StoreError if there is none with this id; revoking it twice changes nothing."""
+        """Revoke a token for good. Raises StoreError if there is none with this id; revoking it again has no effect."""
         with self._database.writing() as connection:
             row = connection.execute(sa.select(TOKENS).where(TOKENS.c.id == token_id)).mappings().first()
             if row is None:
@@ -112,13 +112,13 @@ class Ledger:
             return self._end_token(connection, token, self._clock().isoformat(), LOCAL)
 
     def tokens(self) -> list[ServiceToken]:
-        """All tokens, the revoked ones too, newest first."""
+        """All tokens, including revoked tokens, newest first."""
         return [_token(row) for row in self._rows(sa.select(TOKENS).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id))]
 
     def find(self, secret: str) -> ServiceToken | None:
         """The valid token with this secret.
 
-        The search is by hash, so its duration tells nothing about how much of a secret is right.
+        The search is by hash, so its duration reveals no part of a secret.
         """
         sent = _hash(secret)
         rows = self._rows(_VALID, {"sent": sent})
@@ -134,7 +134,7 @@ class Ledger:
         return [AuditEntry(**row) for row in self._rows(query)]
 
     def projects(self) -> list[str]:
-        """The projects that the audit log names: every one that was ever written to, or has a token of its own."""
+        """The projects that the audit log names: every project that was ever written to, or has a token."""
         query = sa.select(AUDIT.c.project).distinct().where(AUDIT.c.project != "").order_by(AUDIT.c.project)
         return [row["project"] for row in self._rows(query)]
 
@@ -146,7 +146,7 @@ class Ledger:
     def restore_tokens(self, tokens: Sequence[StoredToken]) -> int:
         """Add the tokens of another store, and revoke those that are revoked there; return how many of them changed.
 
-        A token is known by its hash. What is revoked here stays revoked. A new token whose id is taken gets another one.
+        A token is identified by its hash. Revoked tokens stay revoked. A new token whose id is taken gets another one.
         """
         if not tokens:
             return 0

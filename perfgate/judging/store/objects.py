@@ -148,7 +148,7 @@ class ObjectPlace:
         return max((at if at.tzinfo else at.replace(tzinfo=timezone.utc) for at in times), default=None)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that it holds; nothing if there is none."""
+        """Remove a file, or a folder with its content, if it exists."""
         with self._refusals(path), suppress(FileNotFoundError):
             self._system.files.rm(self._at(path), recursive=True)
 
@@ -166,7 +166,7 @@ class ObjectPlace:
             yield
         except PerfgateError:
             raise
-        except Exception as error:  # the package of every protocol raises errors of its own
+        except Exception as error:  # the package of each protocol has its own errors
             raise self._refusal(error, path) from error
 
     def _refusal(self, error: Exception, path: str) -> StoreError:

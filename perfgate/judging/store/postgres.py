@@ -36,7 +36,7 @@ LONGEST_TEXT = 400
 
 
 class PostgresDatabase:
-    """A store in a database of a PostgreSQL server. A forked process opens connections of its own."""
+    """A store in a database of a PostgreSQL server. A forked process opens new connections."""
 
     restore = "restore the database from a backup, or copy what is intact of it to a new one with `perfgate store copy`"
 
@@ -73,7 +73,7 @@ class PostgresDatabase:
         self._has_tables = True
 
     def write(self, work: Callable[[sa.Connection], None]) -> None:
-        """Do some work in a transaction of its own: the server commits those of several connections together."""
+        """Do some work in a new transaction; the server groups commits of several connections."""
         with self.writing() as connection:
             work(connection)
 
@@ -98,7 +98,7 @@ class PostgresDatabase:
 def parse_address(location: str) -> sa.URL:
     """Read ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``. Raises StoreError, which does not repeat it, for another text."""
     url = None
-    # SQLAlchemy ends the password at the first @; what follows would be taken for a host, and hosts stand in messages.
+    # SQLAlchemy ends the password at the first @ and takes the rest for a host, which messages show.
     if location.count("@") < 2:
         with suppress(sa.exc.ArgumentError, ValueError):
             url = sa.make_url(location).set(drivername=DRIVER)
@@ -111,7 +111,7 @@ def parse_address(location: str) -> sa.URL:
 
 
 class DatabaseTrouble(NamedTuple):
-    """A kind of error: the beginnings of its SQLSTATEs, words of its message, and whether nothing is wrong with the call."""
+    """A kind of error: the beginnings of its SQLSTATEs, words of its message, and whether the server refused a correct call."""
 
     remedy: Activity
     states: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class DatabaseTrouble(NamedTuple):
 def _troubles() -> tuple[DatabaseTrouble, ...]:
     """The first that fits counts. An error while connecting has no SQLSTATE, only libpq's and the server's words.
 
-    SQLSTATEs are in PostgreSQL's documentation, "PostgreSQL Error Codes"; the words are those of version 15.
+    SQLSTATEs are in PostgreSQL's documentation, "PostgreSQL Error Codes"; the words are from version 15.
     """
     return (
         DatabaseTrouble(

@@ -29,7 +29,7 @@ AHEAD = timedelta(weeks=4)
 
 
 def record_run(store: Store, run: RunDocument, *, allow_dirty: bool = False, now: datetime | None = None) -> str:
-    """Store a run and return its id; repeating it changes nothing. Raises UnfitRunError for an unfit run."""
+    """Store a run and return its id; a stored run is not stored again. Raises UnfitRunError for an unfit run."""
     record_runs(store, [run], allow_dirty=allow_dirty, now=now)
     return content_sha256(run)
 
@@ -37,7 +37,7 @@ def record_run(store: Store, run: RunDocument, *, allow_dirty: bool = False, now
 def record_runs(
     store: Store, runs: Sequence[RunDocument], *, allow_dirty: bool = False, now: datetime | None = None
 ) -> list[str]:
-    """Store several runs of one project in one write, and return the ids of the new ones. Raises UnfitRunError."""
+    """Store several runs of one project in one write, and return the ids of the new runs. Raises UnfitRunError."""
     recorded_at = now or utc_now()
     entries: list[RunEntry] = []
     documents: dict[str, bytes] = {}
@@ -56,7 +56,7 @@ def stored_runs(store: Store, project: str, page: Page = ALL_RUNS) -> list[Store
 
 
 def stored_run(store: Store, project: str, run_id: str) -> RunDocument:
-    """The run with an id, or the only one whose id begins so. Raises StoreError if it is unknown or damaged."""
+    """The run with an id, or the only run whose id begins so. Raises StoreError if it is unknown or damaged."""
     return intact_run(store.documents(project, [run_id])[0])
 
 
@@ -104,7 +104,7 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
 
 
 def intact_run(document: StoredDocument) -> RunDocument:
-    """The run of a document that a store gave. Raises StoreError, with the remedy if its bytes are not the recorded ones.
+    """The run of a document that a store gave. Raises StoreError, with the remedy if its bytes differ from the recorded bytes.
 
     Intact bytes that cannot be read come from a newer or a very old perfgate: the store is not damaged.
     """

@@ -83,9 +83,9 @@ class SqliteFile:
             yield connection
 
     def write(self, work: Callable[[sa.Connection], None]) -> None:
-        """Do some work in a transaction, together with that of other threads which wait: a commit waits for the disk.
+        """Do some work in one transaction with the work of waiting threads, because a commit waits for the disk.
 
-        Work that raises an error leaves nothing behind, and the work of others stays.
+        Work that raises an error is undone; the work of others stays.
         """
         own = self._turns.wait_with(work)
         with self._turns.mine():
@@ -116,7 +116,7 @@ class SqliteFile:
             work.is_done = True
 
     def _try(self, work: WaitingWork, connection: sa.Connection) -> None:
-        """Do some work or nothing of it. Raises StoreError if it ended the transaction, and with it the work of others."""
+        """Do some work completely or not at all. Raises StoreError if the database ended the whole transaction."""
         savepoint = connection.begin_nested()
         try:
             with clear_errors(self._path):
@@ -125,7 +125,7 @@ class SqliteFile:
         except StoreError as error:
             work.error = error
             # A full disk, for one (SQLite documentation, lang_transaction.html, "Response To Errors Within A Transaction").
-            # What follows would be committed statement by statement, and the commit at the end would do nothing.
+            # Later statements would be committed one by one, and the commit at the end would have no effect.
             if not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
                 raise
             savepoint.rollback()
@@ -232,7 +232,7 @@ def create_file(path: Path) -> None:
 def open_read_only(path: Path) -> sa.Engine:
     """An engine on a file in a read-only place.
 
-    A write-ahead log needs a file beside the store even for reading, unless the store is opened as immutable (SQLite
+    A write-ahead log needs a second file even for reading, unless the store is opened as immutable (SQLite
     documentation, wal.html, "Read-Only Databases"). If a log exists already, its content must be read.
     """
     log = path.with_name(path.name + "-wal")

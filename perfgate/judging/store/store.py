@@ -28,7 +28,7 @@ STORE_VARIABLE = "PERFGATE_STORE"
 SERVICE_SCHEMES = ("https://", "http://")
 # The writer in an audit log if it was a command on the machine of the store, and no service.
 LOCAL = "local"
-# The writer of what `perfgate store copy` brings from another store.
+# The writer of entries that `perfgate store copy` adds.
 COPIER = "store copy"
 # The user information of an address, up to its last @, and the secrets in its query.
 _USER = re.compile(r"(?<=//).*@")
@@ -95,7 +95,7 @@ ENTRIES: Mapping[str, type[LogEntry]] = {"runs": RunEntry, **STATEMENTS}
 class StoredDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes of a run document as they were recorded; ``fault`` is why they cannot be read, and empty if they can.
 
-    ``name`` is its name in messages, and ``remedy`` the way out if the bytes are not the recorded ones.
+    ``name`` is its name in messages, and ``remedy`` the way out if the bytes differ from the recorded bytes.
     """
 
     id: str
@@ -169,7 +169,7 @@ class Store(Protocol):
         """
 
     def entries(self, project: str, kind: type[Entry], page: Page = ...) -> list[Entry]:
-        """The entries of a kind, newest first; of runs those of a page. Raises UnknownRunError for a page behind no run."""
+        """The entries of a kind, newest first; ``page`` selects runs. Raises UnknownRunError for an unknown ``before``."""
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
         """The documents of runs as they were recorded, by their ids or the beginnings of these; none of them is checked.
@@ -187,7 +187,7 @@ class Store(Protocol):
         """A text that is another one after every change of the log; empty if there is none."""
 
     def damaged(self, project: str) -> list[str]:
-        """The unreadable runs: one message each, with location and remedy. `entries` omits them; nothing removes them."""
+        """The unreadable runs: one message each, with location and remedy. `entries` omits them; they are never removed."""
 
     def ledger(self) -> Ledger | None:
         """The tokens and the audit log of the store; None if it keeps none."""
@@ -264,7 +264,7 @@ def is_shared(location: str) -> bool:
 
 
 def open_location(location: str, place: StorePlace) -> Store:
-    """The store at a location; nothing is opened before its first use. Raises StoreError for an unknown kind of location."""
+    """The store at a location, opened on first use. Raises StoreError for an unknown kind of location."""
     for backend in load_members(backends, STORES):
         if backend.accepts(location):
             store: Store = backend.open_backend(location, place)

@@ -1,4 +1,4 @@
-"""The tables of a store in SQL, the one truth of them, and the version that a store says it has."""
+"""The tables of a store in SQL, and their version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 METADATA = sa.MetaData()
 
-# An entry has its key once in a project and kind. Testbed, start and ``run``, the id, are those of a run; lists read them.
+# An entry has its key once in a project and kind. Runs are listed by their testbed, start and id (``run``).
 LOG = sa.Table(
     "log",
     METADATA,
@@ -73,7 +73,7 @@ _VERSION_OF_STORE = f"SELECT version_num FROM {VERSION.name}"  # noqa: S608 - ou
 
 
 def prepare_tables(connection: sa.Connection, place: str) -> None:
-    """Create the tables, or bring those of an older perfgate up to date, within the transaction of the only writer."""
+    """Create the tables, or upgrade the tables of an older perfgate, within the transaction of the only writer."""
     version = stored_version(connection, place)
     if version is None:
         METADATA.create_all(connection)
@@ -107,7 +107,7 @@ def has_tables(connection: sa.Connection, place: str) -> bool:
 def stored_version(connection: sa.Connection, place: str) -> int | None:
     """The version of the tables; None for an empty database.
 
-    Raises StoreError for a newer version, for tables of something else, and for those of a perfgate before its first release.
+    Raises StoreError for a newer version, for a foreign database, and for a store written before the first release.
     """
     inspector = sa.inspect(connection)
     names = inspector.get_table_names()  # in one query, so that a concurrent creation shows all or none

@@ -35,7 +35,7 @@ class Exported(msgspec.Struct, kw_only=True):
 
 
 class Copied(Exported, kw_only=True):
-    """What was copied, in numbers; ``not_copied`` counts what the target keeps no place for, or the copy does not cover."""
+    """The numbers of copied entries; ``not_copied`` counts entries that the target does not keep or the copy does not cover."""
 
     tokens: int = 0
     audit_entries: int = 0

@@ -1,4 +1,4 @@
-"""Check that a store still holds what was recorded: every document by its hash and format, and every list by its document."""
+"""Check a store: each document against its hash and format, and each entry against its document."""
 
 from __future__ import annotations
 

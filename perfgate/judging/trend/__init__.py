@@ -1,1 +1,1 @@
-"""Histories from main's stored runs: where they moved, how certain that is, and how the runs went."""
+"""Histories from main's stored runs: their changes, the certainty of these, and the health of runs."""

@@ -48,7 +48,7 @@ class _Member(NamedTuple):
 def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     """The series with every shift of times moved to a change of the same workload, if it may lie there.
 
-    Noise displaces a shift by a version or two, and the effects of one commit would be reported as those of several. A
+    Noise displaces a shift by a version or two, and the effects of one commit would be reported as several causes. A
     counter gives the exact place; without one, the times with the clearest shift do. ``with_changes`` found the changes.
     """
     aligned = list(series)
@@ -95,7 +95,7 @@ def _places(series: Sequence[TrendSeries]) -> list[TrendPlace]:
 
 
 def _clearest_first(series: Sequence[TrendSeries]) -> list[TrendPlace]:
-    """The places of all changes: exact ones first, then by their size relative to the noise."""
+    """The places of all changes: exact changes first, then by their size relative to the noise."""
 
     def clearness(place: TrendPlace) -> tuple[bool, float]:
         entry = series[place.series]
@@ -169,5 +169,5 @@ def _telling(member: _Member, direction: Direction, standing: Standing) -> tuple
 
 
 def _size(change: TrendChange) -> float:
-    # A change from zero counts as much as a doubling.
+    # A change from zero counts like a doubling.
     return 1.0 if change.delta is None else abs(change.delta)

@@ -1,4 +1,4 @@
-"""Find the changes of one series: where its level shifted, by how much, to the better or the worse."""
+"""Find the changes of one series: the place, size and direction of each shift of its level."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def noise_of(series: TrendSeries) -> float | None:
 
 
 def losses(series: TrendSeries, change: TrendChange, places: Iterable[int]) -> dict[int, float]:
-    """The loss in 2 log likelihood with the shift at each of these places; an outlier costs as much as in the search."""
+    """The loss in 2 log likelihood with the shift at each of these places; outliers are capped like in the search."""
     values, unit = _scaled(np.array([point.value for point in series.points], dtype=np.float64))
 
     def costs(level: float) -> Floats:

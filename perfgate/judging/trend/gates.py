@@ -8,7 +8,7 @@ from perfgate.document.decision import Verdict
 from perfgate.document.gates import GateHistory, GateRecord
 from perfgate.document.history import Acceptance, Triage
 
-# So many gates show what a team's changes are like; `perfgate init` recommends advisory mode for as long.
+# Number of gates that is representative of a team's changes; `perfgate init` recommends advisory mode until then.
 GATES_NEEDED = 20
 
 
@@ -35,7 +35,7 @@ class _Gate:
 
 
 def accepted_commits(acceptances: Sequence[Acceptance], triages: Sequence[Triage]) -> set[str]:
-    """The commits of which a person accepted a regression, or said that it is expected."""
+    """The commits with an accepted or expected regression."""
     expected = {triage.commit for triage in triages if triage.state == "expected"}
     return {acceptance.commit for acceptance in acceptances} | expected
 

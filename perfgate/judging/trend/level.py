@@ -24,7 +24,7 @@ def level_around(series: TrendSeries, run: StoredRun, *, without: Sequence[Store
 
 
 def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:
-    """The index of a run's version; of a run without a point of its own, that of the version before it."""
+    """The index of a run's version; for a run without a point, the index of the version before it."""
     # From the end, as most runs that are asked for are new.
     own = next((index for index in reversed(range(len(points))) if _is_of(points[index], run)), None)
     if own is not None:

@@ -1,4 +1,4 @@
-"""The states that people gave main's regressions: which change each of them is about, and what the histories say to it."""
+"""The states that people gave main's regressions: the changes that each covers, and the states that the histories suggest."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from perfgate.document.trend import BridgedMetric, TestbedSpan, TrendCause, Tren
 from perfgate.judging.trend.find import direction, noise_of
 from perfgate.judging.trend.health import field_differences
 
-# For so long both testbeds may be in use before it is two machines and no uplift.
+# If both testbeds are in use for longer, they are two machines and no uplift.
 OVERLAP = timedelta(weeks=1)
 # The field of the container image among the differences; no package has such a name.
 IMAGE = "container image"
@@ -71,7 +71,7 @@ def _stack(run: RunDocument | None) -> dict[str, str] | None:
 def _predecessor(
     after: TestbedSpan, earlier: Sequence[TestbedSpan], comparable: Mapping[str, Mapping[str, str]]
 ) -> TestbedSpan | None:
-    """The testbed that a later one replaced: of those that ended about when it began, the one with the fewest differences."""
+    """The testbed that a later one replaced: it ended around the later one's start, with the fewest differences."""
     if after.fingerprint not in comparable:
         return None
     latest_end = moment(after.first_seen) + OVERLAP

@@ -75,7 +75,7 @@ class GitHub(DialectForge):
     """One repository on GitHub."""
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """The pull request the event names, or else the one with the event's head.
+        """The pull request that the event names, or else a pull request with the event's head.
 
         Searched by branch: the list of a commit's pull requests omits those from forks. If the fork or its branch was deleted
         or renamed, the most recently updated pull requests are searched.

@@ -1,7 +1,7 @@
 """The store in a branch of the project's own git repository: any git server will do, and no database is needed.
 
 The branch shares no history with the code. A write is one commit, pushed only if the branch has not moved since it was read;
-if it has moved, the change is planned again on the new tip, so that concurrent writers lose nothing.
+if it has moved, the change is planned again on the new tip, so that no concurrent write is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from perfgate.judging.store.store import (
     utc_now,
 )
 
-# After so many commits the history is squashed, or it would outgrow the content.
+# The history is squashed at this length, or it would outgrow the content.
 MAX_COMMITS = 200
 TRIES = 40
 MAX_WAIT_SECONDS = 2.0
@@ -59,7 +59,7 @@ def accepts(location: str) -> bool:
 
 
 def open_backend(location: str, place: StorePlace) -> GitBranchStore:
-    """The store at a location; nothing is opened before its first use."""
+    """The store at a location, opened on first use."""
     return GitBranchStore(location, place)
 
 
@@ -116,7 +116,7 @@ class GitBranchStore:
         return [run_id for run_id in documents if layout.document_path(run_id) in write]
 
     def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
-        """The entries of a kind, newest first; of runs those of a page."""
+        """The entries of a kind, newest first; ``page`` selects runs."""
         contents = self._read()
         if kind is not RunEntry:
             return newest_first(contents.statements(project, kind))

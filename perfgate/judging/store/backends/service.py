@@ -44,7 +44,7 @@ from perfgate.version import __version__
 # The first that is set counts. A job may need PERFGATE_TOKEN for its forge.
 TOKEN_VARIABLES = ("PERFGATE_STORE_TOKEN", "PERFGATE_TOKEN")
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
-# Waits before another try. Every request may be repeated: it reads, or it writes what is then there.
+# Waits before another try. Every request may be repeated, as writing twice changes no entry.
 _WAITS = (0.5, 1.0, 2.0, 4.0)
 _TRANSIENT = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 _PAGE = 1_000
@@ -59,7 +59,7 @@ def accepts(location: str) -> bool:
 
 
 def open_backend(location: str, place: StorePlace) -> ServiceStore:
-    """The store at an address; nothing is sent before its first use. Raises StoreError for an address that is not safe."""
+    """The store at an address, connected on first use. Raises StoreError for an unsafe address."""
     try:
         parts = urlsplit(location)
         host, _ = parts.hostname, parts.port
@@ -140,7 +140,7 @@ class ServiceStore:
         return new
 
     def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
-        """The entries of a kind, newest first; of runs those of a page."""
+        """The entries of a kind, newest first; ``page`` selects runs."""
         entries: list[Entry] = []
         limit, before = page.limit, page.before
         while limit is None or len(entries) < limit:

@@ -61,7 +61,7 @@ def accepts(location: str) -> bool:
 
 
 def open_backend(location: str, place: StorePlace) -> SqlStore:
-    """The store at a location; nothing is opened before its first use."""
+    """The store at a location, opened on first use."""
     if location.startswith(PREFIXES):
         return SqlStore(PostgresDatabase(location))
     path = location.removeprefix(_FILE)
@@ -74,7 +74,7 @@ def open_backend(location: str, place: StorePlace) -> SqlStore:
 
 
 class SqlStore:
-    """The Store in a database; a path is that of a SQLite file."""
+    """The Store in a database; a path names a SQLite file."""
 
     def __init__(self, place: StoreDatabase | Path, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._database: StoreDatabase = SqliteFile(place) if isinstance(place, Path) else place
@@ -113,7 +113,7 @@ class SqlStore:
                     new.add(entry.run.id)
                     if actor != COPIER:
                         self._ledger.note(connection, actor, _NOTED[RunEntry], project, entry.run.id)
-            # One entry for all: the audit history of their own store tells who recorded each.
+            # One entry for all: the audit history of the source names who recorded each.
             if actor == COPIER and new:
                 self._ledger.note(connection, actor, "runs copied", project, str(len(new)))
 
@@ -122,7 +122,7 @@ class SqlStore:
         return [run_id for run_id in documents if run_id in new]
 
     def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
-        """The entries of a kind, newest first; of runs those of a page."""
+        """The entries of a kind, newest first; ``page`` selects runs."""
         query = sa.select(LOG.c.entry, LOG.c.run).where(LOG.c.project == project, LOG.c.kind == entry_name(kind))
         if kind is RunEntry:
             query = self._paged(query, project, page)

@@ -1,8 +1,8 @@
-"""Version 1, which a store has from its first write (tables.py, ``prepare_tables``): nothing leads to it."""
+"""Version 1, which a store has from its first write (tables.py, ``prepare_tables``); no script creates it."""
 
 revision = "1"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Change nothing."""
+    """Do not change the tables."""
