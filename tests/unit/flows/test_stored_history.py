@@ -127,3 +127,19 @@ def test_stored_history__slower_runs_of_main__part_of_the_level_while_they_are_m
     assert level() == [410.0, 411.0]
     store.append("shop", [msgspec.structs.replace(expected, state="acknowledged")])
     assert level() == quiet
+
+
+def test_stored_history__number_that_the_newest_runs_lack__looked_for_in_older_ones(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfgate.flows.shared.store._SESSIONS", 2)
+    for number in range(1, 8):
+        run = run_of(number, mib=360 + number)
+        if number > 3:
+            run = msgspec.structs.replace(run, steps=[step for step in run.steps if step.number == 4])
+        keep(load_config(project), {}, run, [], allow_dirty=False)
+    series = shown(project, run_of(8, mib=366))
+    assert series["memory.resident"].values == [362 * MIB, 363 * MIB]
+    assert series["ops.kernel_time"].values == [0.006, 0.007]
+    monkeypatch.setattr("perfgate.flows.shared.store._MOST_RUNS", 2)
+    assert "memory.resident" not in shown(project, run_of(8, mib=366))
