@@ -68,9 +68,10 @@ def trace_diff(
         before, after = works[: len(bases)], works[len(bases) :]
         _require_one_unit(label, before, after)
         timelines.append(_diff(label, before, after, choice, tolerance))
-    labels = {label for recording in recordings for label in recording}
+    labels: set[str] = set()
     every_pick: list[ChosenTimeline] = []
     for recording in recordings:
+        labels.update(recording)
         every_pick += recording.values()
     return DiffDocument(
         base=[str(path) for path in bases],
@@ -109,7 +110,9 @@ def _under_one_label(recordings: Sequence[_Labelled], label: str) -> list[_Label
 
 def _shared_labels(paths: Sequence[Path], recordings: Sequence[_Labelled], first: _Labelled) -> list[str]:
     """The timelines that all recordings have, in the order of ``first``. Raises UsageError if there are none."""
-    shared = [label for label in first if all(label in recording for recording in recordings)]
+    shared = list(first)
+    for recording in recordings:
+        shared = [label for label in shared if label in recording]
     if not shared:
         contents = [f"{path}: {', '.join(recording)}" for path, recording in zip(paths, recordings)]
         raise UsageError(
@@ -173,7 +176,9 @@ def _require_one_unit(label: str, before: Sequence[UnitWork], after: Sequence[Un
 
 def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]:
     """Rows as fine as all recordings have them: without shapes, or without lines, if one recording has none."""
-    kinds = {row.kind for work in works for row in work.rows}
+    kinds: set[str] = set()
+    for work in works:
+        kinds.update(row.kind for row in work.rows)
     without_shapes = {kind for kind in kinds if _only_some_have(works, "inputs", kind)}
     without_lines = _only_some_have(works, "line", None)
     if without_shapes:
@@ -247,18 +252,21 @@ def _diff(
     pairs = _pairs(_side(before), _side(after), tolerance)
     changed = [pair for pair in pairs if pair.change != "same"]
     several = len(before) + len(after) > 2
-    return DiffTimeline(
+    timeline = DiffTimeline(
         label=label,
         unit=before[0].unit,
         units=(before[0].units, after[0].units),
         base=_median_totals(before),
         head=_median_totals(after),
-        base_each=[work.totals for work in before] if several else [],
-        head_each=[work.totals for work in after] if several else [],
         rows_in_all=len(changed),
         same=len(pairs) - len(changed),
         rows=[_row(pair, several) for pair in changed[: choice.limit]],
     )
+    if not several:
+        return timeline
+    base_each = [work.totals for work in before]
+    head_each = [work.totals for work in after]
+    return msgspec.structs.replace(timeline, base_each=base_each, head_each=head_each)
 
 
 def _side(works: Sequence[UnitWork]) -> list[_SideRow]:

@@ -137,13 +137,17 @@ def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
     marked = [table for table in tables if table.steps]
     if not marked:
         return
-    ends = [max(step.number or 0 for step in table.steps) for table in marked]
+    ends = [_last_step(table) for table in marked]
     usual, count = Counter(ends).most_common(1)[0]
     if count < _FEWEST:
         return
     for table, last in zip(marked, ends):
         if last < usual:
             yield EarlyEnd(rank=table.rank, device=table.device, last=last)
+
+
+def _last_step(table: RankTable) -> int:
+    return max(step.number or 0 for step in table.steps)
 
 
 def _row(table: RankTable, arrived: Arrivals, place: int) -> RankRow:

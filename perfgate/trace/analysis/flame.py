@@ -47,13 +47,17 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
         kind=nodes.kind.tolist(),
         name=names,
         place=texts.numbers(_places(nodes, frames)),
-        shape=texts.numbers([stacks.events.names[at] if at != NO_TEXT else "" for at in shape.tolist()]),
+        shape=texts.numbers(_text_at(stacks.events, at) for at in shape.tolist()),
         more_shapes=more_shapes.tolist(),
         texts=list(texts),
         head=_costs(stacks, nodes, requests),
         cut=int(np.count_nonzero(~nodes.own_frame)),
     )
     return _folded(tree, most_nodes)
+
+
+def _text_at(events: EventTable, place: int) -> str:
+    return "" if place == NO_TEXT else events.names[place]
 
 
 class _Texts(dict[str, int]):

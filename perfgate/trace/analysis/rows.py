@@ -108,17 +108,20 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
             rows += _unit_rows_of_kernels(timeline.kernels)
     has_kernels = device or bool(timeline.kernels)
     totals = DiffTotals(
-        kernel=_seconds(rows, "compute") if has_kernels else None,
-        copy=_seconds(rows, "copy") if device else None,
-        fused=_seconds(rows, "fused") or None,
-        communication=_seconds(rows, "comm") if has_kernels else None,
+        kernel=_seconds(rows, "compute", has_kernels),
+        copy=_seconds(rows, "copy", device),
+        fused=_seconds(rows, "fused", True) or None,
+        communication=_seconds(rows, "comm", has_kernels),
         gap=_idle_seconds(stacks),
-        host=_seconds(rows, "host") if of_host else None,
+        host=_seconds(rows, "host", bool(of_host)),
     )
     return UnitWork(stacks.unit, stacks.units, totals, tuple(rows))
 
 
-def _seconds(rows: Iterable[Work], kind: str) -> float:
+def _seconds(rows: Iterable[Work], kind: str, is_recorded: bool) -> float | None:
+    """The time of all rows of a kind, None if it was not recorded."""
+    if not is_recorded:
+        return None
     return sum(row.amount for row in rows if row.kind == kind) / 1e9
 
 

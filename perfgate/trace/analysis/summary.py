@@ -24,7 +24,7 @@ from perfgate.trace.model.events import (
     EventTable,
 )
 from perfgate.trace.model.kernel_names import type_by_name
-from perfgate.trace.model.kernel_table import KernelTable, kernel_table
+from perfgate.trace.model.kernel_table import CodedValues, KernelTable, kernel_table
 from perfgate.trace.model.packed import NO_NUMBER, Packed, distinct_rows
 from perfgate.trace.model.recording import ProfilerStep, Timeline
 from perfgate.trace.model.spans import (
@@ -157,7 +157,7 @@ def kernels_of(timeline: Timeline) -> KernelTable:
     return kernel_table(
         {"start_ns": Packed.of(events.start), "duration_ns": Packed.of(events.duration)},
         {"name": Packed.of(events.name), "type": Packed.of(events.group), "core": Packed.of(core)},
-        texts=texts,
+        CodedValues(texts),
     )
 
 

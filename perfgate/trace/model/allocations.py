@@ -23,19 +23,26 @@ def allocation_totals(
         return ()
     end = np.where(end == NO_NUMBER, np.iinfo(np.int64).max, end)
     # At equal times releases come first: their memory is free for the allocations of that moment.
-    times, changes = np.concatenate((end, start)), np.concatenate((-size, size))
+    times = np.concatenate((end, start))
+    changes = np.concatenate((-size, size))
     order = np.argsort(times, kind="stable")
-    peak = times[order][np.argmax(np.cumsum(changes[order]))]
+    total = np.cumsum(changes[order])
+    peak = times[order][np.argmax(total)]
     held = (start <= peak) & (end > peak)
     largest = np.zeros(len(names))
     np.maximum.at(largest, operator, size)
     present, first = np.unique(operator, return_index=True)
-    present = present[np.argsort(first)]
-    columns = zip(
-        (names[position] for position in present.tolist()),
-        np.bincount(operator)[present].tolist(),
-        np.bincount(operator, weights=size)[present].tolist(),
-        largest[present].tolist(),
-        np.bincount(operator[held], weights=size[held], minlength=len(names))[present].tolist(),
-    )
-    return tuple(AllocationTotal(*column) for column in columns)
+    counts = np.bincount(operator)
+    sizes = np.bincount(operator, weights=size)
+    at_peak = np.bincount(operator[held], weights=size[held], minlength=len(names))
+    totals = []
+    for code in present[np.argsort(first)].tolist():
+        total_of = AllocationTotal(
+            name=names[code],
+            count=int(counts[code]),
+            total_bytes=float(sizes[code]),
+            largest_bytes=float(largest[code]),
+            held_bytes=float(at_peak[code]),
+        )
+        totals.append(total_of)
+    return tuple(totals)

@@ -28,27 +28,30 @@ _MATRIX = 2
 _PLAIN_IMAGES = ("NCHW", "NHWC", "NCDHW", "NDHWC")
 # The axis of the output channels in a filter.
 _FILTER_OUTPUTS = {"NCHW": 0, "NHWC": 0, "NCDHW": 0, "NDHWC": 0, "HWCN": -1, "DHWCN": -1}
-# The inputs or outputs with the shape of the filter and with that of the forward output.
-_CONVOLUTION_TENSORS = {None: ("in 1", "out 0"), "BackpropInput": ("in 1", "in 2"), "BackpropFilter": ("out 0", "in 2")}
 
 
 def arithmetic(kernel: Kernel) -> Arithmetic | None:
     """The number format that a product or convolution computes in; None for one outside the list."""
-    return next((_ARITHMETIC[dtype] for dtype in kernel.input_dtypes if dtype in _ARITHMETIC), None)
+    for dtype in kernel.input_dtypes:
+        if dtype in _ARITHMETIC:
+            return _ARITHMETIC[dtype]
+    return None
 
 
 def flops(kernel: Kernel) -> int | None:
     """The operations of a product or convolution; None for other kernels, and if the table does not determine them."""
     kind = kernel.type or ""
-    if product := PRODUCT.fullmatch(kind):
+    product = PRODUCT.fullmatch(kind)
+    if product:
         return _of_product(kernel, quantized=product["quantized"] is not None)
-    if convolution := CONVOLUTION.fullmatch(kind):
+    convolution = CONVOLUTION.fullmatch(kind)
+    if convolution:
         return _of_convolution(kernel, convolution["backward"])
     return None
 
 
 def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
-    """Twice the elements of the output times the inner size, which is the one of the left matrix that is not the output's."""
+    """Twice the elements of the output times the inner size, the size of the left matrix that the output does not have."""
     shapes, outputs = kernel.input_shapes, kernel.output_shapes
     formats = (*kernel.input_formats[:2], *kernel.output_formats[:1])
     if len(shapes) < _MATRIX or not outputs or len(formats) != _MATRIX + 1:
@@ -63,21 +66,32 @@ def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
         return None
     inner = second if first == rows else first
     # The right matrix of a quantized product may be packed.
-    if not quantized and not _is_blocked(formats[1]) and sorted(right[-2:]) != sorted((inner, columns)):
+    is_plain = not quantized and not _is_blocked(formats[1])
+    if is_plain and sorted(right[-2:]) != sorted((inner, columns)):
         return None
     return 2 * prod(result) * inner
 
 
 def _of_convolution(kernel: Kernel, backward: str | None) -> int | None:
     """Twice the elements of the forward output times the elements of the filter for one output channel, of any grouping."""
-    tensors = {f"in {at}": pair for at, pair in enumerate(zip(kernel.input_shapes, kernel.input_formats))}
-    tensors |= {f"out {at}": pair for at, pair in enumerate(zip(kernel.output_shapes, kernel.output_formats))}
-    weights, results = (tensors.get(name, ((), "")) for name in _CONVOLUTION_TENSORS[backward])
-    (filter_shape, filter_format), (result, result_format) = weights, results
+    inputs = list(zip(kernel.input_shapes, kernel.input_formats))
+    outputs = list(zip(kernel.output_shapes, kernel.output_formats))
+    # The tensors with the shape of the filter and with that of the forward output.
+    if backward == "BackpropInput":
+        filters, results = inputs[1:2], inputs[2:3]
+    elif backward == "BackpropFilter":
+        filters, results = outputs[:1], inputs[2:3]
+    else:
+        filters, results = inputs[1:2], outputs[:1]
+    if not filters or not results:
+        return None
+    (filter_shape, filter_format), (result, result_format) = filters[0], results[0]
     if result_format not in _PLAIN_IMAGES or filter_format not in _FILTER_OUTPUTS or len(filter_shape) != len(result):
         return None
     channels = filter_shape[_FILTER_OUTPUTS[filter_format]]
-    return 2 * prod(result) * prod(filter_shape) // channels if channels else None
+    if not channels:
+        return None
+    return 2 * prod(result) * prod(filter_shape) // channels
 
 
 def _is_blocked(layout: str) -> bool:

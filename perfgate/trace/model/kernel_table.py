@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
@@ -232,13 +232,19 @@ class KernelTable(Sequence[Kernel]):
         return [values[code] for code in codes]
 
 
+@dataclass
+class CodedValues:
+    """The distinct values of the columns of codes, and their numbers."""
+
+    texts: dict[str, int] = field(default_factory=dict)
+    shapes: dict[Shapes, int] = field(default_factory=dict)
+    words: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+
 def kernel_table(
     numbers: Mapping[str, Packed],
     codes: Mapping[str, Packed],
-    *,
-    texts: dict[str, int],
-    shapes: Iterable[Shapes] = (),
-    words: Iterable[tuple[str, ...]] = (),
+    values: CodedValues,
     counters: CounterColumns | None = None,
 ) -> KernelTable:
     """A table of some columns; values outside them are unknown. A kernel without a name has an empty one."""
@@ -248,32 +254,23 @@ def kernel_table(
     every_number = {name: numbers.get(name, unknown) for name in NUMBERS}
     every_code = {name: codes.get(name, none) for name in (*TEXTS, "hf32", *SHAPES, *WORDS)}
     if NO_TEXT in codes["name"].distinct():
-        empty = texts.setdefault("", len(texts))
+        empty = values.texts.setdefault("", len(values.texts))
         every_code["name"] = codes["name"].changed(lambda name: np.where(name == NO_TEXT, empty, name))
     return KernelTable(
         Columns(every_number, Packed.unpacked),
         Columns(every_code, Packed.codes),
-        tuple(texts),
-        tuple(shapes),
-        tuple(words),
+        tuple(values.texts),
+        tuple(values.shapes),
+        tuple(values.words),
         counters or CounterColumns(),
     )
-
-
-class _Values:
-    """The distinct values of the columns of codes, and their numbers."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, int] = {}
-        self.shapes: dict[Shapes, int] = {}
-        self.words: dict[tuple[str, ...], int] = {}
 
 
 def joined_tables(tables: Sequence[KernelTable]) -> KernelTable:
     """The kernels of all tables, one behind the other."""
     if len(tables) == 1:
         return tables[0]
-    values = _Values()
+    values = CodedValues()
     codes: dict[str, list[Packed]] = defaultdict(list)
     for table in tables:
         texts = _places(table.texts, values.texts)
@@ -283,14 +280,14 @@ def joined_tables(tables: Sequence[KernelTable]) -> KernelTable:
             for name in names:
                 codes[name].append(Packed.of(place[table.codes[name]]))
         codes["hf32"].append(table.codes.packed["hf32"])
-    numbers = {name: joined_columns([table.numbers.packed[name] for table in tables]) for name in NUMBERS}
+    numbers = {}
+    for name in NUMBERS:
+        numbers[name] = joined_columns([table.numbers.packed[name] for table in tables])
     return kernel_table(
         numbers,
         {name: joined_columns(parts) for name, parts in codes.items()},
-        texts=values.texts,
-        shapes=values.shapes,
-        words=values.words,
-        counters=CounterColumns(_Joined(tables)),
+        values,
+        CounterColumns(_Joined(tables)),
     )
 
 
@@ -317,7 +314,7 @@ class _Joined:
 
 
 def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
-    values = _Values()
+    values = CodedValues()
     codes = {name: _codes(kernels, name, values.texts) for name in TEXTS}
     codes["hf32"] = _packed([NO_TEXT if kernel.hf32 is None else int(kernel.hf32) for kernel in kernels])
     for name, field_name in SHAPES.items():
@@ -329,7 +326,7 @@ def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
         column = [getattr(kernel, name) for kernel in kernels]
         numbers[name] = _packed([NO_NUMBER if number is None else number for number in column])
     source = CounterColumns(KeptCounters(_counters(kernels)))
-    return kernel_table(numbers, codes, texts=values.texts, shapes=values.shapes, words=values.words, counters=source)
+    return kernel_table(numbers, codes, values, source)
 
 
 def _counters(kernels: Sequence[Kernel]) -> dict[str, PackedReals]:

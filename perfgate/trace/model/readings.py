@@ -70,7 +70,8 @@ class Readings:
     def total(parts: Sequence[Readings]) -> Readings:
         """The sums of counters of one unit that are read at the same times."""
         source = np.repeat(np.arange(len(parts)), [part.time.size for part in parts])
-        time, value = (np.concatenate(columns) for columns in zip(*((part.time, part.value) for part in parts)))
+        time = np.concatenate([part.time for part in parts])
+        value = np.concatenate([part.value for part in parts])
         return Readings.summed(time, value, source, parts[0].unit)
 
     def lowest_during(self, intervals: Intervals) -> FloatColumn:
@@ -79,8 +80,10 @@ class Readings:
         last = np.maximum(np.searchsorted(self.time, intervals.end, side="left") - 1, first)
         # reduceat takes pairs of ends; every second of its results is between two of them.
         ends = np.stack([first, last + 1], axis=1).reshape(-1)
-        lowest: FloatColumn = np.minimum.reduceat(np.append(self.value, np.inf), ends)[::2] if ends.size else ends[::2]
-        return lowest
+        if not ends.size:
+            return np.zeros(0)
+        lowest: FloatColumn = np.minimum.reduceat(np.append(self.value, np.inf), ends)
+        return lowest[::2]
 
     def mean_within(self, start: int, end: int) -> tuple[float, float, int] | None:
         """The mean of rates in a window, each the mean since the reading before; the highest of them, and how many there are.
@@ -90,7 +93,8 @@ class Readings:
         begins, ends = self.time[:-1], self.time[1:]
         overlap = np.minimum(ends, end) - np.maximum(begins, start)
         inside = overlap > 0
-        if not ((begins >= start) & (ends <= end) & inside).any():
+        entirely = (begins >= start) & (ends <= end)
+        if not (entirely & inside).any():
             return None
         values = self.value[1:][inside]
         return float(np.average(values, weights=overlap[inside])), float(values.max()), int(inside.sum())
@@ -103,7 +107,9 @@ class Readings:
         first = max(int(np.searchsorted(self.time, start, side="right")) - 1, 0)
         last = int(np.searchsorted(self.time, end, side="right"))
         values = self.value[first:last]
-        return float(np.maximum(np.diff(values), 0.0).sum()) if values.size > 1 else None
+        if values.size < 2:
+            return None
+        return float(np.diff(values).clip(min=0.0).sum())
 
     def within(self, start: int, end: int) -> FloatColumn:
         """The readings in a window."""

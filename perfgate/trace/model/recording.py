@@ -64,7 +64,8 @@ class Kernel(NamedTuple):
     @property
     def inputs(self) -> str:
         """The shapes of its inputs in the notation of the profiler's tables: ``32,1000;1000,4096``."""
-        return ";".join(",".join(map(str, shape)) for shape in self.input_shapes)
+        shapes = [",".join(map(str, shape)) for shape in self.input_shapes]
+        return ";".join(shapes)
 
 
 def is_collective_core(core: str | None) -> bool:
@@ -101,7 +102,9 @@ class ProfilerStep(NamedTuple):
     def length_ns(self) -> int | None:
         """The sum of the parts; of a step without any on a device, how long the host was in it."""
         if self.computing_ns is None:
-            return None if self.start_ns is None or self.end_ns is None else self.end_ns - self.start_ns
+            if self.start_ns is None or self.end_ns is None:
+                return None
+            return self.end_ns - self.start_ns
         if self.exposed_communication_ns is None or self.preparing_ns is None or self.free_ns is None:
             return None
         kernels = self.computing_ns + self.fused_ns + self.exposed_communication_ns
@@ -111,7 +114,9 @@ class ProfilerStep(NamedTuple):
     def own_ns(self) -> int | None:
         """The length without the parts that may wait for other ranks: exposed communication and fused kernels."""
         length = self.length_ns
-        return None if length is None else length - (self.exposed_communication_ns or 0) - self.fused_ns
+        if length is None:
+            return None
+        return length - (self.exposed_communication_ns or 0) - self.fused_ns
 
 
 class Packets(NamedTuple):
@@ -243,14 +248,18 @@ class Timeline:
     def core_frequency(self) -> tuple[float, float] | None:
         """Hertz of the AI core, lowest and highest seen."""
         clock = self.readings.get(CORE_CLOCK)
-        return None if clock is None else (float(clock.value.min()), float(clock.value.max()))
+        if clock is None:
+            return None
+        return float(clock.value.min()), float(clock.value.max())
 
     @property
     def label(self) -> str:
         """E.g. ``rank 0, device 4``."""
-        parts = [
-            f"{word} {number}" for word, number in (("rank", self.rank), ("device", self.device)) if number is not None
-        ]
+        parts = []
+        if self.rank is not None:
+            parts.append(f"rank {self.rank}")
+        if self.device is not None:
+            parts.append(f"device {self.device}")
         return ", ".join(parts) or "all"
 
     @property

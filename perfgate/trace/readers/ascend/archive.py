@@ -32,8 +32,9 @@ _BLOCK = 1 << 20
 def pack(recording: Path, path: Path) -> None:
     """Put an analysed recording into one zip file, which appears under its name only when complete."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    files = [file for pattern in _ABOUT for file in recording.glob(pattern)]
-    files += [file for file in (recording / OUTPUT).iterdir() if file.is_file()]
+    files = [file for file in (recording / OUTPUT).iterdir() if file.is_file()]
+    for pattern in _ABOUT:
+        files += recording.glob(pattern)
     try:
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for file in sorted(files):
@@ -60,13 +61,13 @@ def unpacked(path: Path) -> Iterator[Path]:
             _unpack(path, folder)
             yield folder
         except DocumentError as error:
-            english, shown = (
-                text.replace(f"{folder}/", f"{path}: ").replace(str(folder), str(path))
-                for text in (str(error), error.shown)
-            )
-            named = DocumentError(english)
-            named.shown = shown
-            raise named from error
+
+            def about_archive(text: str) -> str:
+                return text.replace(f"{folder}/", f"{path}: ").replace(name, str(path))
+
+            about = DocumentError(about_archive(str(error)))
+            about.shown = about_archive(error.shown)
+            raise about from error
 
 
 class _Member(NamedTuple):
@@ -137,8 +138,9 @@ def _tar_members(path: Path) -> Iterator[_Member]:
 
 def _checked_name(member: _Member, path: Path) -> PurePosixPath:
     name = PurePosixPath(member.name)
-    strange = name.is_absolute() or ".." in name.parts or "\\" in member.name or ":" in name.parts[0:1]
-    if not member.is_plain or strange or not (name.parts or member.is_folder) or len(name.parts) > MAX_DEPTH:
+    leads_out = name.is_absolute() or ".." in name.parts or "\\" in member.name or ":" in name.parts[0:1]
+    is_nameless = not name.parts and not member.is_folder
+    if leads_out or is_nameless or not member.is_plain or len(name.parts) > MAX_DEPTH:
         raise DocumentError(
             "{path}: holds {name!r}, which is a link or leads out of the folder; pack the folder itself",
             path=path,

@@ -31,22 +31,27 @@ def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable
     """Add the rates to the counters of each kernel that matches exactly one row by stream, task and name."""
     tables = [columns_of(path, _COLUMNS) for path in paths]
     names = {text: code for code, text in enumerate(kernels.texts)}
-    keys = [[kernels.numbers.packed["stream"], kernels.numbers.packed["task"], kernels.codes.packed["name"]]]
-    keys += [
-        [table.number("stream id"), table.number("task id"), table.coded("name", clean_cell, names)] for table in tables
-    ]
-    first, number = distinct_rows([joined_columns(parts) for parts in zip(*keys)])
+    streams = [kernels.numbers.packed["stream"]]
+    tasks = [kernels.numbers.packed["task"]]
+    titles = [kernels.codes.packed["name"]]
+    for table in tables:
+        streams.append(table.number("stream id"))
+        tasks.append(table.number("task id"))
+        titles.append(table.coded("name", clean_cell, names))
+    first, number = distinct_rows([joined_columns(streams), joined_columns(tasks), joined_columns(titles)])
     of_kernels, of_rows = number[: len(kernels)], number[len(kernels) :]
     place = np.full(first.size, -1)
     place[of_rows] = np.arange(of_rows.size)
     # A task number repeats after 65536 others: the rate cannot be assigned then.
     place[np.bincount(of_rows, minlength=first.size) > 1] = -1
-    if (place[of_kernels] < 0).all():
+    row = place[of_kernels].astype(np.int32)
+    if (row < 0).all():
         return kernels
-    rates = {name: np.concatenate([table.real(column) for table in tables]) for name, column in _RATES.items()}
-    return replace(
-        kernels, counters=CounterColumns(_Rates(kernels.counters, rates, place[of_kernels].astype(np.int32)))
-    )
+    rates = {}
+    for name, column in _RATES.items():
+        rates[name] = np.concatenate([table.real(column) for table in tables])
+    source = _Rates(kernels.counters, rates, row)
+    return replace(kernels, counters=CounterColumns(source))
 
 
 class _Rates:
@@ -61,5 +66,11 @@ class _Rates:
 
     def read(self, names: Sequence[str]) -> list[PackedReals]:
         columns = self._counters.columns(*names)
-        rates = {name: np.append(rate, np.nan) for name, rate in self._rates.items()}
-        return [PackedReals(rates[name][self._row] if name in rates else columns[name]) for name in names]
+        read = []
+        for name in names:
+            if name in self._rates:
+                rate = np.append(self._rates[name], np.nan)  # the last stands for none
+                read.append(PackedReals(rate[self._row]))
+            else:
+                read.append(PackedReals(columns[name]))
+        return read

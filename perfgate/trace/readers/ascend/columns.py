@@ -54,7 +54,10 @@ class TableColumns:
         texts: Sequence[str],
         short: Sequence[int] = (),
     ) -> None:
-        self.names, self.rows, self.texts, self.short = names, rows, texts, short
+        self.names = names
+        self.rows = rows
+        self.texts = texts
+        self.short = short
         self._columns = columns
 
     def select(self, rows: Positions) -> TableColumns:
@@ -85,10 +88,12 @@ class TableColumns:
 
     def coded(self, name: str, value: Callable[[str], _Value | None], numbers: dict[_Value, int]) -> Packed:
         """The number of each cell's value, NO_TEXT for an empty one; new values enter ``numbers`` in row order."""
-        places, number_of = self.place(name), np.full(len(self.texts) + 1, NO_TEXT)
+        places = self.place(name)
+        number_of = np.full(len(self.texts) + 1, NO_TEXT)
         for place in places.distinct():
-            if place != NO_TEXT and (own := value(self.texts[place])) is not None:
-                number_of[place] = numbers.setdefault(own, len(numbers))
+            cell = None if place == NO_TEXT else value(self.texts[place])
+            if cell is not None:
+                number_of[place] = numbers.setdefault(cell, len(numbers))
         return places.changed(lambda codes: number_of[codes])
 
 
@@ -111,18 +116,20 @@ def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
     header = plain_header(path)
     if header is None:
         return None
-    names, size, skip = header
-    present = {name: kind for name, kind in wanted.items() if name in names}
-    cells: list[CellKind] = ["skipped"] * size
+    present = {name: kind for name, kind in wanted.items() if name in header.columns}
+    cells: list[CellKind] = ["skipped"] * header.width
     for name, kind in present.items():
-        cells[names[name]] = _CELLS[kind]
-    table = scan_table(path, cells, skip=skip, most_rows=MAX_ROWS)
+        cells[header.columns[name]] = _CELLS[kind]
+    table = scan_table(path, cells, skip=header.size, most_rows=MAX_ROWS)
     if table is None:
         return None
-    columns = {name: (table.reals if kind in _REALS else table.numbers)[names[name]] for name, kind in present.items()}
-    if any(_is_wrong(columns[name], kind, table) for name, kind in present.items()):
-        return None
-    return TableColumns(tuple(names), table.rows, columns, table.texts)
+    columns: dict[str, Any] = {}
+    for name, kind in present.items():
+        of_kind = table.reals if kind in _REALS else table.numbers
+        columns[name] = of_kind[header.columns[name]]
+        if _is_wrong(columns[name], kind, table):
+            return None
+    return TableColumns(tuple(header.columns), table.rows, columns, table.texts)
 
 
 def _is_wrong(column: Any, kind: Kind, table: ScannedTable) -> bool:
@@ -141,35 +148,40 @@ def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = 
     """As ``columns_of``, by the csv module."""
     names: tuple[str, ...] = ()
     texts: dict[str, int] = {}
-    readers: list[tuple[array[Any], Callable[[TableRow], float]]] = []
-    present: dict[str, Kind] = {}
+    columns: list[_Column] = []
     short: list[int] = []
     rows = 0
     for place, row in enumerate(rows_of(path, limit=MAX_ROWS)):
         if not names:
             names = tuple(row.columns)
-            present = {name: kind for name, kind in wanted.items() if name in row.columns}
-            readers = [
-                (array("d" if kind in _REALS else "q"), _reader(name, kind, texts)) for name, kind in present.items()
-            ]
+            columns = [_Column(name, kind, texts) for name, kind in wanted.items() if name in row.columns]
         try:
-            cells = [read(row) for _, read in readers]
+            cells = [column.read(row) for column in columns]
         except DocumentError:
             # A row of 2023 lacks its duration, and the cells behind it are shifted (sample msinsight-gpt3-cann7-2309).
             if not (leave_short and row.is_short):
                 raise
             short.append(place)
             continue
-        for (column, _), cell in zip(readers, cells):
-            column.append(cell)
+        for column, cell in zip(columns, cells):
+            column.cells.append(cell)
         rows += 1
-    columns = {
-        name: PackedReals(np.array(column, dtype=np.float64))
-        if kind in _REALS
-        else Packed.of(np.array(column, dtype=np.int64))
-        for (name, kind), (column, _) in zip(present.items(), readers)
-    }
-    return TableColumns(names, rows, columns, tuple(texts), short)
+    packed = {column.name: column.packed() for column in columns}
+    return TableColumns(names, rows, packed, tuple(texts), short)
+
+
+class _Column:
+    """The cells of a column that is read row by row, and the function that reads one."""
+
+    def __init__(self, name: str, kind: Kind, texts: dict[str, int]) -> None:
+        self.name = name
+        self.read = _reader(name, kind, texts)
+        self.cells: array[Any] = array("d" if kind in _REALS else "q")
+
+    def packed(self) -> Packed | PackedReals:
+        if self.cells.typecode == "d":
+            return PackedReals(np.array(self.cells, dtype=np.float64))
+        return Packed.of(np.array(self.cells, dtype=np.int64))
 
 
 def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow], float]:
@@ -187,7 +199,7 @@ def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow]
 
         return read_text
     if kind == "number":
-        return lambda row: math.nan if (number := row.number(name)) is None else number
+        return lambda row: _number(row.number(name))
     if kind == "counter":
         return lambda row: _counter(row.text(name))
 
@@ -208,10 +220,11 @@ def shapes_of(raw: str) -> Shapes | None:
     cell = raw.strip()
     if not cell or cell == "N/A":
         return None
-    return tuple(
-        tuple(_size(size) for size in tensor.split(",")) if tensor.strip() else ()
-        for tensor in cell.strip('"').split(";")
-    )
+    shapes: list[tuple[int, ...]] = []
+    for tensor in cell.strip('"').split(";"):
+        sizes = tensor.split(",") if tensor.strip() else []
+        shapes.append(tuple(map(_size, sizes)))
+    return tuple(shapes)
 
 
 def words_of(raw: str) -> tuple[str, ...] | None:
@@ -219,9 +232,14 @@ def words_of(raw: str) -> tuple[str, ...] | None:
 
     ``DT_BF16`` is BF16 and ``FORMAT_ND`` is ND; ``NC1HWC0:1`` loses the sub-format behind the colon.
     """
-    if (cell := clean_cell(raw)) is None:
+    cell = clean_cell(raw)
+    if cell is None:
         return None
-    return tuple(word.strip().partition(":")[0].removeprefix("FORMAT_").removeprefix("DT_") for word in cell.split(";"))
+    words = []
+    for word in cell.split(";"):
+        plain, _, _ = word.strip().partition(":")
+        words.append(plain.removeprefix("FORMAT_").removeprefix("DT_"))
+    return tuple(words)
 
 
 def flag_of(raw: str) -> bool | None:
@@ -235,9 +253,15 @@ def _size(text: str) -> int:
     return int(text)
 
 
+def _number(number: float | None) -> float:
+    return math.nan if number is None else number
+
+
 def _counter(text: str | None) -> float:
+    if text is None or len(text) > MAX_NUMBER_TEXT:
+        return math.nan
     try:
-        number = math.nan if text is None or len(text) > MAX_NUMBER_TEXT else float(text)
+        number = float(text)
     except ValueError:
         return math.nan
     return number if math.isfinite(number) else math.nan

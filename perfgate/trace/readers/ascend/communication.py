@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,6 @@ _KINDS: tuple[CollectiveKind, ...] = ("collective", "p2p")
 _MEGABYTE, _GIGABYTE = 1e6, 1e9
 _MICROSECOND, _MILLISECOND = 1e3, 1e6
 _COUNT_AND_TIME = 2
-_PARTS = ("Elapse", "Transit", "Wait", "Idle")
 _TOTAL = "Total Op Info"
 _STEP = re.compile(r"(?:step)?(\d{1,18})$")
 _PAIR = re.compile(r"(\d{1,9})-(\d{1,9})$")
@@ -45,30 +45,35 @@ class _Operation(msgspec.Struct):
     times: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="Communication Time Info")
     links: dict[str, _Link] = msgspec.field(default_factory=dict, name="Communication Bandwidth Info")
 
+    def start(self) -> int | None:
+        start = self.times.get("Start Timestamp(us)")
+        return nanoseconds(bytes(start)) if start else None
+
+    def part(self, name: str) -> int | None:
+        """The nanoseconds of a part of the operation. Raises ValueError for an invalid time."""
+        return _duration(self.times.get(f"{name} Time(ms)"))
+
 
 def read_collectives(path: Path) -> tuple[Collective, ...]:
     """Every operation of communication.json, in file order; links without traffic are left out."""
     collectives = []
     for step, kind, name, operation in _entries(decode_file(path, _File[_Operation])):
         plain, _, group = name.partition("@")
-        start = operation.times.get("Start Timestamp(us)")
         with _named(path, name):
-            elapsed, transit, wait, idle = (_duration(operation.times.get(f"{part} Time(ms)")) for part in _PARTS)
             uses = [_link_use(link, use) for link, use in operation.links.items()]
-            collectives.append(
-                Collective(
-                    name=plain,
-                    kind=kind,
-                    group=group or None,
-                    step=step,
-                    start_ns=nanoseconds(bytes(start)) if start else None,
-                    elapsed_ns=elapsed,
-                    transit_ns=transit,
-                    wait_ns=wait,
-                    idle_ns=idle,
-                    links=tuple(use for use in uses if use.size_bytes or use.transit_ns),
-                )
+            collective = Collective(
+                name=plain,
+                kind=kind,
+                group=group or None,
+                step=step,
+                start_ns=operation.start(),
+                elapsed_ns=operation.part("Elapse"),
+                transit_ns=operation.part("Transit"),
+                wait_ns=operation.part("Wait"),
+                idle_ns=operation.part("Idle"),
+                links=tuple(use for use in uses if use.size_bytes or use.transit_ns),
             )
+        collectives.append(collective)
     return tuple(collectives)
 
 
@@ -78,12 +83,24 @@ def read_rank_links(path: Path) -> tuple[RankLink, ...]:
     for step, kind, name, pairs in _entries(decode_file(path, _File[dict[str, _Link]])):
         operation, _, group = name.partition("@")
         for pair, link in pairs.items():
-            if (match := _PAIR.match(pair)) is None:
+            match = _PAIR.match(pair)
+            if match is None:
                 continue
             with _named(path, name):
-                used = _link_use(link.transport, link)
-            amounts = used.link, used.size_bytes, used.transit_ns, used.bandwidth
-            links.append(RankLink(operation, kind, group or None, step, int(match[1]), int(match[2]), *amounts))
+                use = _link_use(link.transport, link)
+            rank_link = RankLink(
+                operation=operation,
+                kind=kind,
+                group=group or None,
+                step=step,
+                source=int(match[1]),
+                target=int(match[2]),
+                link=use.link,
+                size_bytes=use.size_bytes,
+                transit_ns=use.transit_ns,
+                bandwidth=use.bandwidth,
+            )
+            links.append(rank_link)
     return tuple(links)
 
 
@@ -93,65 +110,50 @@ def read_database_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
     Huawei's description specifies milliseconds, but the recorded values are microseconds: 8903.431 for kernels of the same
     run that take 8903431 ns (sample msinsight-910B-alexnet-2501).
     """
-    columns = (
-        "deviceId",
-        "step",
-        "computing",
-        "communication",
-        "communication_not_overlapped",
-        "free",
-        "preparing",
-        "bubble",
-    )
+    parts = ("computing", "communication", "communication_not_overlapped", "free", "preparing", "bubble")
     with open_database(path) as database:
-        for device, step, *times in database.rows("StepTraceTime", columns):
-            computing, communication, exposed, free, preparing, bubble = (
-                _time(database, time, _MICROSECOND) for time in times
+        for row in database.rows("StepTraceTime", ("deviceId", "step", *parts)):
+            device, number, computing, communication, exposed, free, preparing, bubble = row
+            step = ProfilerStep(
+                number=_step(number),
+                computing_ns=_time(database, computing, _MICROSECOND),
+                communication_ns=_time(database, communication, _MICROSECOND),
+                exposed_communication_ns=_time(database, exposed, _MICROSECOND),
+                preparing_ns=_time(database, preparing, _MICROSECOND),
+                free_ns=_time(database, free, _MICROSECOND),
+                bubble_ns=_time(database, bubble, _MICROSECOND),
             )
-            yield (
-                database.whole(device),
-                ProfilerStep(
-                    _step(step),
-                    computing_ns=computing,
-                    communication_ns=communication,
-                    exposed_communication_ns=exposed,
-                    preparing_ns=preparing,
-                    free_ns=free,
-                    bubble_ns=bubble,
-                ),
-            )
+            yield database.whole(device), step
 
 
 def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
     """The operations of analysis.db with their links; None if it has none."""
-    columns = (
-        *("hccl_op_name", "group_name", "step", "type", "start_timestamp"),
-        *("elapse_time", "transit_time", "wait_time", "idle_time"),
-    )
+    operation = ("hccl_op_name", "group_name", "step", "type", "start_timestamp")
+    parts = ("elapse_time", "transit_time", "wait_time", "idle_time")
     with open_database(path) as database:
         if not database.has("CommAnalyzerTime"):
             return None
         links = _database_links(database)
         collectives = []
-        for name, group, step, kind, start, *times in database.rows("CommAnalyzerTime", columns):
+        for row in database.rows("CommAnalyzerTime", (*operation, *parts)):
+            name, group, step, kind, start, elapsed, transit, wait, idle = row
             if str(name) == _TOTAL:
                 continue
-            elapsed, transit, wait, idle = (_time(database, time, _MILLISECOND) for time in times)
-            collectives.append(
-                Collective(
-                    name=str(name),
-                    kind="p2p" if kind == "p2p" else "collective",
-                    group=None if group is None else str(group),
-                    step=_step(step),
-                    # Stored as a float in the database: some 250 ns off.
-                    start_ns=_time(database, start, _MICROSECOND),
-                    elapsed_ns=elapsed,
-                    transit_ns=transit,
-                    wait_ns=wait,
-                    idle_ns=idle,
-                    links=tuple(links.get((str(name), str(group), str(step)), {}).values()),
-                )
+            of_operation = links.get((str(name), str(group), str(step)), {})
+            collective = Collective(
+                name=str(name),
+                kind="p2p" if kind == "p2p" else "collective",
+                group=None if group is None else str(group),
+                step=_step(step),
+                # Stored as a float in the database: some 250 ns off.
+                start_ns=_time(database, start, _MICROSECOND),
+                elapsed_ns=_time(database, elapsed, _MILLISECOND),
+                transit_ns=_time(database, transit, _MILLISECOND),
+                wait_ns=_time(database, wait, _MILLISECOND),
+                idle_ns=_time(database, idle, _MILLISECOND),
+                links=tuple(of_operation.values()),
             )
+            collectives.append(collective)
         return tuple(collectives)
 
 
@@ -171,27 +173,30 @@ def _step(value: object) -> int | None:
 def _link_use(link: str, use: _Link) -> LinkUse:
     if not math.isfinite(use.size):
         raise ValueError(Activity("its size is not a number"))
+    packets = []
+    for size, counted in use.packets.items():
+        if isinstance(counted, list) and len(counted) == _COUNT_AND_TIME:
+            packets.append(_packets(float(size), *counted))
     return LinkUse(
         link=link,
         size_bytes=round(use.size * _MEGABYTE, 3),
         transit_ns=_duration(use.time) or 0,
-        bandwidth=None if not use.bandwidth else use.bandwidth * _GIGABYTE,
-        packets=tuple(
-            _packets(float(size), *counted)
-            for size, counted in use.packets.items()
-            if isinstance(counted, list) and len(counted) == _COUNT_AND_TIME
-        ),
+        bandwidth=use.bandwidth * _GIGABYTE if use.bandwidth else None,
+        packets=tuple(packets),
     )
 
 
 def _packets(megabytes: float, number: float, milliseconds: float) -> Packets:
-    if not (math.isfinite(megabytes) and 0 <= number < MAX_NS and 0 <= milliseconds < MAX_NS / _MILLISECOND):
+    counts = 0 <= number < MAX_NS and 0 <= milliseconds < MAX_NS / _MILLISECOND
+    if not counts or not math.isfinite(megabytes):
         raise ValueError(Activity("its packet sizes are not numbers"))
     return Packets(round(megabytes * _MEGABYTE, 3), round(number), round(milliseconds * _MILLISECOND))
 
 
 def _duration(raw: msgspec.Raw | None) -> int | None:
-    return nanoseconds_of_milliseconds(bytes(raw)) if raw and bytes(raw) != b"null" else None
+    if not raw or bytes(raw) == b"null":
+        return None
+    return nanoseconds_of_milliseconds(bytes(raw))
 
 
 @contextmanager
@@ -209,26 +214,31 @@ def _named(path: Path, operation: str) -> Iterator[None]:
 
 def _database_links(database: Database) -> dict[tuple[str, str, str], dict[str, LinkUse]]:
     """The links of each operation; a row for every size of package repeats the sums of its link."""
-    links: dict[tuple[str, str, str], dict[str, LinkUse]] = {}
-    columns = (
-        *("hccl_op_name", "group_name", "step", "transport_type", "transit_size", "transit_time", "bandwidth"),
-        *("package_size", "count", "total_duration"),
-    )
+    links: dict[tuple[str, str, str], dict[str, LinkUse]] = defaultdict(dict)
+    operation = ("hccl_op_name", "group_name", "step")
+    sums = ("transport_type", "transit_size", "transit_time", "bandwidth")
+    of_packets = ("package_size", "count", "total_duration")
     number = database.number
-    for name, group, step, link, size, time, bandwidth, *counted in database.rows("CommAnalyzerBandwidth", columns):
-        megabytes, transit = number(size) or 0.0, _time(database, time, _MILLISECOND) or 0
+    for row in database.rows("CommAnalyzerBandwidth", (*operation, *sums, *of_packets)):
+        name, group, step, link, size, time, bandwidth, package, count, duration = row
+        megabytes = number(size) or 0.0
+        transit = _time(database, time, _MILLISECOND) or 0
         speed = number(bandwidth)
-        if megabytes or transit:
-            of_operation = links.setdefault((str(name), str(group), str(step)), {})
-            package, packets, duration = (number(value) for value in counted)
-            more = () if not packets else (_packets(package or 0.0, packets, duration or 0.0),)
-            of_operation[str(link)] = LinkUse(
-                link=str(link),
-                size_bytes=round(megabytes * _MEGABYTE, 3),
-                transit_ns=transit,
-                bandwidth=speed * _GIGABYTE if speed else None,
-                packets=(*of_operation[str(link)].packets, *more) if str(link) in of_operation else more,
-            )
+        if not megabytes and not transit:
+            continue
+        of_operation = links[str(name), str(group), str(step)]
+        before = of_operation.get(str(link))
+        packets = before.packets if before is not None else ()
+        in_packet, counted, total = number(package), number(count), number(duration)
+        if counted:
+            packets = (*packets, _packets(in_packet or 0.0, counted, total or 0.0))
+        of_operation[str(link)] = LinkUse(
+            link=str(link),
+            size_bytes=round(megabytes * _MEGABYTE, 3),
+            transit_ns=transit,
+            bandwidth=speed * _GIGABYTE if speed else None,
+            packets=packets,
+        )
     return links
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import sqlite3
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
@@ -43,17 +44,19 @@ class Database:
         connection.set_progress_handler(self._look, _LOOK_EVERY)
         if hasattr(connection, "setlimit"):  # Python 3.11
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
-        # The declared type of each column.
-        self._columns = {
-            str(name): {
-                str(row[1]): str(row[2])
-                for row in self._run(f'PRAGMA table_xinfo("{name}")')
-                # The last field of a column (hidden) is 0 unless it is generated.
-                if row[-1] == 0
-            }
-            for name, sql in self._run("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
-            if str(sql).upper().startswith("CREATE TABLE") and str(name).isidentifier()
-        }
+        self._columns: dict[str, dict[str, str]] = {}
+        for name, sql in self._run("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
+            if str(sql).upper().startswith("CREATE TABLE") and str(name).isidentifier():
+                self._columns[str(name)] = self._declared_types(str(name))
+
+    def _declared_types(self, table: str) -> dict[str, str]:
+        """The declared type of each column."""
+        types = {}
+        for row in self._run(f'PRAGMA table_xinfo("{table}")'):
+            is_generated = row[-1] != 0  # the field hidden
+            if not is_generated:
+                types[str(row[1])] = str(row[2])
+        return types
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is such a table with these columns."""
@@ -64,8 +67,8 @@ class Database:
         if table not in self._columns:
             return
         present = self._columns[table]
-        chosen = ", ".join(f'"{column}"' if column in present else "NULL" for column in columns)
-        query = f'SELECT {chosen} FROM "{table}"'  # noqa: S608 - names of ours, not of the file
+        cells = [f'"{column}"' if column in present else "NULL" for column in columns]
+        query = f'SELECT {", ".join(cells)} FROM "{table}"'  # noqa: S608 - names of ours, not of the file
         for count, row in enumerate(self._run(query)):
             if count >= MAX_TABLE_ROWS:
                 raise self._too_long(table)
@@ -78,13 +81,15 @@ class Database:
         """
         present = self._columns.get(table, {})
         columns: dict[str, Any] = {}
-        for names, is_whole in ((wholes, True), (reals, False)):
-            known = [name for name in names if name in present]
-            cells = ", ".join(self._cell(name, present[name], whole=is_whole) for name in known)
-            # NOT INDEXED, because an index would change the order of the rows.
-            query = f'SELECT {cells} FROM "{table}" NOT INDEXED {where} LIMIT {MAX_TABLE_ROWS + 1}'  # noqa: S608 - ours
-            if known:
-                columns.update(zip(known, self._numbers(query, len(known), whole=is_whole)))
+        known = [name for name in wholes if name in present]
+        if known:
+            query = self._query(table, [_whole_cell(name, present[name]) for name in known], where)
+            columns.update(zip(known, self._wholes(query, len(known))))
+        known = [name for name in reals if name in present]
+        if known:
+            # NULL is infinite here.
+            query = self._query(table, [f'ifnull("{name}", 9e999)' for name in known], where)
+            columns.update(zip(known, self._reals(query, len(known))))
         rows = max(map(len, columns.values()), default=0)
         if rows > MAX_TABLE_ROWS:
             raise self._too_long(table)
@@ -94,11 +99,13 @@ class Database:
         """The highest value of some columns for each combination of others, in the order of the rows."""
         if table not in self._columns:
             return iter(())
-        keys = [f'"{name}"' if self.has(table, name) else "NULL" for name in by]
-        highest = [f'max("{name}")' if self.has(table, name) else "NULL" for name in of]
-        groups = ", ".join(str(place) for place in range(1, len(keys) + 1))
+        present = self._columns[table]
+        keys = [f'"{name}"' if name in present else "NULL" for name in by]
+        highest = [f'max("{name}")' if name in present else "NULL" for name in of]
+        cells = ", ".join(keys + highest)
+        groups = ", ".join(map(str, range(1, len(keys) + 1)))
         # Profilers write no WITHOUT ROWID tables.
-        return self._run(f'SELECT {", ".join(keys + highest)} FROM "{table}" GROUP BY {groups} ORDER BY min(rowid)')  # noqa: S608
+        return self._run(f'SELECT {cells} FROM "{table}" GROUP BY {groups} ORDER BY min(rowid)')  # noqa: S608 - ours
 
     def distinct(self, table: str, column: str) -> list[int]:
         """The whole numbers in a column, each once, in the order of the rows."""
@@ -111,8 +118,8 @@ class Database:
         """A whole number of at most 62 bits; SQLite stores any type in any column."""
         if value is None:
             return None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value) if abs(value) < MAX_NS else value
+        if isinstance(value, float) and value.is_integer() and abs(value) < MAX_NS:
+            value = int(value)
         if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) <= 20:
             value = int(value)
         if not isinstance(value, int) or abs(value) > MAX_NS:
@@ -124,8 +131,10 @@ class Database:
         return value
 
     def number(self, value: object) -> float | None:
-        if value is None or isinstance(value, (int, float)):
-            return None if value is None else float(value)
+        if value is None:
+            return None
+        if isinstance(value, (int, float)):
+            return float(value)
         raise self.wrong(
             Activity("{value!r} found where a number is expected; export the profile again", value=str(value)[:40])
         )
@@ -139,45 +148,53 @@ class Database:
             Activity("table {table} has more than {limit} rows; profile fewer steps", table=table, limit=MAX_TABLE_ROWS)
         )
 
-    def _cell(self, column: str, declared: str, *, whole: bool) -> str:
-        """SQL for a cell; NULL is NO_NUMBER, and infinite if real numbers are wanted."""
-        if not whole:
-            return f'ifnull("{column}", 9e999)'
-        cell = _WHOLE.format(f'"{column}"') if "TEXT" in declared.upper() else f'"{column}"'
-        return f"ifnull({cell}, {NO_NUMBER})"
+    def _query(self, table: str, cells: Sequence[str], where: str) -> str:
+        # NOT INDEXED, because an index would change the order of the rows.
+        return f'SELECT {", ".join(cells)} FROM "{table}" NOT INDEXED {where} LIMIT {MAX_TABLE_ROWS + 1}'  # noqa: S608 - ours
 
-    def _numbers(self, query: str, width: int, *, whole: bool) -> list[Any]:
-        """The result of a query, column by column."""
+    def _wholes(self, query: str, width: int) -> list[Packed]:
+        """The result of a query for whole numbers, column by column."""
+        parts: list[list[Packed]] = []
+        for batch in self._batches(query, width, "q", self._judged_whole):
+            parts.append([Packed.of(column) for column in batch])
+        if not parts:
+            return [Packed.of(np.empty(0, dtype=np.int64))] * width
+        joined = [joined_columns(columns) for columns in zip(*parts)]
+        for column in joined:
+            # Refuse a number that is out of range.
+            if column.high > MAX_NS:
+                self.whole(column.high)
+            elif column.low < -MAX_NS:
+                self.whole(column.low)
+        return joined
+
+    def _reals(self, query: str, width: int) -> list[PackedReals]:
+        """The same for real numbers."""
+        columns = [PackedReals() for _ in range(width)]
+        for batch in self._batches(query, width, "d", self._judged_real):
+            for column, numbers in zip(columns, batch):
+                column.append(np.where(np.isfinite(numbers), numbers, np.nan))
+        return columns
+
+    def _batches(
+        self, query: str, width: int, typecode: Literal["q", "d"], judged: Callable[[object], float]
+    ) -> Iterable[npt.NDArray[Any]]:
+        """The columns of successive batches of rows."""
         try:
             # The fast path: if every cell is a number, none is inspected here.
             with self._naming_damage():
-                cells = chain.from_iterable(self._connection.execute(query))
-                parts = list(self._batches(cells, width, whole=whole))
+                return list(_in_batches(chain.from_iterable(self._connection.execute(query)), width, typecode))
         except TypeError:
-            judged = (self._judged(cell, whole=whole) for row in self._run(query) for cell in row)
-            parts = list(self._batches(judged, width, whole=whole))
-        if whole:
-            nothing = [[Packed.of(np.empty(0, dtype=np.int64))] * width]
-            joined = [joined_columns(columns) for columns in zip(*(parts or nothing))]
-            for column in joined:
-                if column.low < -MAX_NS or column.high > MAX_NS:
-                    self.whole(column.high if column.high > MAX_NS else column.low)
-            return joined
-        finite = (([np.where(np.isfinite(column), column, np.nan) for column in part]) for part in parts)
-        return [PackedReals(*columns) for columns in zip(*finite)] or [PackedReals()] * width
+            cells = chain.from_iterable(self._run(query))
+            return _in_batches(map(judged, cells), width, typecode)
 
-    def _batches(self, cells: Iterator[Any], width: int, *, whole: bool) -> Iterator[list[Any]]:
-        """The columns of successive batches of rows. Raises TypeError for a cell that is not a number."""
-        while batch := array("q" if whole else "d", list(islice(cells, width * _AT_ONCE))):
-            columns = np.array(batch).reshape(-1, width).T
-            yield [Packed.of(column) for column in columns] if whole else list(columns)
+    def _judged_whole(self, cell: object) -> float:
+        number = self.whole(None if cell == NO_NUMBER else cell)
+        return NO_NUMBER if number is None else number
 
-    def _judged(self, cell: object, *, whole: bool) -> float:
-        if cell == (NO_NUMBER if whole else math.inf):
-            return NO_NUMBER if whole else math.inf
-        number = self.whole(cell) if whole else self.number(cell)
-        assert number is not None, "NULL is a number here"
-        return number
+    def _judged_real(self, cell: object) -> float:
+        number = self.number(cell)
+        return math.inf if number is None else number
 
     def _run(self, statement: str) -> Iterator[tuple[Any, ...]]:
         with self._naming_damage():
@@ -200,9 +217,23 @@ class Database:
         return int(self._looks > _MAX_LOOKS)
 
 
+def _whole_cell(column: str, declared: str) -> str:
+    """SQL for a cell with a whole number, NO_NUMBER for NULL."""
+    cell = f'"{column}"'
+    if "TEXT" in declared.upper():
+        cell = _WHOLE.format(cell)
+    return f"ifnull({cell}, {NO_NUMBER})"
+
+
+def _in_batches(cells: Iterator[Any], width: int, typecode: Literal["q", "d"]) -> Iterator[npt.NDArray[Any]]:
+    """The columns of successive batches of rows. Raises TypeError for a cell that is not a number."""
+    while batch := array(typecode, list(islice(cells, width * _AT_ONCE))):
+        yield np.array(batch).reshape(-1, width).T
+
+
 @contextmanager
 def open_database(path: Path) -> Iterator[Database]:
-    """Open a database read-only and as immutable, so that a journal beside it is ignored."""
+    """Open a database read-only and as immutable, so that a journal next to it is ignored."""
     try:
         if path.stat().st_size > MAX_DATABASE_BYTES:
             raise DocumentError(

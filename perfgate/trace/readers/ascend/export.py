@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, constant
 from perfgate.trace.model.kernel_names import type_by_name
-from perfgate.trace.model.kernel_table import KernelTable, joined_tables, kernel_table
+from perfgate.trace.model.kernel_table import CodedValues, KernelTable, joined_tables, kernel_table
 from perfgate.trace.model.packed import NO_NUMBER, Columns, Packed, PackedReals, distinct_rows
 from perfgate.trace.model.recording import AllocationTotal, ProfilerStep, Shapes, Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
@@ -35,7 +35,7 @@ from perfgate.trace.readers.ascend.export_readings import ExportReadings
 from perfgate.trace.readers.ascend.export_tables import ExportTables, ExportTexts, owned
 from perfgate.trace.readers.ascend.files import Device, Stamp, stamp_of
 from perfgate.trace.readers.ascend.kernels import of_graph
-from perfgate.trace.readers.ascend.kinds import HARDWARE, python_kind, task_kind
+from perfgate.trace.readers.ascend.kinds import HARDWARE, dequeued_calls, python_kind, task_kind
 
 # ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
 _LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
@@ -62,14 +62,28 @@ _BLOCKS, _MIX_BLOCKS = ("blockDim", "blockNum", "block_dim"), ("mixBlockDim", "m
 _COMMUNICATION = "COMMUNICATION"
 
 _Value = TypeVar("_Value", bound=Hashable)
-# Name, group and kind of an event.
-_Verdict = tuple[str, str, EventKind]
 # Columns of EventTable from one table; names and tracks index those of the export.
 _Events = Mapping[str, Packed]
 
 
-def read_export(path: Path) -> tuple[list[Timeline], dict[str, str], dict[str, str]]:
-    """Timelines by device, and the environment and settings that the database names.
+class _Title(NamedTuple):
+    """The name, the group and the kind of an event."""
+
+    name: str
+    group: str
+    kind: EventKind
+
+
+class Export(NamedTuple):
+    """Timelines by device, and the environment and settings that the database names."""
+
+    timelines: list[Timeline]
+    environment: dict[str, str]
+    settings: dict[str, str]
+
+
+def read_export(path: Path) -> Export:
+    """The content of a database.
 
     Raises DocumentError, which names the fault, for a damaged or foreign database.
     """
@@ -85,9 +99,11 @@ class _Export:
     """The tables of an export that are read once, and a timeline for each of its devices."""
 
     def __init__(self, path: Path, database: Database) -> None:
-        self._path, self._stamp = path, stamp_of(path)
+        self._path = path
+        self._stamp = stamp_of(path)
+        self._database = database
         self._tables = ExportTables(database)
-        self._database, self._words = database, self._tables.words
+        self._words = self._tables.words
         self._names: dict[str, int] = {}
         self._tracks: dict[tuple[str, str], int] = {}
         self._tasks = self._tables.read("TASK", _TASK, named=("taskType",))
@@ -99,28 +115,45 @@ class _Export:
         self._devices: list[Device] = [None if device == NO_NUMBER else device for device in devices]
         self._readings = ExportReadings(self._tables, alone=len(devices) == 1)
 
-    def read(self) -> tuple[list[Timeline], dict[str, str], dict[str, str]]:
-        rows, whole = self._database.rows, self._database.whole
-        metadata = {str(name): str(value) for name, value in rows("META_DATA", ("name", "value"))}
-        schema = metadata.get("SCHEMA_VERSION")
-        ranks = {whole(device): whole(rank) for rank, device in rows("RANK_DEVICE_MAP", ("rankId", "deviceId"))}
+    def read(self) -> Export:
+        metadata = {}
+        for name, value in self._database.rows("META_DATA", ("name", "value")):
+            metadata[str(name)] = str(value)
+        settings = {}
+        if metadata.get("SCHEMA_VERSION"):
+            settings["schema"] = metadata["SCHEMA_VERSION"]
+        ranks = self._ranks()
         python = [self._python_calls(), self._ranges()]
         timelines = [self._timeline(device, ranks.get(device), python) for device in self._devices]
-        return timelines, _environment(metadata), {"schema": schema} if schema else {}
+        return Export(timelines, _environment(metadata), settings)
+
+    def _ranks(self) -> dict[Device, int]:
+        whole = self._database.whole
+        ranks = {}
+        for rank_cell, device_cell in self._database.rows("RANK_DEVICE_MAP", ("rankId", "deviceId")):
+            rank = whole(rank_cell)
+            if rank is not None and rank >= 0:
+                ranks[whole(device_cell)] = rank
+        return ranks
 
     def _timeline(self, device: Device, rank: int | None, python: Sequence[_Events]) -> Timeline:
-        tasks, collectives = (self._owned(columns, device) for columns in (self._tasks, self._collectives))
+        tasks = self._owned(self._tasks, device)
+        collectives = self._owned(self._collectives, device)
         number = tasks.wholes("globalTaskId")
         row = np.where(number == NO_NUMBER, -1, last_rows(self._computing.wholes("globalTaskId"), number))
         of_kernels = np.flatnonzero(row >= 0)
-        computing = self._computing.select(row) if self._computing.rows else TableColumns((), tasks.rows, {}, ())
-        launched = [columns.wholes("connectionId") for columns in (tasks, collectives)]
-        device_events = [self._of_tasks(tasks, computing, row >= 0), self._of_collectives(collectives)]
-        parts = [*device_events, self._cann_calls(np.concatenate(launched)), *python]
-        column = {name: np.concatenate([part[name].unpacked() for part in parts]) for name in parts[0]}
-        column |= {name: constant(name, NO_TEXT, column["start"].size) for name in ("request", "shape")}
-        events = EventTable(**column, names=tuple(self._names), tracks=tuple(self._tracks))
-        del parts, column  # the table has its own: free their memory first
+        computing = TableColumns((), tasks.rows, {}, ())
+        if self._computing.rows:
+            computing = self._computing.select(row)
+        launched = np.concatenate([tasks.wholes("connectionId"), collectives.wholes("connectionId")])
+        parts = [
+            self._of_tasks(tasks, computing, row >= 0),
+            self._of_collectives(collectives),
+            self._cann_calls(launched),
+            *python,
+        ]
+        events = self._table(parts)
+        del parts  # the table has its own: free their memory first
         marks = self._marks() or step_marks(events)
         kernels = None
         if self._database.has("COMPUTE_TASK_INFO"):
@@ -128,7 +161,7 @@ class _Export:
             computed = self._computed(tasks.select(of_kernels), computing.select(of_kernels))
             kernels = _with_steps(joined_tables((computed, self._communicated(collectives))), work, events, marks)
         return Timeline(
-            rank=rank if rank is not None and rank >= 0 else None,
+            rank=rank,
             device=device,
             events=events,
             kernels=kernels,
@@ -138,6 +171,15 @@ class _Export:
             readings=self._readings.of(device),
         )
 
+    def _table(self, parts: Sequence[_Events]) -> EventTable:
+        """All events, one table behind the other."""
+        columns: dict[str, Any] = {}
+        for name in parts[0]:
+            columns[name] = np.concatenate([part[name].unpacked() for part in parts])
+        for name in ("request", "shape"):
+            columns[name] = constant(name, NO_TEXT, columns["start"].size)
+        return EventTable(**columns, names=tuple(self._names), tracks=tuple(self._tracks))
+
     def _owned(self, columns: TableColumns, device: Device) -> TableColumns:
         return owned(columns, device, alone=len(self._devices) == 1)
 
@@ -145,98 +187,96 @@ class _Export:
         return None if place == NO_TEXT else _cell(self._words.texts[place])
 
     def _of_tasks(self, tasks: TableColumns, computing: TableColumns, is_kernel: Mask) -> _Events:
-        def judge(place: int, kind: int, is_kernel: int) -> _Verdict:
+        def title_of(place: int, kind: int, is_kernel: int) -> _Title:
             title = self._words.text(place)
             if is_kernel:
-                return title, self._type(kind) or type_by_name(title), kernel_kind(title)
-            # Parts of a kernel are tasks of their own: only tasks in the table of kernels are kernels.
+                return _Title(title, self._type(kind) or type_by_name(title), kernel_kind(title))
             plain = task_kind(title, title)
-            return title, title, "other" if plain == "compute" and self._computing.rows else plain
+            if plain == "compute" and self._computing.rows:
+                # Parts of a kernel are separate tasks: only tasks in the table of kernels are kernels.
+                plain = "other"
+            return _Title(title, title, plain)
 
-        named, typed = (computing.place(column).unpacked() for column in ("name", "opType"))
-        keys = (
-            Packed.of(np.where(is_kernel, named, tasks.place("taskType").unpacked())),
-            Packed.of(np.where(is_kernel, typed, NO_TEXT)),
-            Packed.of(is_kernel.astype(np.int64)),
-        )
-        stream = "streamId", lambda number: (HARDWARE, f"Stream {None if number == NO_NUMBER else number}")
-        return self._events(tasks, keys, judge, stream, tasks.wholes("connectionId"))
+        name = np.where(is_kernel, computing.place("name").unpacked(), tasks.place("taskType").unpacked())
+        kind = np.where(is_kernel, computing.place("opType").unpacked(), NO_TEXT)
+        keys = Packed.of(name), Packed.of(kind), Packed.of(is_kernel.astype(np.int64))
+        return self._events(tasks, keys, title_of, _Tracks("streamId", _stream), tasks.wholes("connectionId"))
 
     def _of_collectives(self, collectives: TableColumns) -> _Events:
-        def judge(place: int, kind: int) -> _Verdict:
+        def title_of(place: int, kind: int) -> _Title:
             title = self._words.text(place)
-            return title, self._type(kind) or type_by_name(title), "comm"
+            return _Title(title, self._type(kind) or type_by_name(title), "comm")
 
         keys = collectives.place("opName"), collectives.place("opType")
-        group = "", lambda _: ("Communication", "Group")
-        return self._events(collectives, keys, judge, group, collectives.wholes("connectionId"))
+        group = _Tracks("", lambda _: ("Communication", "Group"))
+        return self._events(collectives, keys, title_of, group, collectives.wholes("connectionId"))
 
     def _cann_calls(self, launched: IntColumn) -> _Events:
         """Calls of CANN; a call that launched work shares its correlation."""
 
-        def judge(place: int, level: int) -> _Verdict:
+        def title_of(place: int, level: int) -> _Title:
             title = f"{_LEVELS.get(level, 'CANN')}@{self._words.text(place)}"
-            return title, title, "runtime"
+            return _Title(title, title, "runtime")
 
         columns = ("startNs", "endNs", "globalTid", "name", "type", "connectionId")
         calls = self._tables.read("CANN_API", columns, named=("name",))
         number = calls.wholes("connectionId")
         joined = np.where(np.isin(number, launched), number, NO_CORRELATION)
         keys = calls.place("name"), calls.number("type")
-        return self._events(calls, keys, judge, ("globalTid", lambda number: ("CANN", _thread(number))), joined)
+        return self._events(calls, keys, title_of, _threads("CANN"), joined)
 
     def _python_calls(self) -> _Events:
         # A call that the task queue later dequeues is an operator, as on the timeline.
-        queued = {text.removeprefix("Dequeue@") for text in self._words.texts if text.startswith("Dequeue@")}
+        queued = dequeued_calls(self._words.texts)
 
-        def judge(place: int, level: int, has_inputs: int) -> _Verdict:
+        def title_of(place: int, level: int, has_inputs: int) -> _Title:
             title = self._words.text(place)
-            inputs = bool(has_inputs) or title in queued
-            kind = python_kind(_CATEGORIES.get(level, "cpu_op"), title, has_inputs=inputs)
-            return title, title, "annotation" if level == _MSTX else kind
+            if level == _MSTX:
+                return _Title(title, title, "annotation")
+            category = _CATEGORIES.get(level, "cpu_op")
+            return _Title(title, title, python_kind(category, title, has_inputs=bool(has_inputs) or title in queued))
 
         columns = ("startNs", "endNs", "globalTid", "name", "type", "inputShapes")
         calls = self._tables.read("PYTORCH_API", columns, named=("name",))
         has_inputs = calls.wholes("inputShapes") != NO_NUMBER
         keys = calls.place("name"), calls.number("type"), Packed.of(has_inputs.astype(np.int64))
-        return self._events(calls, keys, judge, ("globalTid", lambda number: ("Python", _thread(number))))
+        return self._events(calls, keys, title_of, _threads("Python"))
 
     def _ranges(self) -> _Events:
         """The ranges marked by users."""
 
-        def judge(place: int) -> _Verdict:
+        def title_of(place: int) -> _Title:
             title = self._words.text(place)
-            return title, title, "annotation"
+            return _Title(title, title, "annotation")
 
         ranges = self._tables.read("MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message"), named=("message",))
-        keys = (ranges.place("message"),)
-        return self._events(ranges, keys, judge, ("globalTid", lambda number: ("Python", _thread(number))))
+        return self._events(ranges, [ranges.place("message")], title_of, _threads("Python"))
 
     def _events(
         self,
         columns: TableColumns,
         keys: Sequence[Packed],
-        judge: Callable[..., _Verdict],
-        track: tuple[str, Callable[[int], tuple[str, str]]],
+        title_of: Callable[..., _Title],
+        track: _Tracks,
         correlation: IntColumn | None = None,
     ) -> _Events:
-        """The rows of a table as events; ``judge`` is called once per combination of values in the keys."""
+        """The rows of a table as events; ``title_of`` is called once per combination of values in the keys."""
         start, duration = self._spans(columns)
         first, number = distinct_rows(keys)
-        verdicts = [judge(*values) for values in zip(*(key.select(first).unpacked().tolist() for key in keys))]
-        place = columns.number(track[0])
+        titles = list(map(title_of, *(key.select(first).unpacked().tolist() for key in keys)))
+        place = columns.number(track.column)
         first_of, stream = distinct_rows([place])
-        tracks = [track[1](value) for value in place.select(first_of).unpacked().tolist()]
+        tracks = list(map(track.name_of, place.select(first_of).unpacked().tolist()))
         connection = constant("correlation", NO_CORRELATION, columns.rows) if correlation is None else correlation
         joins = (connection >= 0) & (connection != _NO_CONNECTION)
         return {
             "start": start,
             "duration": duration,
             "track": _numbered(self._tracks, tracks, stream),
-            "name": _numbered(self._names, [name for name, _, _ in verdicts], number),
-            "kind": _numbered(KIND_CODES, [kind for _, _, kind in verdicts], number),
+            "name": _numbered(self._names, [title.name for title in titles], number),
+            "kind": _numbered(KIND_CODES, [title.kind for title in titles], number),
             "correlation": Packed.of(np.where(joins, connection, NO_CORRELATION)),
-            "group": _numbered(self._names, [group for _, group, _ in verdicts], number),
+            "group": _numbered(self._names, [title.group for title in titles], number),
         }
 
     def _spans(self, columns: TableColumns) -> tuple[Packed, Packed]:
@@ -245,39 +285,36 @@ class _Export:
         begin = start.unpacked()
         if (begin == NO_NUMBER).any():
             raise self._database.wrong(Activity("holds an event without a start; export the profile again"))
-        return start, Packed.of(np.where(end == NO_NUMBER, 0, np.maximum(end - begin, 0)))
+        length = np.maximum(end - begin, 0)
+        return start, Packed.of(np.where(end == NO_NUMBER, 0, length))
 
     def _computed(self, tasks: TableColumns, computing: TableColumns) -> KernelTable:
         """Tasks with the details of each in COMPUTE_TASK_INFO."""
-        texts: dict[str, int] = {}
-        shapes: dict[Shapes, int] = {}
-        words: dict[tuple[str, ...], int] = {}
+        values = CodedValues()
         start, duration = self._spans(tasks)
-        return kernel_table(
-            {
-                "start_ns": start,
-                "duration_ns": duration,
-                "wait_ns": computing.number("waitNs"),
-                "stream": tasks.number("streamId"),
-                "task": tasks.number("taskId"),
-                "model_id": tasks.number("modelId").changed(of_graph),
-                "blocks": _first(computing, _BLOCKS),
-                "mix_blocks": _first(computing, _MIX_BLOCKS),
-            },
-            {
-                "name": computing.coded("name", str, texts),
-                "type": computing.coded("opType", _cell, texts),
-                "core": computing.coded("taskType", _cell, texts),
-                "state": computing.coded("opState", _cell, texts),
-                "hf32": computing.coded("hf32Eligible", flag_of, {False: 0, True: 1}),
-                **{name: computing.coded(column, self._shapes, shapes) for name, column in _SHAPES.items()},
-                **{name: computing.coded(column, words_of, words) for name, column in _WORDS.items()},
-            },
-            texts=texts,
-            shapes=shapes,
-            words=words,
-            counters=CounterColumns(_TaskCounters(self._path, self._stamp, self._words, tasks.number("globalTaskId"))),
-        )
+        numbers = {
+            "start_ns": start,
+            "duration_ns": duration,
+            "wait_ns": computing.number("waitNs"),
+            "stream": tasks.number("streamId"),
+            "task": tasks.number("taskId"),
+            "model_id": tasks.number("modelId").changed(of_graph),
+            "blocks": _first(computing, _BLOCKS),
+            "mix_blocks": _first(computing, _MIX_BLOCKS),
+        }
+        codes = {
+            "name": computing.coded("name", str, values.texts),
+            "type": computing.coded("opType", _cell, values.texts),
+            "core": computing.coded("taskType", _cell, values.texts),
+            "state": computing.coded("opState", _cell, values.texts),
+            "hf32": computing.coded("hf32Eligible", flag_of, {False: 0, True: 1}),
+        }
+        for name, column in _SHAPES.items():
+            codes[name] = computing.coded(column, self._shapes, values.shapes)
+        for name, column in _WORDS.items():
+            codes[name] = computing.coded(column, words_of, values.words)
+        source = _TaskCounters(self._path, self._stamp, self._words, tasks.number("globalTaskId"))
+        return kernel_table(numbers, codes, values, CounterColumns(source))
 
     def _communicated(self, collectives: TableColumns) -> KernelTable:
         texts = {_COMMUNICATION: 0}
@@ -290,7 +327,7 @@ class _Export:
             "type": Packed.of(np.where(kind == NO_TEXT, by_name, kind)),
             "core": Packed.of(start.unpacked() * 0),
         }
-        return kernel_table({"start_ns": start, "duration_ns": duration}, codes, texts=texts)
+        return kernel_table({"start_ns": start, "duration_ns": duration}, codes, CodedValues(texts))
 
     def _shapes(self, text: str) -> Shapes | None:
         cell = _cell(text)
@@ -304,17 +341,20 @@ class _Export:
     def _marks(self) -> list[ProfilerStep]:
         steps = self._database.columns("STEP_TIME", ("id", "startNs", "endNs"))
         start, duration = self._spans(steps)
-        ends = (start.unpacked() + duration.unpacked()).tolist()
-        numbers = (None if number == NO_NUMBER else number for number in steps.wholes("id").tolist())
-        marks = [ProfilerStep(*row) for row in zip(numbers, start.unpacked().tolist(), ends)]
+        begin = start.unpacked()
+        end = begin + duration.unpacked()
+        marks = []
+        for number, start_ns, end_ns in zip(steps.wholes("id").tolist(), begin.tolist(), end.tolist()):
+            marks.append(ProfilerStep(None if number == NO_NUMBER else number, start_ns, end_ns))
         return sorted(marks, key=lambda mark: mark.start_ns or 0)
 
     def _peaks(self, device: Device) -> dict[str, float]:
         """The peak bytes of a device by component."""
         peaks: dict[str, float] = {}
+        owners = (device, None) if len(self._devices) == 1 else (device,)
         for owner, name, value in self._memory():
             size = self._database.number(value)
-            if size is not None and (owner == device or (owner is None and len(self._devices) == 1)):
+            if size is not None and owner in owners:
                 peaks[name] = max(size, peaks.get(name, size))
         return peaks
 
@@ -344,9 +384,15 @@ class _Export:
             return None
         wholes = ("deviceId", "name", "allocationTime", "releaseTime")
         columns = self._owned(self._tables.read("OP_MEMORY", wholes, named=("name",), reals=("size",)), device)
-        columns = columns.select(np.flatnonzero((columns.real("size") >= 0) & (columns.wholes("name") >= 0)))
-        times = columns.wholes("allocationTime"), columns.wholes("releaseTime")
-        return allocation_totals(self._words.texts, columns.wholes("name"), columns.real("size"), *times)
+        is_allocation = (columns.real("size") >= 0) & (columns.wholes("name") >= 0)
+        columns = columns.select(np.flatnonzero(is_allocation))
+        return allocation_totals(
+            self._words.texts,
+            columns.wholes("name"),
+            columns.real("size"),
+            columns.wholes("allocationTime"),
+            columns.wholes("releaseTime"),
+        )
 
 
 class _TaskCounters:
@@ -354,22 +400,27 @@ class _TaskCounters:
 
     def __init__(self, path: Path, stamp: Stamp, words: ExportTexts, tasks: Packed) -> None:
         """``tasks`` are the task ids of the kernels."""
-        self._path, self._stamp, self._words, self._tasks = path, stamp, words, tasks
+        self._path = path
+        self._stamp = stamp
+        self._words = words
+        self._tasks = tasks
 
     @property
     def names(self) -> Sequence[str]:
-        return tuple(dict.fromkeys(title for title, _ in self._counters.values()))
+        return tuple(dict.fromkeys(counter.name for counter in self._counters.values()))
 
     def read(self, names: Sequence[str]) -> list[PackedReals]:
         if not len(self._tasks):
             return [PackedReals()] * len(names)
-        wanted = {number: counter for number, counter in self._counters.items() if counter[0] in names}
+        wanted = {number: counter for number, counter in self._counters.items() if counter.name in names}
         where = f"WHERE name IN ({', '.join(map(str, wanted))})"
         with open_unchanged(self._path, self._stamp) as database:
             rows = database.columns("TASK_PMU_INFO", ("globalTaskId", "name"), reals=("value",), where=where)
         task, number, value = rows.wholes("globalTaskId"), rows.wholes("name"), rows.real("value")
-        order = np.argsort(tasks := self._tasks.unpacked())
-        kernel = order[np.searchsorted(tasks[order], task).clip(max=order.size - 1)]
+        tasks = self._tasks.unpacked()
+        order = np.argsort(tasks)
+        place = np.searchsorted(tasks[order], task).clip(max=order.size - 1)
+        kernel = order[place]
         known = tasks[kernel] == task
         columns = {name: np.full(tasks.size, np.nan) for name in names}
         for counter, (name, factor) in wanted.items():
@@ -378,8 +429,8 @@ class _TaskCounters:
         return [PackedReals(column) for column in columns.values()]
 
     @cached_property
-    def _counters(self) -> dict[int, tuple[str, float]]:
-        """Name and factor of each counter by the id of its name."""
+    def _counters(self) -> dict[int, _Counter]:
+        """The counters by the ids of their names."""
         with open_unchanged(self._path, self._stamp) as database:
             numbers = database.distinct("TASK_PMU_INFO", "name")
         places = self._words.places(Packed.of(np.array(numbers, dtype=np.int64))).unpacked().tolist()
@@ -398,7 +449,8 @@ def _with_steps(
     """Kernels by their start, each with the step that launched it: a column that only the CSV tables have."""
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
     numbers = [NO_NUMBER if mark.number is None else mark.number for mark in marks]
-    steps = np.array([*numbers, NO_NUMBER])[np.where(owners == OUTSIDE, -1, owners)]
+    step_of = np.array([*numbers, NO_NUMBER])  # the last is for work outside of all steps
+    steps = step_of[np.where(owners == OUTSIDE, -1, owners)]
     columns = Columns({**kernels.numbers.packed, "step": Packed.of(steps)}, Packed.unpacked)
     return replace(kernels, numbers=columns).select(np.argsort(kernels.start, kind="stable"))
 
@@ -411,9 +463,24 @@ def _first(columns: TableColumns, names: Sequence[str]) -> Packed:
     return Packed.of(numbers)
 
 
-def _thread(number: int) -> str:
-    """The thread of a globalTid: process in the upper, thread in the lower 32 bits."""
-    return f"Thread {0 if number == NO_NUMBER else number & _THREAD_BITS}"
+class _Tracks(NamedTuple):
+    """The column that determines the tracks of a table's events, and the process and thread for each value in it."""
+
+    column: str
+    name_of: Callable[[int], tuple[str, str]]
+
+
+def _stream(number: int) -> tuple[str, str]:
+    return HARDWARE, f"Stream {None if number == NO_NUMBER else number}"
+
+
+def _threads(process: str) -> _Tracks:
+    """The threads of a globalTid: process in the upper, thread in the lower 32 bits."""
+
+    def thread(number: int) -> tuple[str, str]:
+        return process, f"Thread {0 if number == NO_NUMBER else number & _THREAD_BITS}"
+
+    return _Tracks("globalTid", thread)
 
 
 def _cell(text: str) -> str | None:
@@ -422,11 +489,22 @@ def _cell(text: str) -> str | None:
     return None if cell == "N/A" else cell
 
 
-def _counter(name: str) -> tuple[str, float]:
+class _Counter(NamedTuple):
     """A counter's name as the tables write it, and the factor for its numbers: times are nanoseconds here."""
-    if name.endswith("_total_time"):
-        return ("aicore_time(us)" if name.startswith("aic_") else f"{name.partition('_')[0]}_time(us)"), 1e-3
-    return (f"{name}(us)", 1e-3) if name.endswith("_time") else (name, 1.0)
+
+    name: str
+    factor: float
+
+
+def _counter(name: str) -> _Counter:
+    if not name.endswith("_time"):
+        return _Counter(name, 1.0)
+    if not name.endswith("_total_time"):
+        return _Counter(f"{name}(us)", 1e-3)
+    unit = name.partition("_")[0]
+    if unit == "aic":
+        unit = "aicore"
+    return _Counter(f"{unit}_time(us)", 1e-3)
 
 
 def _environment(metadata: Mapping[str, str]) -> dict[str, str]:

@@ -62,10 +62,12 @@ class ExportReadings:
 
     def of(self, device: Device) -> dict[str, Readings]:
         """All counters of a device by name; those that were not recorded are left out."""
-        links = dict(self._links(device))
-        # NETDEV_STATS counts all ports together, and only newer versions have it.
-        links = {**dict(self._network(device)), **links}
-        return {**dict(self._memory(device)), **links, **dict(self._accelerators(device))}
+        readings = dict(self._memory(device))
+        # NETDEV_STATS counts all ports together, and only newer versions have it: the counters of ports replace it.
+        readings.update(self._network(device))
+        readings.update(self._links(device))
+        readings.update(self._accelerators(device))
+        return readings
 
     def _memory(self, device: Device) -> Iterator[tuple[str, Readings]]:
         """The clock of the AI core, reads and writes of all memories together, what is held in them, and the cache."""
@@ -93,9 +95,11 @@ class ExportReadings:
             "MEMORY_RECORD", device, "component", named=("component",), reals=tuple(parts.values()), time="timestamp"
         )
         for place, own in _by_number(held, "component"):
+            component = self._tables.words.texts[place]
             for part, column in parts.items():
-                if (size := own.real(column))[~np.isnan(size)].any():
-                    yield from _rate(held_name(self._tables.words.texts[place], part), own, size, "B", time="timestamp")
+                size = own.real(column)
+                if size[~np.isnan(size)].any():
+                    yield from _rate(held_name(component, part), own, size, "B", time="timestamp")
 
     def _links(self, device: Device) -> Iterator[tuple[str, Readings]]:
         """Bytes a second over each kind of link, all ports together, and the packets that its ports lost."""
@@ -107,8 +111,7 @@ class ExportReadings:
         between = self._read("HCCS", device, reals=tuple(_HCCS_RATES.values()))
         for direction, column in _HCCS_RATES.items():
             yield from _rate(link_traffic("HCCS", direction), between, between.real(column), "B/s")
-        columns = [column for columns in _PCIE_RATES.values() for column in columns]
-        host = self._read("PCIE", device, reals=(*columns, _PCIE_LATENCY))
+        host = self._read("PCIE", device, reals=(*_PCIE_RATES["sent"], *_PCIE_RATES["received"], _PCIE_LATENCY))
         for direction, of_direction in _PCIE_RATES.items():
             yield from _rate(link_traffic("PCIe", direction), host, _added(host, of_direction), "B/s")
         yield from _rate(PCIE_LATENCY, host, host.real(_PCIE_LATENCY), "ns")
@@ -155,7 +158,7 @@ class ExportReadings:
 def _rate(
     name: str, columns: TableColumns, value: FloatColumn, unit: str, *, time: str = _TIME
 ) -> Iterator[tuple[str, Readings]]:
-    """The known values of one counter; nothing without any."""
+    """The known values of one counter, if there are any."""
     known = ~np.isnan(value)
     if known.any():
         yield name, Readings.of(columns.wholes(time)[known], value[known], unit)

@@ -18,9 +18,14 @@ class ExportTexts:
 
     def __init__(self, database: Database) -> None:
         self.texts: list[str] = []
-        self._numbers, self._places = np.array([NO_NUMBER]), np.array([NO_TEXT])
-        rows = {database.whole(number): str(value) for number, value in database.rows("STRING_IDS", ("id", "value"))}
-        self._take({number: text for number, text in rows.items() if number is not None})
+        self._numbers = np.array([NO_NUMBER])
+        self._places = np.array([NO_TEXT])
+        texts = {}
+        for cell, value in database.rows("STRING_IDS", ("id", "value")):
+            number = database.whole(cell)
+            if number is not None:
+                texts[number] = str(value)
+        self._take(texts)
 
     def places(self, column: Packed) -> Packed:
         """The places of a column's texts, NO_TEXT for NULL; an id without a text is its own text."""
@@ -39,7 +44,8 @@ class ExportTexts:
         numbers = np.concatenate([self._numbers, np.array(list(texts), dtype=np.int64)])
         places = np.concatenate([self._places, np.arange(len(texts)) + len(self.texts)])
         order = np.argsort(numbers)
-        self._numbers, self._places = numbers[order], places[order]
+        self._numbers = numbers[order]
+        self._places = places[order]
         self.texts += texts.values()
 
 
@@ -52,16 +58,20 @@ class ExportTables:
     def read(
         self, table: str, wholes: Sequence[str], *, named: Sequence[str] = (), reals: Sequence[str] = ()
     ) -> TableColumns:
-        """Columns of a table, empty ones if it is missing; the ``named`` ones become places among the texts."""
-        columns = self.database.columns(table, wholes, reals=reals)
-        found: dict[str, Any] = {name: columns.number(name) for name in wholes if name in columns.names}
-        found.update((name, columns.packed_real(name)) for name in reals)
-        found.update((name, self.words.places(found[name])) for name in named if name in found)
-        return TableColumns(columns.names, columns.rows, found, self.words.texts)
+        """Columns of a table, empty ones if it is missing; ``named`` columns become places among the texts."""
+        table_columns = self.database.columns(table, wholes, reals=reals)
+        columns: dict[str, Any] = {name: table_columns.packed_real(name) for name in reals}
+        for name in wholes:
+            if name in table_columns.names:
+                numbers = table_columns.number(name)
+                columns[name] = self.words.places(numbers) if name in named else numbers
+        return TableColumns(table_columns.names, table_columns.rows, columns, self.words.texts)
 
 
 def owned(columns: TableColumns, device: Device, *, alone: bool) -> TableColumns:
-    """The rows of a device; one that is ``alone`` in the export also owns the rows that name none."""
+    """The rows of a device; a device that is ``alone`` in the export also owns the rows that name none."""
     owner = columns.wholes("deviceId")
     own = owner == (NO_NUMBER if device is None else device)
-    return columns.select(np.flatnonzero(own | (owner == NO_NUMBER) if alone else own))
+    if alone:
+        own |= owner == NO_NUMBER
+    return columns.select(np.flatnonzero(own))

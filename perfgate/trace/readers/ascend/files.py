@@ -7,10 +7,11 @@ contain quotes (recorded samples msinsight-910B-alexnet-2501, msinsight-gpt3-can
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 import msgspec
 
@@ -55,7 +56,10 @@ class TableRow:
     __slots__ = ("_cells", "_line", "_path", "columns")
 
     def __init__(self, path: Path, line: int, columns: Mapping[str, int], cells: list[str]) -> None:
-        self._path, self._line, self.columns, self._cells = path, line, columns, cells
+        self._path = path
+        self._line = line
+        self._cells = cells
+        self.columns = columns
 
     @property
     def is_short(self) -> bool:
@@ -65,7 +69,9 @@ class TableRow:
     def raw(self, column: str) -> str:
         """A cell as written, empty if absent."""
         index = self.columns.get(column)
-        return self._cells[index].strip() if index is not None and index < len(self._cells) else ""
+        if index is None or index >= len(self._cells):
+            return ""
+        return self._cells[index].strip()
 
     def text(self, column: str) -> str | None:
         """A cell without the quotes that some cells hold."""
@@ -105,7 +111,9 @@ class TableRow:
     def timestamp(self, column: str) -> int | None:
         """Microseconds since 1970 as nanoseconds; None if a spreadsheet has rounded them (1.69512E+15)."""
         text = self.text(column)
-        return None if text is None or "e" in text.lower() else self.time(column)
+        if text is None or "e" in text.lower():
+            return None
+        return self.time(column)
 
     def wrong(self, column: str, fault: Activity) -> DocumentError:
         return DocumentError(
@@ -138,8 +146,16 @@ def clean_cell(raw: str) -> str | None:
     return None if text in _ABSENT else text
 
 
-def plain_header(path: Path) -> tuple[dict[str, int], int, int] | None:
-    """The first line of a table: positions by the names of this module, the number of columns, and its bytes.
+class Header(NamedTuple):
+    """The first line of a table: the position of each column by the names of this module, their number, and its bytes."""
+
+    columns: dict[str, int]
+    width: int
+    size: int
+
+
+def plain_header(path: Path) -> Header | None:
+    """The header of a table.
 
     None if it needs the csv module or the table is too large. Raises OSError.
     """
@@ -152,7 +168,7 @@ def plain_header(path: Path) -> tuple[dict[str, int], int, int] | None:
     if not line.endswith(b"\n") or {"\0", '"'} & set(text) or "\r" in text[:-2]:
         return None
     cells = next(csv.reader([text]), [])
-    return (_columns(cells), len(cells), len(line)) if cells else None
+    return Header(_columns(cells), len(cells), len(line)) if cells else None
 
 
 def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
@@ -197,9 +213,9 @@ def refuse_changed(path: Path, stamp: Stamp) -> None:
 
 
 def by_device(pairs: Iterable[tuple[Device, _Item]]) -> dict[Device, tuple[_Item, ...]]:
-    groups: dict[Device, list[_Item]] = {}
+    groups: dict[Device, list[_Item]] = defaultdict(list)
     for device, item in pairs:
-        groups.setdefault(device, []).append(item)
+        groups[device].append(item)
     return {device: tuple(items) for device, items in groups.items()}
 
 

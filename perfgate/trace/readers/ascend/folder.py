@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from perfgate.trace.readers.ascend.communication import (
     read_rank_links,
 )
 from perfgate.trace.readers.ascend.export import read_export
+from perfgate.trace.readers.ascend.files import Device
 from perfgate.trace.readers.ascend.layout import OUTPUT, TRACE_VIEWS
 from perfgate.trace.readers.ascend.tables import Tables
 from perfgate.trace.readers.ascend.timeline import device_timelines, events_of_tables
@@ -69,20 +71,23 @@ def rank_of(recording: Recording, rank: int | None, tables: Tables, views: Seque
 
 def recording_of(path: Path, names: Sequence[str], ranks: Sequence[Recording]) -> Recording:
     """The ranks as one recording, by rank; repeats of a rank keep their order. ``names`` are the names of their folders."""
-    timelines = [timeline for rank in ranks for timeline in rank.timelines]
+    timelines: list[Timeline] = []
+    absent: dict[str, Message] = {}
+    for folder, rank in zip(names, ranks):
+        timelines += rank.timelines
+        for name, reason in rank.absent.items():
+            # A part that only some folders lack is named with the folder.
+            everywhere = all(name in other.absent for other in ranks)
+            absent[name if everywhere else f"{name} of {folder}"] = reason
+    timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0))
     return Recording(
         path=path,
         format=ranks[0].format,
-        timelines=tuple(sorted(timelines, key=lambda timeline: (timeline.rank is None, timeline.rank or 0))),
+        timelines=tuple(timelines),
         software=_merged(rank.software for rank in ranks),
         settings=_merged(rank.settings for rank in ranks),
         environment=_merged(rank.environment for rank in ranks),
-        absent={
-            # A part that only some folders lack is named with the folder.
-            name if all(name in rank.absent for rank in ranks) else f"{name} of {folder}": reason
-            for folder, rank in zip(names, ranks)
-            for name, reason in rank.absent.items()
-        },
+        absent=absent,
     )
 
 
@@ -92,62 +97,60 @@ def _files(output: Path, *names: str) -> list[Path]:
 
 def _rank_of_export(recording: Recording, rank: int | None, tables: Tables, database: Path) -> Recording:
     """The database, which has exact times, with the tables for values it lacks."""
-    exported, environment, settings = read_export(database)
+    export = read_export(database)
     timelines = []
-    for own in exported:
-        tabled = tables.timeline(own.rank if rank is None else rank, own, alone=len(exported) == 1)
-        timelines.append(
-            replace(
-                tabled,
-                kernels=own.kernels or tabled.kernels,
-                steps=own.steps or tabled.steps,
-                memory={**tabled.memory, **own.memory},
-                allocations=own.allocations or tabled.allocations,
-            )
+    for own in export.timelines:
+        tabled = tables.timeline(own.rank if rank is None else rank, own, alone=len(export.timelines) == 1)
+        complete = replace(
+            tabled,
+            kernels=own.kernels or tabled.kernels,
+            steps=own.steps or tabled.steps,
+            memory={**tabled.memory, **own.memory},
+            allocations=own.allocations or tabled.allocations,
         )
-    first = timelines[0]
-    tables_of = {
-        "kernels": first.kernels,
-        "steps": first.steps,
-        "memory": first.memory,
-        "allocations": first.allocations,
-    }
-    for name in (name for name, table in tables_of.items() if table):
-        tables.absent.pop(name, None)
+        timelines.append(complete)
+    for name in ("kernels", "steps", "memory", "allocations"):
+        if getattr(timelines[0], name):
+            tables.absent.pop(name, None)
     return replace(
         recording,
         timelines=tuple(timelines),
-        settings={**settings, **recording.settings},
-        environment=recording.environment or environment,
+        settings={**export.settings, **recording.settings},
+        environment=recording.environment or export.environment,
         absent=tables.absent,
     )
 
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
     """The events of each device, from the timelines if there are any, else from the tables."""
-    devices = []
+    numbers = tables.devices()
+    timelines: list[Timeline] = []
     if views:
         kernels = joined_tables(list(tables.kernels.values()) or [KernelTable.of(())])
-        devices = [device for path in views for device in device_timelines(read_view(path), kernels)]
-    numbers = tables.devices()
-    if not devices:
-        present = {*tables.kernels, *tables.tasks} - {None} or numbers or {None}
-        timelines = []
-        for number in sorted(present, key=lambda number: number or 0):
-            # A table that names no device belongs to the only one.
-            own = tables.kernels.get(number) or tables.kernels.get(None) or KernelTable.of(())
-            tasks = tables.tasks.get(number, tables.tasks.get(None))
-            timelines.append(Timeline(None, number, events_of_tables(own, tasks)))
-        return timelines
-    if len(devices) == 1 and devices[0].device is None and len(numbers) == 1:
-        return [replace(devices[0], device=next(iter(numbers)))]
-    return devices
+        for path in views:
+            timelines += device_timelines(read_view(path), kernels)
+    if not timelines:
+        return _devices_of_tables(tables, numbers)
+    if len(timelines) == 1 and timelines[0].device is None and len(numbers) == 1:
+        return [replace(timelines[0], device=next(iter(numbers)))]
+    return timelines
+
+
+def _devices_of_tables(tables: Tables, numbers: set[Device]) -> list[Timeline]:
+    present = {*tables.kernels, *tables.tasks} - {None} or numbers or {None}
+    timelines = []
+    for number in sorted(present, key=lambda number: number or 0):
+        # A table that names no device belongs to the only one.
+        own = tables.kernels.get(number) or tables.kernels.get(None) or KernelTable.of(())
+        tasks = tables.tasks.get(number, tables.tasks.get(None))
+        timelines.append(Timeline(None, number, events_of_tables(own, tasks)))
+    return timelines
 
 
 def _merged(ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """One value per key if the ranks that have it agree, else all their values."""
-    values: dict[str, dict[str, None]] = {}
+    values: dict[str, dict[str, None]] = defaultdict(dict)
     for rank in ranks:
         for name, value in rank.items():
-            values.setdefault(name, {})[value] = None
+            values[name][value] = None
     return {name: " | ".join(distinct) for name, distinct in values.items()}

@@ -10,9 +10,8 @@ import numpy as np
 from perfgate.errors import DocumentError
 from perfgate.trace.model.arithmetic import IntColumn
 from perfgate.trace.model.counters import CounterColumns
-from perfgate.trace.model.kernel_table import KernelTable, kernel_table
+from perfgate.trace.model.kernel_table import CodedValues, KernelTable, kernel_table
 from perfgate.trace.model.packed import NO_NUMBER, PackedReals
-from perfgate.trace.model.recording import Shapes
 from perfgate.trace.readers.ascend.columns import Kind, TableColumns, columns_of, flag_of, shapes_of, words_of
 from perfgate.trace.readers.ascend.files import Device, clean_cell, refuse_changed, stamp_of
 
@@ -62,24 +61,23 @@ def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
 
 def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[Device, KernelTable], int]:
     """The kernels of a table by device, without rows that lack a duration, and the number of rows that lack a required cell."""
-    texts: dict[str, int] = {}
-    shapes: dict[Shapes, int] = {}
-    words: dict[tuple[str, ...], int] = {}
-    codes = {
-        **{name: columns.coded(column, clean_cell, texts) for name, column in _TEXTS.items()},
-        **{name: columns.coded(column, shapes_of, shapes) for name, column in _SHAPES.items()},
-        **{name: columns.coded(column, words_of, words) for name, column in _WORDS.items()},
-        "hf32": columns.coded("hf32 eligible", flag_of, {False: 0, True: 1}),
-    }
+    values = CodedValues()
+    codes = {"hf32": columns.coded("hf32 eligible", flag_of, {False: 0, True: 1})}
+    for name, column in _TEXTS.items():
+        codes[name] = columns.coded(column, clean_cell, values.texts)
+    for name, column in _SHAPES.items():
+        codes[name] = columns.coded(column, shapes_of, values.shapes)
+    for name, column in _WORDS.items():
+        codes[name] = columns.coded(column, words_of, values.words)
     numbers = {name: columns.number(column) for name, column in _NUMBERS.items()}
     numbers["model_id"] = numbers["model_id"].changed(of_graph)
-    every = kernel_table(numbers, codes, texts=texts, shapes=shapes, words=words, counters=counters)
+    every = kernel_table(numbers, codes, values, counters)
     whole = every.duration != NO_NUMBER
     owner = columns.number("device_id")
-    by_device = {
-        None if number == NO_NUMBER else number: every.select(whole & (owner.unpacked() == number))
-        for number in owner.select(whole).distinct()
-    }
+    by_device: dict[Device, KernelTable] = {}
+    for number in owner.select(whole).distinct():
+        device = None if number == NO_NUMBER else number
+        by_device[device] = every.select(whole & (owner.unpacked() == number))
     return by_device, columns.rows - int(whole.sum()) + len(columns.short)
 
 
@@ -92,13 +90,16 @@ class _TableCounters:
     """The counters of a table's file, each column read on demand."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._stamp = path, stamp_of(path)
+        self._path = path
+        self._stamp = stamp_of(path)
         self.names: Sequence[str] = ()
 
     def of(self, columns: TableColumns) -> CounterColumns:
         self.names = [name for name in columns.names if name not in _NO_COUNTERS]
+        if not columns.short:
+            return CounterColumns(self)
         every = np.arange(columns.rows + len(columns.short))
-        return CounterColumns(self, np.delete(every, columns.short) if columns.short else None)
+        return CounterColumns(self, np.delete(every, columns.short))
 
     def read(self, names: Sequence[str]) -> list[PackedReals]:
         refuse_changed(self._path, self._stamp)

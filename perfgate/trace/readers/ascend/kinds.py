@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import EventKind
@@ -48,6 +49,11 @@ _PARTS_OF_COLLECTIVES = ("hcom_", "hccl", "aiv_")
 _COLLECTIVE = re.compile(r"hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|sendrecv", re.IGNORECASE)
 
 
+def dequeued_calls(names: Iterable[str]) -> frozenset[str]:
+    """The calls that the task queue dequeues, among all names of a recording."""
+    return frozenset(name.removeprefix("Dequeue@") for name in names if name.startswith("Dequeue@"))
+
+
 def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
     """The kind of an event of the process Python; any event that is neither an operator nor internal is a user's range."""
     if category in ("enqueue", "dequeue"):
@@ -56,7 +62,9 @@ def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
         return "python"
     if category != "cpu_op":
         return "other"
-    return "host_op" if has_inputs or name in _NATIVE or _OPERATOR.search(name) else "annotation"
+    if has_inputs or name in _NATIVE or _OPERATOR.search(name):
+        return "host_op"
+    return "annotation"
 
 
 def task_kind(task_type: str, name: str) -> EventKind:
@@ -75,8 +83,9 @@ def task_kind(task_type: str, name: str) -> EventKind:
     if _COLLECTIVE_TASK.search(word):
         return "comm"
     # Some tables of Level0 have no task type; all tasks left at this point are kernels.
-    is_kernel = not word or word == "N/A" or _COMPUTE_TASK.search(word)
-    return "compute" if is_kernel or is_unknown_task(word) else "other"
+    if not word or word == "N/A" or _COMPUTE_TASK.search(word) or is_unknown_task(word):
+        return "compute"
+    return "other"
 
 
 def is_unknown_task(task_type: str) -> bool:
@@ -90,7 +99,9 @@ def collective_kind(thread: str, name: str) -> EventKind:
     """The kind of a span on the track of collectives: a whole collective, or one of its steps, which are on planes."""
     if thread.startswith("Plane"):
         return "other"
-    return "comm" if thread.startswith("Group") or _COLLECTIVE.search(name) else "other"
+    if thread.startswith("Group") or _COLLECTIVE.search(name):
+        return "comm"
+    return "other"
 
 
 def device_of_label(label: str | None) -> int | None:

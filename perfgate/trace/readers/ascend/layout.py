@@ -28,8 +28,13 @@ def analysed_folders(path: Path) -> list[Path]:
 
 def raw_folders(path: Path) -> list[Path]:
     """The folders that were recorded and never analysed."""
-    candidates = [path, *_entries(path)] if path.is_dir() else []
-    return [folder for folder in candidates if (folder / "FRAMEWORK").is_dir() and not (folder / OUTPUT).is_dir()]
+    if not path.is_dir():
+        return []
+    raw = []
+    for folder in (path, *_entries(path)):
+        if (folder / "FRAMEWORK").is_dir() and not (folder / OUTPUT).is_dir():
+            raw.append(folder)
+    return raw
 
 
 def holds_profiles(path: Path) -> bool:

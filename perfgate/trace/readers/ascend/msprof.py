@@ -30,12 +30,14 @@ def read_msprof(path: Path, *, table: str | None = None) -> Recording:
 def _read_output(output: Path) -> Recording:
     def files_of(stem: str) -> list[Path]:
         """The files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
-        return [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()][:MAX_FOLDERS]
+        files = [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()]
+        return files[:MAX_FOLDERS]
 
     tables = Tables(files_of, kernels="op_summary")
     cores = read_cores(output.parent if output.name == MSPROF_OUTPUT else output)
     views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]
-    views = views or sorted(output.glob("msprof_slice_*.json"))
+    if not views:
+        views = sorted(output.glob("msprof_slice_*.json"))
     return _rank(output, tables, cores, views[:1])
 
 
@@ -43,4 +45,6 @@ def _rank(output: Path, tables: Tables, settings: dict[str, str], views: list[Pa
     rank = rank_of(Recording(output, "msprof", (), settings=settings), None, tables, views)
     # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
     absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
-    return replace(rank, absent=absent if views else {**absent, "host": Message("notes.no-msprof-timeline")})
+    if not views:
+        absent["host"] = Message("notes.no-msprof-timeline")
+    return replace(rank, absent=absent)

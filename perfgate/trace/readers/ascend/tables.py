@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.trace.model.allocations import allocation_totals
-from perfgate.trace.model.arithmetic import counts_by_name, totals_by_name
+from perfgate.trace.model.arithmetic import Mask, Positions, counts_by_name, totals_by_name
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable, joined_events
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
 from perfgate.trace.model.packed import NO_NUMBER, Packed, alike_rows
@@ -54,7 +55,8 @@ _TASKS: dict[str, Kind] = {
     "device_id": "whole",
 }
 _OWNER: dict[str, Kind] = {"device type": "text", "device": "text", "device_id": "whole"}
-_HELD = ("allocation time(us)", "release time(us)")
+_ALLOCATED, _RELEASED = "allocation time(us)", "release time(us)"
+_DEVICE_DIGITS = 7  # the number of a device has fewer
 _SELF_TIME = "host self duration(us)"
 
 
@@ -83,15 +85,14 @@ class Tables:
 
     def devices(self) -> set[Device]:
         """The devices that the tables name."""
-        tables: tuple[Mapping[Device, object], ...] = (self.kernels, self.tasks, self._steps, self._types)
-        devices = {device for table in tables for device in table} - {None}
+        devices = {*self.kernels, *self.tasks, *self._steps, *self._types} - {None}
         return devices or set(self._peaks) - {None}
 
     @property
     def has_kernels_and_steps(self) -> bool:
         """Whether the tables give the time and the step of each kernel."""
-        kernels = [kernel for rows in self.kernels.values() if len(rows) for kernel in rows[:1]]
-        return bool(self._steps and kernels) and all(kernel.start_ns is not None for kernel in kernels)
+        tables = [table for table in self.kernels.values() if len(table)]
+        return bool(self._steps and tables) and all(table[0].start_ns is not None for table in tables)
 
     def add_steps(self, steps: Iterable[tuple[Device, ProfilerStep]]) -> None:
         """Use the steps of analysis.db if there is no step_trace_time.csv."""
@@ -106,7 +107,10 @@ class Tables:
         With ``alone``, rows that name no device belong to it.
         """
         device, events = own.device, own.events
-        steps, kernels = _of(self._steps, device, alone), _of(self.kernels, device, alone)
+        steps = _of(self._steps, device, alone)
+        kernels = _of(self.kernels, device, alone)
+        nodes = _of(self._nodes, device, alone) or ()
+        held = _of(self._held, device, alone) or ()
         return Timeline(
             rank=rank,
             device=device,
@@ -118,11 +122,11 @@ class Tables:
             memory=_of(self._peaks, device, alone) or {},
             rank_links=self.rank_links if alone else None,
             types=_of(self._types, device, alone),
-            calls=self._calls + (_of(self._nodes, device, alone) or ()) or None,
+            calls=(*self._calls, *nodes) or None,
             operators=self._operators,
             allocations=_of(self._allocations, device, alone),
             groups=self.groups,
-            readings={**own.readings, **dict(_of(self._held, device, alone) or ())},
+            readings={**own.readings, **dict(held)},
         )
 
     def _files(self, stem: str, name: str, reason: Message | None) -> Sequence[Path]:
@@ -134,37 +138,55 @@ class Tables:
     def _read(
         self, stem: str, reader: _Reader[_Item], name: str = "", reason: Message | None = None
     ) -> _ByDevice[_Item]:
-        return by_device(pair for path in self._files(stem, name, reason) for pair in reader(path))
+        pairs: list[tuple[Device, _Item]] = []
+        for path in self._files(stem, name, reason):
+            pairs += reader(path)
+        return by_device(pairs)
 
     def _read_kernels(self, stem: str) -> dict[Device, KernelTable]:
-        parts = [read_kernels(path) for path in self._files(stem, "kernels", _NO_DEVICE)]
-        if incomplete := sum(rows for _, rows in parts):
+        parts: list[tuple[Device, KernelTable]] = []
+        incomplete = 0
+        for path in self._files(stem, "kernels", _NO_DEVICE):
+            of_file, incomplete_rows = read_kernels(path)
+            parts += of_file.items()
+            incomplete += incomplete_rows
+        if incomplete:
             self.absent["kernels, some"] = Message("notes.rows-incomplete", {"rows": incomplete, "table": stem})
-        tables: dict[Device, list[KernelTable]] = {}
-        for device, kernels in (pair for tables_of, _ in parts for pair in tables_of.items()):
-            tables.setdefault(device, []).append(kernels)
+        tables = {device: joined_tables(own) for device, own in by_device(parts).items()}
         rates = self._find("l2_cache")
-        return {
-            device: with_cache_rates(joined_tables(own), rates) if rates else joined_tables(own)
-            for device, own in tables.items()
-        }
+        if rates:
+            tables = {device: with_cache_rates(table, rates) for device, table in tables.items()}
+        return tables
 
     def _read_peaks(self) -> dict[Device, dict[str, float]]:
-        devices: dict[Device, dict[str, float]] = {}
-        records = [read_peaks(path) for path in self._files("memory_record", "memory", _MEMORY)]
-        for table in [*records, *map(read_module_peaks, self._find("npu_module_mem"))]:
-            for device, peaks in table.items():
-                highest = devices.setdefault(device, {})
-                highest.update({name: max(value, highest.get(name, value)) for name, value in peaks.items()})
+        peaks: list[tuple[Device, _Peak]] = []
+        for path in self._files("memory_record", "memory", _MEMORY):
+            peaks += read_peaks(path)
+        for path in self._find("npu_module_mem"):
+            peaks += read_module_peaks(path)
+        devices: dict[Device, dict[str, float]] = defaultdict(dict)
+        for device, (name, size) in peaks:
+            highest = devices[device]
+            highest[name] = max(size, highest.get(name, size))
         return devices
+
+
+class _Peak(NamedTuple):
+    """The most bytes that a component held; its name is e.g. ``PTA.reserved``."""
+
+    name: str
+    size: float
 
 
 def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
     """The events of task_time.csv, including copies, events and placeholders. Rows without times are left out."""
     columns = columns_of(path, _TASKS)
     names: dict[str, int] = {"": 0}
-    name, kind = (columns.coded(column, clean_cell, names).unpacked() for column in ("kernel_name", "kernel_type"))
-    start, duration, device = (columns.wholes(column) for column in ("task_start(us)", "task_time(us)", "device_id"))
+    name = columns.coded("kernel_name", clean_cell, names).unpacked()
+    kind = columns.coded("kernel_type", clean_cell, names).unpacked()
+    start = columns.wholes("task_start(us)")
+    duration = columns.wholes("task_time(us)")
+    device = columns.wholes("device_id")
     timed = (start != NO_NUMBER) & (duration != NO_NUMBER)
     kind = np.where(kind == NO_TEXT, 0, kind)
     name = np.where(name == NO_TEXT, kind, name)
@@ -176,7 +198,9 @@ def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
 def _of(table: Mapping[Device, _Item], device: Device, alone: bool) -> _Item | None:
     if device in table:
         return table[device]
-    return next(iter(table.values())) if alone and len(table) == 1 else None
+    if alone and len(table) == 1:
+        return next(iter(table.values()))
+    return None
 
 
 def _steps(
@@ -186,7 +210,8 @@ def _steps(
     marked = profiler_steps(events)
     if marked and any(step.computing_ns is not None for step in marked):
         return marked
-    return steps_of_tables(kernels, events.of_kind(*DEVICE_KINDS), table, copies=shows_copies(events)) or marked
+    work = events.of_kind(*DEVICE_KINDS)
+    return steps_of_tables(kernels, work, table, copies=shows_copies(events)) or marked
 
 
 def read_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
@@ -227,23 +252,29 @@ def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """data_preprocess.csv, summed by node and device: the work of the device's own CPU."""
     columns = columns_of(path, {"node": "text", "total_time(us)": "duration", "device_id": "whole"})
     names: dict[str, int] = {}
-    node, device = columns.coded("node", clean_cell, names), columns.number("device_id")
+    node = columns.coded("node", clean_cell, names)
+    device = columns.number("device_id")
     name, owner, time = node.unpacked(), device.unpacked(), columns.wholes("total_time(us)")
-    for rows in alike_rows((name != NO_TEXT) & (time != NO_NUMBER), device, node):
-        total = NamedTotal(list(names)[name[rows[0]]], rows.size, int(time[rows].sum()), "aicpu")
-        yield _device(owner[rows[0]]), total
+    known = (name != NO_TEXT) & (time != NO_NUMBER)
+    texts = list(names)
+    for rows in alike_rows(known, device, node):
+        first = rows[0]
+        yield _device(owner[first]), NamedTotal(texts[name[first]], rows.size, int(time[rows].sum()), "aicpu")
 
 
 def read_operators(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """The host's self times of operator_details.csv by operator; it has one row per call, and multi-line call stacks."""
     columns = columns_of(path, {"name": "text", _SELF_TIME: "time"})
     names: dict[str, int] = {}
-    name, time = columns.coded("name", clean_cell, names).unpacked(), columns.wholes(_SELF_TIME)
+    name = columns.coded("name", clean_cell, names).unpacked()
     named = name != NO_TEXT
+    name = name[named]
     # Self times are differences, which are slightly below zero in older builds.
-    totals = totals_by_name(name[named], np.where(time == NO_NUMBER, 0, time)[named], len(names))
-    counts = counts_by_name(name[named], len(names))
-    return ((None, NamedTotal(*row)) for row in zip(names, counts.tolist(), totals.tolist()))
+    time = columns.wholes(_SELF_TIME)[named]
+    totals = totals_by_name(name, np.where(time == NO_NUMBER, 0, time), len(names))
+    counts = counts_by_name(name, len(names))
+    for text, count, total in zip(names, counts.tolist(), totals.tolist()):
+        yield None, NamedTotal(text, count, total)
 
 
 def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
@@ -251,34 +282,52 @@ def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
 
     Memory allocated before the recording has no allocation time; memory that outlives it has no release time.
     """
-    columns = columns_of(path, {"name": "text", "size(kb)": "number", **_OWNER, **dict.fromkeys(_HELD, "timestamp")})
+    columns = columns_of(
+        path, {"name": "text", "size(kb)": "number", **_OWNER, _ALLOCATED: "timestamp", _RELEASED: "timestamp"}
+    )
     names: dict[str, int] = {}
-    name, size = columns.coded("name", clean_cell, names).unpacked(), columns.real("size(kb)") * _KIBIBYTE
-    start, end = (columns.wholes(column) for column in _HELD)
-    for rows in alike_rows((name != NO_TEXT) & (size >= 0), owner := _owners(columns)):
+    name = columns.coded("name", clean_cell, names).unpacked()
+    size = columns.real("size(kb)") * _KIBIBYTE
+    start, end = columns.wholes(_ALLOCATED), columns.wholes(_RELEASED)
+    owner = _owners(columns)
+    for rows in alike_rows((name != NO_TEXT) & (size >= 0), owner):
         device = _device(owner.unpacked()[rows[0]])
         for total in allocation_totals(list(names), name[rows], size[rows], start[rows], end[rows]):
             yield device, total
 
 
-def read_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
-    """The peak bytes by device of memory_record.csv, e.g. ``PTA.reserved``.
+def read_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
+    """The peaks of memory_record.csv.
 
     The times of the rows are not used, so the peaks stay valid even if a spreadsheet has rounded the times.
     """
     columns = columns_of(path, {"component": "text", **dict.fromkeys(_PARTS, "number"), **_OWNER})
-    names: dict[str, int] = {}
-    component, owner = columns.coded("component", clean_cell, names), _owners(columns)
-    codes, owners = component.unpacked(), owner.unpacked()
+    components = _Components(columns)
     sizes = {part: columns.real(column) for column, part in _PARTS.items()}
-    devices: dict[Device, dict[str, float]] = {}
-    for rows in alike_rows(codes != NO_TEXT, owner, component):
-        peaks = devices.setdefault(_device(owners[rows[0]]), {})
+    for device, component, rows in components.groups(components.named):
         for part, size in sizes.items():
-            told = size[rows][~np.isnan(size[rows])]
-            if told.size:
-                peaks[f"{list(names)[codes[rows[0]]]}.{part}"] = float(told.max(initial=0.0)) * _MEBIBYTE
-    return devices
+            own = size[rows]
+            known = own[~np.isnan(own)]
+            if known.size:
+                yield device, _Peak(f"{component}.{part}", float(known.max(initial=0.0)) * _MEBIBYTE)
+
+
+class _Components:
+    """The component of the framework and the device of each row of a table of memory."""
+
+    def __init__(self, columns: TableColumns) -> None:
+        names: dict[str, int] = {}
+        self._component = columns.coded("component", clean_cell, names)
+        self._names = list(names)
+        self._owner = _owners(columns)
+        self.named = self._component.unpacked() != NO_TEXT
+
+    def groups(self, chosen: Mask) -> Iterator[tuple[Device, str, Positions]]:
+        """The chosen rows of each component of each device."""
+        code, owner = self._component.unpacked(), self._owner.unpacked()
+        for rows in alike_rows(chosen, self._owner, self._component):
+            first = rows[0]
+            yield _device(owner[first]), self._names[code[first]], rows
 
 
 def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
@@ -290,16 +339,15 @@ def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
     columns = columns_of(
         path, {"component": "text", "timestamp(us)": "timestamp", **dict.fromkeys(sizes, "number"), **_OWNER}
     )
-    names: dict[str, int] = {}
-    component, owner = columns.coded("component", clean_cell, names), _owners(columns)
-    codes, owners, time = component.unpacked(), owner.unpacked(), columns.wholes("timestamp(us)")
-    for rows in alike_rows((codes != NO_TEXT) & (time != NO_NUMBER), owner, component):
+    components = _Components(columns)
+    time = columns.wholes("timestamp(us)")
+    for device, component, rows in components.groups(components.named & (time != NO_NUMBER)):
         for column, part in sizes.items():
             size = columns.real(column)[rows]
-            told = rows[~np.isnan(size)]
             if (size > 0).any():
-                held = Readings.of(time[told], columns.real(column)[told] * _MEBIBYTE, "B")
-                yield _device(owners[rows[0]]), (held_name(list(names)[codes[rows[0]]], part), held)
+                known = ~np.isnan(size)
+                held = Readings.of(time[rows[known]], size[known] * _MEBIBYTE, "B")
+                yield device, (held_name(component, part), held)
 
 
 def held_name(component: str, part: str) -> str:
@@ -307,15 +355,14 @@ def held_name(component: str, part: str) -> str:
     return f"memory {part}" if component == "PTA" else f"{component} memory {part}"
 
 
-def read_module_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
-    """The peak bytes by device of npu_module_mem.csv, e.g. ``module.HCCL.reserved``, without zeros.
+def read_module_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
+    """The peaks of npu_module_mem.csv, e.g. ``module.HCCL.reserved``, without zeros.
 
     Few of its some eighty modules hold memory; its GE is not the GE of memory_record.csv.
     """
-    return {
-        device: {f"module.{name}": peak for name, peak in peaks.items() if peak}
-        for device, peaks in read_peaks(path).items()
-    }
+    for device, (name, size) in read_peaks(path):
+        if size:
+            yield device, _Peak(f"module.{name}", size)
 
 
 def _owners(columns: TableColumns) -> Packed:
@@ -330,7 +377,9 @@ def _owners(columns: TableColumns) -> Packed:
 
 def _number_behind_colon(cell: str) -> int | None:
     number = (clean_cell(cell) or "").rpartition(":")[2]
-    return int(number) if number.isdecimal() and len(number) < 7 else None
+    if not number.isdecimal() or len(number) >= _DEVICE_DIGITS:
+        return None
+    return int(number)
 
 
 def _device(number: int) -> Device:

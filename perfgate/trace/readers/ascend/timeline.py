@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -24,11 +25,13 @@ from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER, Packed
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import Timeline
+from perfgate.trace.readers.ascend.files import Device
 from perfgate.trace.readers.ascend.kinds import (
     COLLECTIVES,
     HARDWARE,
     HOST,
     collective_kind,
+    dequeued_calls,
     device_of_label,
     is_unknown_task,
     python_kind,
@@ -39,6 +42,8 @@ from perfgate.trace.readers.ascend.view import Detail, View
 # Newer torch_npu passes the timeline's times through a float, so they differ from the tables by up to 250 ns.
 _FLOAT_NS = 500
 _OVERLAP = "Overlap Analysis"
+_PROCESS_DIGITS = 20  # a process id has fewer
+_DEVICE_BITS = 31
 # Names of compiled kernels: OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
 _BINARY = re.compile(r"([A-Za-z]\w*?)_[0-9a-f]{32}(?:_|$)")
 
@@ -53,10 +58,11 @@ def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
     events = _with_unknown_types(events, view, tracks)
-    return [
-        Timeline(None, device, events.on_tracks(tracks.of_device(device)), readings=tracks.readings[device])
-        for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device)
-    ]
+    timelines = []
+    for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device):
+        own = events.on_tracks(tracks.of_device(device))
+        timelines.append(Timeline(None, device, own, readings=tracks.readings[device]))
+    return timelines
 
 
 def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:
@@ -76,10 +82,12 @@ def task_events(
     first, back = group_rows(name, kind)
     names = {text: number for number, text in enumerate(texts)}
     kinds, groups = [], []
-    for title, task_type in zip(*([texts[code] for code in column[first].tolist()] for column in (name, kind))):
+    for row in first.tolist():
+        title, task_type = texts[name[row]], texts[kind[row]]
         binary = _BINARY.match(title)
+        group = binary[1] if binary else type_by_name(title)
         kinds.append(KIND_CODES[task_kind(task_type, title)])
-        groups.append(names.setdefault(binary[1] if binary else type_by_name(title), len(names)))
+        groups.append(names.setdefault(group, len(names)))
     track, tracks = _streams(stream)
     return EventTable(
         start=start,
@@ -99,9 +107,10 @@ def task_events(
 def _streams(column: Packed) -> tuple[Codes, tuple[tuple[str, str], ...]]:
     """The track of each row by its stream, and all tracks; a row without a stream is a collective."""
     first, track = group_rows(column.ranks())
-    numbers = column.select(first).unpacked().tolist()
-    names = ("Communication" if number == NO_NUMBER else f"Stream {number}" for number in numbers)
-    return track, tuple((HARDWARE, name) for name in names)
+    tracks = []
+    for number in column.select(first).unpacked().tolist():
+        tracks.append((HARDWARE, "Communication" if number == NO_NUMBER else f"Stream {number}"))
+    return track, tuple(tracks)
 
 
 class _Tracks:
@@ -115,52 +124,65 @@ class _Tracks:
         self.on_device = self.hardware | self.collective
         self._shown = np.array([name != _OVERLAP for name in names], dtype=bool)
         owners = _owners(view)
-        devices = {device for device in owners.values() if device is not None}
         # A label NPU without a number stands for the only device.
-        only = next(iter(devices)) if len(devices) == 1 else None
-        self._device = [owners.get(pid) if owners.get(pid) is not None else only for pid, _ in view.keys]
-        present = {device for device, owned in zip(self._device, self.on_device.tolist()) if owned} or {None}
-        self.readings: dict[int | None, dict[str, Readings]] = {device: {} for device in present}
-        for pid, read in view.readings.items():
+        only = _only(set(owners.values()) - {None})
+        self._device: list[Device] = []
+        for pid, _ in view.keys:
+            device = owners.get(pid)
+            self._device.append(only if device is None else device)
+        present = {self._device[track] for track in np.flatnonzero(self.on_device).tolist()} or {None}
+        self.readings: dict[Device, dict[str, Readings]] = {device: {} for device in present}
+        for pid, recorded in view.readings.items():
             device = device_of_label(view.labels.get(pid))
-            owner = device if device in present else next(iter(present)) if len(present) == 1 else None
-            if owner in present:
-                process = view.processes.get(pid, pid)
+            if device not in present:
+                device = _only(present)
+            if device in present:
                 # NIC and RoCE both have Port 0/Rx.
-                named = {f"{process} {name}" if name.startswith("Port ") else name: own for name, own in read.items()}
-                self.readings[owner].update(named)
+                process = view.processes.get(pid, pid)
+                for name, own in recorded.items():
+                    full_name = f"{process} {name}" if name.startswith("Port ") else name
+                    self.readings[device][full_name] = own
 
-    def of_device(self, device: int | None) -> Mask:
+    def of_device(self, device: Device) -> Mask:
         """This device's tracks and the host's."""
         same = np.array([owner == device for owner in self._device], dtype=bool)
         tracks: Mask = self._shown & (~self.on_device | same)
         return tracks
 
 
-def _owners(view: View) -> dict[str, int | None]:
+def _only(devices: Set[Device]) -> Device:
+    """The device of a set of one; None for a larger or an empty set."""
+    return next(iter(devices)) if len(devices) == 1 else None
+
+
+def _owners(view: View) -> dict[str, Device]:
     """The device of each process that represents one.
 
     Newer builds label the process (NPU 0); if several are labelled NPU alone, the process id ends in the device:
     (host process << 10) | (sort index << 5) | device.
     """
-    pids = [pid for pid, name in view.processes.items() if name == HARDWARE or name in COLLECTIVES]
-    owners = {pid: device_of_label(view.labels.get(pid)) for pid in pids}
-    several = sum(view.processes[pid] == HARDWARE for pid in pids) > 1
-    if several and set(owners.values()) == {None} and all(pid.isdecimal() and len(pid) < 20 for pid in pids):
-        return {pid: int(pid) & 31 for pid in pids}
+    owners = {}
+    for pid, name in view.processes.items():
+        if name == HARDWARE or name in COLLECTIVES:
+            owners[pid] = device_of_label(view.labels.get(pid))
+    several = Counter(view.processes.values())[HARDWARE] > 1
+    unlabelled = set(owners.values()) == {None}
+    if several and unlabelled and all(pid.isdecimal() and len(pid) < _PROCESS_DIGITS for pid in owners):
+        return {pid: int(pid) & _DEVICE_BITS for pid in owners}
     return owners
 
 
 def _kinds(view: View, tracks: _Tracks) -> Codes:
     """The kind of every event; each combination of track, detail and name is classified once."""
     events = view.events
-    queued = frozenset(name.removeprefix("Dequeue@") for name in events.names if name.startswith("Dequeue@"))
+    queued = dequeued_calls(events.names)
     first, row = group_rows(events.track, view.detail, events.name)
-    columns = events.track[first], view.detail[first], events.name[first]
-    codes = [
-        KIND_CODES[_kind(view, tracks, track, view.details[detail], events.names[name], queued)]
-        for track, detail, name in zip(*(column.tolist() for column in columns))
-    ]
+    codes = []
+    for event in first.tolist():
+        detail = view.details[view.detail[event]]
+        name = events.names[events.name[event]]
+        kind = _kind(view, tracks, int(events.track[event]), detail, name, queued)
+        codes.append(KIND_CODES[kind])
     return np.array(codes, dtype=np.uint8)[row]
 
 
@@ -179,39 +201,44 @@ def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, qu
 
 def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     """Group kernels by their type, and give them the tables' exact times."""
-    names = {name: number for number, name in enumerate(events.names)}
-    start, duration, group = events.start.copy(), events.duration.copy(), events.group.copy()
-    chosen = np.flatnonzero(events.is_kind(*KERNEL_KINDS))
+    kernels = np.flatnonzero(events.is_kind(*KERNEL_KINDS))
+    name = events.name[kernels]
     codes = {text: code for code, text in enumerate(table.texts)}
     code_of = np.array([codes.get(name, NO_TEXT) for name in events.names], dtype=np.int64)
-    row = _rows_of(table, code_of[events.name[chosen]], start[chosen])
-    found = row >= 0
-    start[chosen[found]], duration[chosen[found]] = table.start[row[found]], table.duration[row[found]]
+    row = _rows_of(table, code_of[name], events.start[kernels])
+    tabled = row >= 0
+    start, duration = events.start.copy(), events.duration.copy()
+    start[kernels[tabled]] = table.start[row[tabled]]
+    duration[kernels[tabled]] = table.duration[row[tabled]]
 
-    # A span without a row of its own gets its type from the last row of its name.
-    any_row = np.full(len(table.texts) + 1, -1, dtype=np.int64)
-    any_row[table.codes["name"]] = np.arange(len(table))
-    row = np.where(found, row, any_row[code_of[events.name[chosen]]])
-    kind = np.where(row >= 0, table.codes["type"][row], NO_TEXT) if len(table) else np.full(row.size, NO_TEXT)
-    name = events.name[chosen]
+    # A span without a row gets its type from the last row of its name.
+    last_of_name = np.full(len(table.texts) + 1, -1, dtype=np.int64)
+    last_of_name[table.codes["name"]] = np.arange(len(table))
+    row = np.where(tabled, row, last_of_name[code_of[name]])
+    kind = np.full(row.size, NO_TEXT, dtype=np.int32)
+    kind[row >= 0] = table.codes["type"][row[row >= 0]]
+    names = {name: number for number, name in enumerate(events.names)}
     first, pair = group_rows(kind, name)
-    groups = [
-        names.setdefault(type_by_name(events.names[number]) if code == NO_TEXT else table.texts[code], len(names))
-        for code, number in zip(kind[first].tolist(), name[first].tolist())
-    ]
-    group[chosen] = np.array(groups, dtype=np.int32)[pair]
+    groups = []
+    for place in first.tolist():
+        code = int(kind[place])
+        text = type_by_name(events.names[name[place]]) if code == NO_TEXT else table.texts[code]
+        groups.append(names.setdefault(text, len(names)))
+    group = events.group.copy()
+    group[kernels] = np.array(groups, dtype=np.int32)[pair]
     return replace(events, start=start, duration=duration, group=group, names=tuple(names))
 
 
 def _with_unknown_types(events: EventTable, view: View, tracks: _Tracks) -> EventTable:
-    """Group tasks of unknown types by these."""
-    unknown = np.array([is_unknown_task(detail.task_type) for detail in view.details] or [False], dtype=bool)
-    chosen = np.flatnonzero(unknown[view.detail] & tracks.hardware[events.track] & events.is_kind("compute"))
-    if not chosen.size:
+    """Group tasks of unknown types by their types."""
+    is_unknown = [is_unknown_task(detail.task_type) for detail in view.details]
+    unknown = np.array(is_unknown or [False], dtype=bool)[view.detail]
+    tasks = np.flatnonzero(unknown & tracks.hardware[events.track] & events.is_kind("compute"))
+    if not tasks.size:
         return events
     names, group = list(events.names), events.group.copy()
-    for detail in np.unique(view.detail[chosen]).tolist():
-        group[chosen[view.detail[chosen] == detail]] = len(names)
+    for detail in np.unique(view.detail[tasks]).tolist():
+        group[tasks[view.detail[tasks] == detail]] = len(names)
         names.append(f"{UNKNOWN_TASK}{view.details[detail].task_type}")
     return replace(events, group=group, names=tuple(names))
 
@@ -230,18 +257,24 @@ def _rows_of(table: KernelTable, name: IntColumn, start: IntColumn) -> IntColumn
     row[exact] = rows[place[exact]]
     tabled = table.codes["name"][timed]
     for code in np.unique(name[~exact & (name != NO_TEXT)]).tolist():
-        spans, same = np.flatnonzero(~exact & (name == code)), timed[tabled == code]
-        same = same[np.argsort(table.start[same], kind="stable")]
-        known = table.start[same]
-        if known.size:
-            first = np.searchsorted(known, start[spans] - _FLOAT_NS)
-            candidates = np.minimum(np.stack([first, first + 1]), known.size - 1)
-            distance = np.abs(known[candidates] - start[spans])
-            nearest = distance.argmin(axis=0)
-            columns = np.arange(spans.size)
-            near = distance[nearest, columns] <= _FLOAT_NS
-            row[spans[near]] = same[candidates[nearest, columns][near]]
+        spans = np.flatnonzero(~exact & (name == code))
+        same = timed[tabled == code]
+        if same.size:
+            same = same[np.argsort(table.start[same], kind="stable")]
+            place = _nearest(table.start[same], start[spans])
+            near = place >= 0
+            row[spans[near]] = same[place[near]]
     return row
+
+
+def _nearest(known: IntColumn, times: IntColumn) -> IntColumn:
+    """The place of the nearest of some times in order, -1 if it is further away than float rounding explains."""
+    first = np.searchsorted(known, times - _FLOAT_NS)
+    second = np.minimum(first + 1, known.size - 1)
+    first = np.minimum(first, known.size - 1)
+    to_first, to_second = np.abs(known[first] - times), np.abs(known[second] - times)
+    nearest = np.where(to_second < to_first, second, first)
+    return np.where(np.minimum(to_first, to_second) <= _FLOAT_NS, nearest, -1)
 
 
 def _correlations(view: View, tracks: _Tracks) -> CodeColumn:
@@ -255,14 +288,17 @@ def _correlations(view: View, tracks: _Tracks) -> CodeColumn:
     events, starts, ends = view.events, view.starts, view.ends
     numbers = np.full(len(events), NO_CORRELATION, dtype=np.int32)
     tasks = np.flatnonzero(tracks.on_device[events.track])
+    # The last place of each of these columns is for none.
     calls = np.append(_calls_of_arrows(view, tracks.host), NO_CORRELATION)
     of_ends = np.append(calls[last_rows(starts.flow, ends.flow)], NO_CORRELATION)
     # Replace each time by its index among the ends of arrows, so that a track and a time fit in one number.
     times, place = np.unique(ends.time, return_inverse=True)
-    at = np.searchsorted(times, events.start[tasks])
-    at[np.append(times, NO_NUMBER)[at] != events.start[tasks]] = times.size
+    begin = events.start[tasks]
+    at = np.searchsorted(times, begin)
+    at[np.append(times, NO_NUMBER)[at] != begin] = times.size
     width = np.int64(times.size + 1)
-    numbers[tasks] = of_ends[last_rows(ends.track * width + place, events.track[tasks] * width + at)]
+    end = last_rows(ends.track * width + place, events.track[tasks] * width + at)
+    numbers[tasks] = of_ends[end]
     callers = np.unique(numbers[numbers >= 0])
     numbers[callers] = callers
     return numbers
@@ -277,23 +313,26 @@ def _calls_of_arrows(view: View, on_host: Mask) -> IntColumn:
         spans = np.flatnonzero(events.track == number)
         if not spans.size:
             # At Level0 the thread of CANN has no spans; the task queue's span on the same thread made the call.
-            same = [key[1] == view.keys[number][1] for key in view.keys]
-            spans = np.flatnonzero((np.array(same, dtype=bool) & on_host)[events.track])
+            _, own_thread = view.keys[number]
+            same = np.array([thread == own_thread for _, thread in view.keys], dtype=bool)
+            spans = np.flatnonzero((same & on_host)[events.track])
         arrows = np.flatnonzero(track == number)
         # The innermost of the nested spans around each arrow.
         spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
         begun = np.searchsorted(events.start[spans], time[arrows], side="right")
-        calls[arrows] = np.append(spans, -1)[last_until(events.end[spans], begun, time[arrows])]
+        call = last_until(events.end[spans], begun, time[arrows])
+        calls[arrows] = np.append(spans, -1)[call]
     return calls
 
 
 def _track_names(view: View) -> tuple[tuple[str, str], ...]:
     """Process and thread of each track by their names; processes with the same name are distinguished by id."""
-    names = [(view.processes.get(pid) or pid, view.threads.get((pid, tid)) or tid) for pid, tid in view.keys]
-    owners: dict[str, set[str]] = {}
-    for (process, _), (pid, _) in zip(names, view.keys):
-        owners.setdefault(process, set()).add(pid)
-    return tuple(
-        (process if len(owners[process]) == 1 else f"{process} {pid}", thread)
-        for (process, thread), (pid, _) in zip(names, view.keys)
-    )
+    process_of = {pid: view.processes.get(pid) or pid for pid, _ in view.keys}
+    processes = Counter(process_of.values())
+    tracks = []
+    for pid, tid in view.keys:
+        process = process_of[pid]
+        if processes[process] > 1:
+            process = f"{process} {pid}"
+        tracks.append((process, view.threads.get((pid, tid)) or tid))
+    return tuple(tracks)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -29,14 +30,8 @@ _MEBIBYTE = 1 << 20
 # Written as a share under the unit %: 0.785 where the database of the same run has 78.5 (sample msinsight-910B-alexnet-2501).
 _SHARE = re.compile(r"LLC \d+ \w+/Hit Rate$")
 # All as written: versions differ in which of them are words or numbers, and most events need none of them.
-_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
-    "Task Type",
-    "Input Dims",
-    "MHz",
-    "name",
-    "labels",
-    "request_id",
-)
+_TASK_TYPE, _INPUTS, _REQUEST = "Task Type", "Input Dims", "request_id"
+_MEGAHERTZ, _NAME, _LABELS = "MHz", "name", "labels"
 # Posted writes, requests to read and the data that answer them, in MiB a second as the memory's (msprof's exporters of both
 # formats); a database has the same in bytes.
 _PCIE = re.compile(r"PCIe_(?:post|nonpost|cpl) (Tx|Rx)")
@@ -92,7 +87,8 @@ def read_view(path: Path) -> View:
     # The ends of the arrows from a call to the work it started on a device.
     arrows = read_arrows()
     is_flow = arrows.of.flagged(arrows.category, _FLOW.__eq__)
-    starts, ends = (arrows.select(is_flow & arrows.is_phase(phase)) for phase in ("s", "f"))
+    starts = arrows.select(is_flow & arrows.is_phase("s"))
+    ends = arrows.select(is_flow & arrows.is_phase("f"))
     del read_arrows, arrows, is_flow  # as many arrows as spans: free their memory first
     # Arrows may be on threads without spans, so their tracks count too.
     (track, of_starts, of_ends), tracks = texts.number_tracks(spans, starts, ends)
@@ -136,45 +132,56 @@ def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
     has_inputs = spans.argument(_INPUTS) != NO_TEXT
     first, row = group_rows(category, task_type, has_inputs.astype(np.int8))
     numbers: dict[Detail, int] = {}
-    columns = category[first], task_type[first], has_inputs[first]
-    codes = [
-        numbers.setdefault(Detail(word(text), word(kind), inputs), len(numbers))
-        for text, kind, inputs in zip(*(column.tolist() for column in columns))
-    ]
+    codes = []
+    for span in first.tolist():
+        detail = Detail(word(int(category[span])), word(int(task_type[span])), bool(has_inputs[span]))
+        codes.append(numbers.setdefault(detail, len(numbers)))
     return np.array(codes, dtype=np.int32)[row], tuple(numbers)
 
 
 def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
     """The clock of the core, the traffic of the memory and all other counters as recorded, each by process id."""
-    readings: dict[str, dict[str, Readings]] = {}
-    flagged = counters.of.flagged
-    clock = flagged(counters.name, _FREQUENCY.__eq__)
-    for pid, clocks in _by_process(counters, clock, _MEGAHERTZ):
+    readings: dict[str, dict[str, Readings]] = defaultdict(dict)
+    is_clock = counters.of.flagged(counters.name, _FREQUENCY.__eq__)
+    for pid, clocks in _by_process(counters, is_clock, _MEGAHERTZ):
         time, _ = clocks.times(durations=False)
-        readings.setdefault(pid, {})[CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6, "Hz")
-    read = np.zeros(len(counters), dtype=bool)
+        readings[pid][CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6, "Hz")
+    others = ~(is_clock & (counters.argument(_MEGAHERTZ) != NO_TEXT))
     for access, (name, argument) in _RATES.items():
-        chosen = flagged(counters.name, _MEMORY[access].match)
-        read |= chosen & (counters.argument(argument) != NO_TEXT)
-        for pid, traffic in _by_process(counters, chosen, argument):
+        is_memory = counters.of.flagged(counters.name, _MEMORY[access].match)
+        others &= ~(is_memory & (counters.argument(argument) != NO_TEXT))
+        for pid, traffic in _by_process(counters, is_memory, argument):
             time, _ = traffic.times(durations=False)
             rates = _numbers(traffic, argument) * _MEBIBYTE
-            readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
-    left = ~(clock & (counters.argument(_MEGAHERTZ) != NO_TEXT) | read)
-    for pid, name, recorded in read_counters(counters.select(left))[0]:
-        # The file does not name the unit; these are those that a database has.
-        value, unit = recorded.value, recorded.unit
-        if _SHARE.match(name):
-            value = value * 100
-        elif _PCIE.fullmatch(name):
-            value, unit = value * _MEBIBYTE, "B/s"
-        readings.setdefault(pid, {}).setdefault(name, replace(recorded, value=value, unit=unit))
+            readings[pid][name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
+    series, _ = read_counters(counters.select(others))
+    for pid, name, recorded in series:
+        readings[pid].setdefault(name, _in_base_units(name, recorded))
     for of_process in readings.values():
         for way, direction in _WAYS.items():
-            kinds = [own for name, own in of_process.items() if (match := _PCIE.fullmatch(name)) and match[1] == way]
+            kinds = _transfers(of_process, way)
             if len(kinds) == _PCIE_KINDS:  # every kind of transfer was counted
                 of_process[link_traffic("PCIe", direction)] = Readings.total(kinds)
     return readings
+
+
+def _in_base_units(name: str, recorded: Readings) -> Readings:
+    """The file does not name the unit; these are the units of a database."""
+    if _SHARE.match(name):
+        return replace(recorded, value=recorded.value * 100)
+    if _PCIE.fullmatch(name):
+        return replace(recorded, value=recorded.value * _MEBIBYTE, unit="B/s")
+    return recorded
+
+
+def _transfers(readings: Mapping[str, Readings], way: str) -> list[Readings]:
+    """All kinds of transfers over PCIe in one direction."""
+    kinds = []
+    for name, recorded in readings.items():
+        match = _PCIE.fullmatch(name)
+        if match and match[1] == way:
+            kinds.append(recorded)
+    return kinds
 
 
 def _by_process(counters: ScannedEvents, chosen: Mask, argument: str) -> Iterator[tuple[str, ScannedEvents]]:
@@ -196,7 +203,8 @@ def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
         except ValueError:
             numbers[place] = math.nan
         if not abs(numbers[place]) < MOST:
-            first, word = int(np.argmax(back == place)), text[:20].decode("ascii", "replace")
+            first = int(np.argmax(back == place))
+            word = text[:20].decode("ascii", "replace")
             error = Activity("its {argument} {word!r} is not a number", argument=argument, word=word)
             counters.of.refuse(int(counters.event[first]), int(counters.name[first]), error)
     return numbers[back]

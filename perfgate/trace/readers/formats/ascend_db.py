@@ -28,12 +28,12 @@ def read(path: Path) -> Recording:
     """The timelines of each device. Raises DocumentError, which names the fault, its place and the next step."""
     from perfgate.trace.readers.ascend.export import read_export
 
-    timelines, environment, settings = read_export(path)
+    export = read_export(path)
     return Recording(
         path=path,
         format="ascend-db",
-        timelines=tuple(timelines),
-        settings=settings,
-        environment=environment,
+        timelines=tuple(export.timelines),
+        settings=export.settings,
+        environment=export.environment,
         absent={"collectives": Message("notes.look-in-database")},
     )
