@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -49,49 +49,35 @@ def compare_counts(
     A count that differs between starts of one side is not exact. Its usual total must be the same on both sides, or the verdict
     is left open.
     """
-    of_base, of_head = profiled_starts(base), profiled_starts(head)
-    if not of_base or not of_head:
+    before, after = _Starts.of(base), _Starts.of(head)
+    if not before or not after:
         return
-    starts_of_base = [StartWork(ranks) for ranks in of_base]
-    starts_of_head = [StartWork(ranks) for ranks in of_head]
     for name in _COUNTS:
-        before = [start.of(name) for start in starts_of_base]
-        after = [start.of(name) for start in starts_of_head]
-        if _agree(before) and _agree(after):
-            parts = _parts(name, starts_of_base[0], starts_of_head[0])
-            yield _compare_total(place, name, before[0], after[0], policy, [_with_line(part, lines) for part in parts])
-        else:
-            yield from _compare_unsteady(place, name, before, after)
+        base_total, head_total = before.usual_total(name), after.usual_total(name)
+        if before.agree(name) and after.agree(name):
+            allowed = configured_tolerance(policy, name, *place) or 0.0
+            count = Count(place, name, Range(base_total, base_total), Range(head_total, head_total), allowed)
+            parts = _parts(name, before[0], after[0])
+            yield count.comparison(parts=[_with_line(part, lines) for part in parts])
+        elif base_total != head_total:
+            reason = Message("gate.starts-disagree")
+            yield exact(place, name, "inconclusive", gating=True, base=base_total, head=head_total, reason=reason)
 
 
-def _agree(starts: Sequence[Mapping[RankOperator, float]]) -> bool:
-    return all(start == starts[0] for start in starts)
+class _Starts(list[StartWork]):
+    """The profiled starts of one side."""
 
+    @classmethod
+    def of(cls, turns: Iterable[Turn]) -> _Starts:
+        return cls(map(StartWork, profiled_starts(turns)))
 
-def _compare_total(
-    place: ShapePlace,
-    name: str,
-    before: Mapping[RankOperator, float],
-    after: Mapping[RankOperator, float],
-    policy: Policy,
-    parts: Sequence[Part],
-) -> Exact:
-    base, head = rounded(sum(before.values())), rounded(sum(after.values()))
-    allowed = configured_tolerance(policy, name, *place) or 0.0
-    return Count(place, name, Range(base, base), Range(head, head), allowed).comparison(parts=parts)
+    def agree(self, name: str) -> bool:
+        """Whether a count is the same in all starts."""
+        return all(start.of(name) == self[0].of(name) for start in self)
 
-
-def _compare_unsteady(
-    place: ShapePlace,
-    name: str,
-    before: Iterable[Mapping[RankOperator, float]],
-    after: Iterable[Mapping[RankOperator, float]],
-) -> Iterator[Exact]:
-    base = statistics.median(sum(start.values()) for start in before)
-    head = statistics.median(sum(start.values()) for start in after)
-    if base != head:
-        reason = Message("gate.starts-disagree")
-        yield exact(place, name, "inconclusive", gating=True, base=rounded(base), head=rounded(head), reason=reason)
+    def usual_total(self, name: str) -> float:
+        """The median over starts of a count of all ranks."""
+        return rounded(statistics.median(sum(start.of(name).values()) for start in self))
 
 
 def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:

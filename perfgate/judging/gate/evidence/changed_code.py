@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfgate.document.explanation import Origin
+from perfgate.document.explanation import Origin, Reach
 from perfgate.document.lines import split_line
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CodeChange
@@ -56,26 +56,25 @@ class ChangedCode:
         An effect that the change only reaches is attributed to a chain if that is the only change that could be behind it.
         """
         origin = self.origin(line)
-        at = self._at(origin.line) if origin else None
-        if origin is None or at is None:
+        change = self._at(origin.line) if origin else None
+        if origin is None or change is None:
             return None
         if origin.reach in ("line", "caller"):
-            _, number = split_line(origin.line)
-            # A changed loop covers the lines inside it; lines that changed themselves stand for themselves.
-            inside = [
-                (last - first, chain[0][0]) for chain in at.chains for first, last in chain if first <= number <= last
-            ]
-            return (at.file, min(inside)[1]) if inside else None
-        behind = (
-            [c for c in self._changes[at.file] if c.begins == at.begins] if origin.reach == "function" else self._all
-        )
-        return (at.file, at.chains[0][0][0]) if len(behind) == 1 and len(at.chains) == 1 else None
+            return _chain_around(change, split_line(origin.line)[1])
+        behind = self._all
+        if origin.reach == "function":
+            behind = [other for other in self._changes[change.file] if other.begins == change.begins]
+        if len(behind) != 1 or len(change.chains) != 1:
+            return None
+        return change.file, _first_line(change.chains[0])
 
     def text(self, line: str | None) -> str | None:
         """The text of a changed line, None of any other."""
-        change, (_, number) = self._at(line), split_line(line)
-        lines = change.text[number - change.first :] if change else []
-        return next(iter(lines), None) or None
+        change = self._at(line)
+        if change is None:
+            return None
+        number = split_line(line)[1] - change.first
+        return (change.text[number] or None) if number < len(change.text) else None
 
     def related(self, line: str | None, other: str | None) -> bool:
         """Whether one of two lines calls the other, or one function holds both."""
@@ -97,33 +96,63 @@ class ChangedCode:
     def _find(self, line: str) -> Origin | None:
         chain = self.chain(line)
         for at in chain:
-            if (change := self._at(at)) is not None:
+            change = self._at(at)
+            if change is not None:
                 return Origin(line=at, reach="line" if at == line else "caller", function=change.function)
         for at in chain:
-            if (change := self._in_function(at)) is not None:
-                return Origin(line=f"{change.file}:{change.first}", reach="function", function=change.function)
-        if len(self._all) > MOST_ELSEWHERE:
+            change = self._in_function(at)
+            if change is not None:
+                return _origin_of(change, "function")
+        if not self._all or len(self._all) > MOST_ELSEWHERE:
             return None
-        elsewhere = (Origin(line=f"{c.file}:{c.first}", reach="elsewhere", function=c.function) for c in self._all)
-        return next(elsewhere, None)
+        return _origin_of(self._all[0], "elsewhere")
 
     def _at(self, line: str | None) -> CodeChange | None:
         file, number = split_line(line)
-        return next((c for c in self._changes.get(file, []) if c.first <= number <= c.last), None)
+        for change in self._changes.get(file, []):
+            if change.first <= number <= change.last:
+                return change
+        return None
 
     def _in_function(self, line: str) -> CodeChange | None:
         """The change nearest to a line, among those in the innermost changed function around it."""
         file, number = split_line(line)
-        inside = [
-            change
-            for change in self._changes.get(file, [])
-            if change.begins is not None and change.ends is not None and change.begins <= number <= change.ends
-        ]
-        innermost = max((change.begins or 0 for change in inside), default=0)
-        nearest = [change for change in inside if change.begins == innermost]
-        return min(nearest, key=lambda change: abs(change.first - number), default=None)
+
+        def order(change: CodeChange) -> tuple[int, int]:
+            return -(change.begins or 0), abs(change.first - number)
+
+        return min(
+            (change for change in self._changes.get(file, []) if _is_around(change, number)), key=order, default=None
+        )
 
     def _around(self, line: str) -> CalledFunction | None:
+        """The innermost function around a line."""
         file, number = split_line(line)
         around = [function for function in self._functions.get(file, []) if function.first <= number <= function.last]
         return min(around, key=lambda function: function.last - function.first, default=None)
+
+
+def _origin_of(change: CodeChange, reach: Reach) -> Origin:
+    return Origin(line=f"{change.file}:{change.first}", reach=reach, function=change.function)
+
+
+def _is_around(change: CodeChange, number: int) -> bool:
+    """Whether a line is in the function that a change touches."""
+    return change.begins is not None and change.ends is not None and change.begins <= number <= change.ends
+
+
+def _chain_around(change: CodeChange, number: int) -> tuple[str, int] | None:
+    """The chain with the shortest statement around a line.
+
+    A changed loop covers the lines inside it; lines that changed themselves stand for themselves.
+    """
+    around: list[tuple[int, int]] = []
+    for chain in change.chains:
+        for first, last in chain:
+            if first <= number <= last:
+                around.append((last - first, _first_line(chain)))
+    return (change.file, min(around)[1]) if around else None
+
+
+def _first_line(chain: Sequence[tuple[int, int]]) -> int:
+    return chain[0][0]
