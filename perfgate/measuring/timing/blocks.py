@@ -202,8 +202,10 @@ class BlockRecorder:
         """The hardware counters missing from the blocks, and why; None if none is missing or counting is off."""
         if self._counters is None or self._counters.absent:
             return self._counters.absent if self._counters else None
-        lanes = (*self._recorded.values(), *self._preprocessed.values())
-        return shared_counters([block.counts for lane in lanes for *_, block in lane if block.counts])
+        counts = []
+        for lane in (*self._recorded.values(), *self._preprocessed.values()):
+            counts += [block.counts for *_, block in lane if block.counts]
+        return shared_counters(counts)
 
     def columns(self) -> dict[str, BlockColumns]:
         """The blocks of every shape in the order they ran; shapes without a block are left out."""
@@ -214,48 +216,58 @@ class BlockRecorder:
         """The blocks of preprocessing of every shape; lines of stages are those below ``root``."""
         columns = {}
         for shape, lane in self._preprocessed.items():
-            if lane:
-                times = np.concatenate([block.stages for *_, block in lane if block.stages is not None]).T
-                stages = [
-                    StageTimes(name=stage.name, wall=pack(wall), line=line_of(stage.run, root))
-                    for stage, wall in zip(self.preprocessing[shape].stages, times)
-                ]
-                columns[shape] = _as_columns(lane, "thread_cpu", stages)
+            if not lane:
+                continue
+            times = np.concatenate([block.stages for *_, block in lane if block.stages is not None]).T
+            stages = []
+            for stage, wall in zip(self.preprocessing[shape].stages, times):
+                stages.append(StageTimes(name=stage.name, wall=pack(wall), line=line_of(stage.run, root)))
+            columns[shape] = _as_columns(lane, "thread_cpu", stages)
         return columns
 
 
 def _as_columns(lane: Sequence[_Recorded], source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
-    quads, sequences, blocks = zip(*lane)
-    counts = [block.counts or HardwareCounts(None, None, None) for block in blocks]
-    return BlockColumns(
-        quad=list(quads),
-        sequence=list(sequences),
-        calls=[int(block.wall.size) for block in blocks],
-        start_ns=[block.start_ns for block in blocks],
-        end_ns=[block.end_ns for block in blocks],
-        involuntary_switches=[block.involuntary_switches for block in blocks],
-        minor_faults=[block.minor_faults for block in blocks],
-        wall=pack(np.concatenate([block.wall for block in blocks])),
-        cpu=pack(np.concatenate([block.cpu for block in blocks])),
+    columns = BlockColumns(
+        quad=[],
+        sequence=[],
+        calls=[],
+        start_ns=[],
+        end_ns=[],
+        involuntary_switches=[],
+        minor_faults=[],
+        wall=pack(np.concatenate([block.wall for *_, block in lane])),
+        cpu=pack(np.concatenate([block.cpu for *_, block in lane])),
         cpu_source=source,
-        took_ns=[block.took_ns for block in blocks],
-        took_delay_ns=_whole([block.took_delay_ns for block in blocks]),
-        instructions=_whole([count.instructions for count in counts]),
-        cycles=_whole([count.cycles for count in counts]),
-        cache_misses=_whole([count.cache_misses for count in counts]),
-        throttled=[block.condition.throttled for block in blocks],
-        power_capped=[block.condition.power_capped for block in blocks],
-        clock_share=[block.condition.clock_share() for block in blocks],
-        foreign_processes=[
-            None if (others := block.condition.foreign_processes) is None else len(others) for block in blocks
-        ],
         stages=stages,
     )
+    partial_columns = (columns.took_delay_ns, columns.instructions, columns.cycles, columns.cache_misses)
+    for quad, sequence, block in lane:
+        columns.quad.append(quad)
+        columns.sequence.append(sequence)
+        _append_block(columns, block)
+        counts = block.counts or HardwareCounts(None, None, None)
+        for column, value in zip(partial_columns, (block.took_delay_ns, *counts)):
+            if value is not None:
+                column.append(value)
+    for column in partial_columns:
+        if len(column) < len(lane):  # a number of some blocks is none
+            column.clear()
+    return columns
 
 
-def _whole(column: Sequence[int | None]) -> list[int]:
-    values = [value for value in column if value is not None]
-    return values if len(values) == len(column) else []
+def _append_block(columns: BlockColumns, block: BlockTimes) -> None:
+    state = block.condition
+    columns.calls.append(int(block.wall.size))
+    columns.start_ns.append(block.start_ns)
+    columns.end_ns.append(block.end_ns)
+    columns.involuntary_switches.append(block.involuntary_switches)
+    columns.minor_faults.append(block.minor_faults)
+    columns.took_ns.append(block.took_ns)
+    columns.throttled.append(state.throttled)
+    columns.power_capped.append(state.power_capped)
+    columns.clock_share.append(state.clock_share())
+    others = state.foreign_processes
+    columns.foreign_processes.append(None if others is None else len(others))
 
 
 def warm_up(
@@ -291,19 +303,24 @@ def warm_up(
         settling_ns=int(SETTLING_SECONDS * 1e9 / lanes),
         cap_ns=int(cap_seconds * 1e9 / lanes),
     )
-    called = {shape: settle(call) for shape, call in callers.items()}
-    preprocessed = {shape: settle(call) for shape, call in preprocessing.items()}
+    calls, steady, call_ns = 0, True, 0.0
+    block_calls, preprocess_calls = {}, {}
+    for shape, call in callers.items():
+        settled = settle(call)
+        calls, steady, call_ns = calls + settled.calls, steady and settled.steady, call_ns + settled.call_ns
+        fitting = max(FEWEST_CALLS, math.ceil(block_ns / settled.call_ns))
+        block_calls[shape] = 1 if _is_slow(settled.call_ns) else fitting
+    for shape, preprocess in preprocessing.items():
+        settled = settle(preprocess)
+        calls, steady = calls + settled.calls, steady and settled.steady
+        preprocess_calls[shape] = math.ceil(block_ns / settled.call_ns)
     _freeze()
-    settled = [*called.values(), *preprocessed.values()]
     return WarmedUp(
-        calls=sum(lane.calls for lane in settled),
-        steady=all(lane.steady for lane in settled),
-        call_seconds=sum(lane.call_ns for lane in called.values()) / 1e9,
-        block_calls={
-            shape: 1 if _is_slow(lane.call_ns) else max(FEWEST_CALLS, math.ceil(block_ns / lane.call_ns))
-            for shape, lane in called.items()
-        },
-        preprocess_calls={shape: math.ceil(block_ns / lane.call_ns) for shape, lane in preprocessed.items()},
+        calls=calls,
+        steady=steady,
+        call_seconds=call_ns / 1e9,
+        block_calls=block_calls,
+        preprocess_calls=preprocess_calls,
     )
 
 

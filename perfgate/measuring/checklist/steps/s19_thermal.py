@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,9 @@ _SENSED = {
     "thermal.power": _NO_SENSED_POWER,
     "thermal.energy": _NO_SENSED_POWER,
 }
+
+
+_Value = TypeVar("_Value", bool, float)
 
 
 class ThermalStep:
@@ -112,21 +115,22 @@ def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context:
         outcome.under(op=row.op).number("thermal.kernel_clock", row.hertz / rated)
     slow = [row for row in clocks if row.hertz / rated < limit("thermal.kernel_clock.warning", limits)]
     idle = [row for row in clocks if row.hertz < limit("thermal.idle_clock.warning", limits)]
-    if slow or idle:
-        heaviest = (idle or slow)[0]
-        total_ns = sum(row.time_ns for row in clocks)
-        evidence: MaybeEvidence = {
-            "op": heaviest.op,
-            "clock": heaviest.hertz,
-            "rated": rated,
-            "share": sum(row.time_ns for row in idle or slow) / total_ns,
-            "lost": sum(row.time_ns * max(1 - row.hertz / rated, 0.0) for row in idle or slow) / total_ns,
-            "operators": len(idle or slow),
-        }
-        if idle:
-            outcome.below("thermal.idle_clock", heaviest.hertz, evidence)
-        else:
-            outcome.below("thermal.kernel_clock", heaviest.hertz / rated, evidence)
+    affected = idle or slow
+    if not affected:
+        return
+    heaviest, total_ns = affected[0], sum(row.time_ns for row in clocks)
+    evidence: MaybeEvidence = {
+        "op": heaviest.op,
+        "clock": heaviest.hertz,
+        "rated": rated,
+        "share": sum(row.time_ns for row in affected) / total_ns,
+        "lost": sum(row.time_ns * max(1 - row.hertz / rated, 0.0) for row in affected) / total_ns,
+        "operators": len(affected),
+    }
+    if idle:
+        outcome.below("thermal.idle_clock", heaviest.hertz, evidence)
+    else:
+        outcome.below("thermal.kernel_clock", heaviest.hertz / rated, evidence)
 
 
 @dataclass(frozen=True)
@@ -191,40 +195,58 @@ def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Messag
         )
         outcome.missing(_SENSED, reason)
         return
-    # Calls were made all the time, so a device of unknown load was at work.
-    at_work = [reading.telemetry for reading in within if reading.telemetry.at_work is not False]
-    throttled = [slowed for telemetry in at_work if (slowed := _is_throttled(telemetry)) is not None]
-    clocks = [share for telemetry in at_work if (share := telemetry.clock_share()) is not None]
-    temperatures = [warm for reading in within if (warm := reading.telemetry.temperature) is not None]
+    count = len(within)
+    sensed_states = _SensedStates([reading.telemetry for reading in within])
+    _add_or_miss(outcome, "thermal.throttled", _mean(sensed_states.throttled), count)
+    _add_or_miss(outcome, "thermal.clock", _median(sensed_states.clocks), count)
+    _add_or_miss(outcome, "thermal.temperature", max(sensed_states.temperatures, default=None), count)
     power = _mean_power(within, soaked)
-    numbers = {
-        "thermal.throttled": statistics.mean(throttled) if throttled else None,
-        "thermal.clock": statistics.median(clocks) if clocks else None,
-        "thermal.temperature": max(temperatures, default=None),
-        "thermal.power": power,
-        "thermal.energy": None if power is None else power * soaked.seconds / items,
-    }
-    for metric, number in numbers.items():
-        _add_or_miss(outcome, metric, number, len(within))
+    _add_or_miss(outcome, "thermal.power", power, count)
+    _add_or_miss(outcome, "thermal.energy", None if power is None else power * soaked.seconds / items, count)
 
 
 def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepOutcome:
     """The outcome of readings beside pairs, in which both sides keep the device at work by turns."""
     if len(readings) < _FEWEST_READINGS:
         return unavailable(Message("system.not-watched"))
-    states = [reading.telemetry for reading in readings]
-    at_work = [state for state in states if state.at_work is not False]
-    throttled = [slowed for state in at_work if (slowed := _is_throttled(state)) is not None]
-    clocks = [share for state in at_work if (share := state.clock_share()) is not None]
-    power = [watts for state in states if (watts := state.power) is not None]
-    temperatures = [warm for state in states if (warm := state.temperature) is not None]
+    sensed = _SensedStates([reading.telemetry for reading in readings])
     outcome = StepOutcome(limits=limits)
-    _add_or_miss(outcome, "thermal.throttled", statistics.mean(throttled) if throttled else None, len(throttled))
-    _add_or_miss(outcome, "thermal.clock", statistics.median(clocks) if clocks else None, len(clocks))
-    _add_or_miss(outcome, "thermal.temperature", max(temperatures, default=None), len(temperatures))
-    _add_or_miss(outcome, "thermal.power", statistics.mean(power) if power else None, len(power))
+    _add_or_miss(outcome, "thermal.throttled", _mean(sensed.throttled), len(sensed.throttled))
+    _add_or_miss(outcome, "thermal.clock", _median(sensed.clocks), len(sensed.clocks))
+    _add_or_miss(outcome, "thermal.temperature", max(sensed.temperatures, default=None), len(sensed.temperatures))
+    _add_or_miss(outcome, "thermal.power", _mean(sensed.power), len(sensed.power))
     judge_throttling(outcome)
     return outcome
+
+
+class _SensedStates:
+    """The known values of some states. Throttling and clock are those of a device at work, or of unknown load."""
+
+    def __init__(self, states: Sequence[DeviceState]) -> None:
+        self.throttled: list[bool] = []
+        self.clocks: list[float] = []
+        self.temperatures: list[float] = []
+        self.power: list[float] = []
+        for state in states:
+            _append_known(self.temperatures, state.temperature)
+            _append_known(self.power, state.power)
+            # Calls were made all the time, so a device of unknown load was at work.
+            if state.at_work is not False:
+                _append_known(self.throttled, _is_throttled(state))
+                _append_known(self.clocks, state.clock_share())
+
+
+def _append_known(values: list[_Value], value: _Value | None) -> None:
+    if value is not None:
+        values.append(value)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.mean(values) if values else None
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def _add_or_miss(outcome: StepOutcome, metric: str, number: float | None, count: int) -> None:

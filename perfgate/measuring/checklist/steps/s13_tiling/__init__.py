@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ _UNITS: Mapping[str, Unit] = {"AI_CORE": "cube", "MIX_AIC": "cube", "AI_VECTOR_C
 _PREFIXES = ("aic_", "aiv_", "")
 _COMPUTING = ("mac_ratio", "vec_ratio")
 _MOVING = ("mte2_ratio", "mte3_ratio", "fixpipe_ratio")
+_PIPE_COLUMNS = tuple(prefix + pipe for prefix, pipe in itertools.product(_PREFIXES, (*_COMPUTING, *_MOVING)))
 _UTILIZATION, _CYCLES = "cube_utilization(%)", "aic_total_cycles"
 
 # 20 and 40, 24 and 48 on the chips with a column cube_utilization in their tables (samples, 910B).
@@ -85,7 +87,9 @@ class TilingStep:
         outcome, reasons = context.outcome(), list[Message]()
         for summary in context.summaries:
             reasons += _judge_cores(outcome.under(**profiled(summary)), summary, context.recording.settings)
-        return or_unavailable(outcome, *(reasons or ([] if outcome.values else [_NO_BLOCKS])))
+        if not reasons and not outcome.values:
+            reasons = [_NO_BLOCKS]
+        return or_unavailable(outcome, *reasons)
 
 
 STEP = TilingStep()
@@ -108,9 +112,7 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
         reasons.append(_NO_BLOCKS)
     if outcome.values and all(use.attained is None for use in uses):
         outcome.missing("tiling.attained", Message("operators.no-pipe-shares"))
-    # The time in which the host works out how to split kernels (``MatMulV2_Tiling``), of the whole recording.
-    if calls := [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]:
-        outcome.number("tiling.host_time", sum(call.total_ns for call in calls) / summary.spans / 1e9)
+    _add_host_time(outcome, summary)
     rated = _number(settings, "aic_frequency_mhz")
     clock = rated * _MEGAHERTZ if rated else highest
     cycles_per_second = cores["cube"] * clock if "cube" in cores and clock else None
@@ -118,6 +120,13 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
     _judge_products(outcome, summary.kernel_table, peaks, uses)
     _judge_pieces(outcome, summary.kernel_table)
     return reasons
+
+
+def _add_host_time(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Add the time in which the host works out how to split kernels (``MatMulV2_Tiling``), of the whole recording."""
+    calls = [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]
+    if calls:
+        outcome.number("tiling.host_time", sum(call.total_ns for call in calls) / summary.spans / 1e9)
 
 
 def _judge_use(outcome: StepOutcome, use: CoreUse) -> None:
@@ -145,13 +154,14 @@ def _judge_products(
     total_ns = int(table.duration.sum()) or 1
     for product in products:
         value, share = product.value(peaks, outcome.labels), product.total_ns / total_ns
-        outcome.values += [value] if value.value is not None or share >= heavy else []
+        if value.value is not None or share >= heavy:
+            outcome.values.append(value)
         if value.value is not None and share >= heavy and bounds.get(product.op) in ("compute", "neither"):
             evidence: MaybeEvidence = {"op": product.op, "mfu": value.value, "time_share": share}
             outcome.below("tiling.mfu", value.value, evidence)
     # Attention, grouped products and others on the cube cores.
-    others = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy} - {row.op for row in products}
-    for op in sorted(others):
+    others = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy}
+    for op in sorted(others.difference(product.op for product in products)):
         outcome.under(op=op).missing("tiling.mfu", Message("operators.flops-unknown"))
 
 
@@ -162,14 +172,12 @@ def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
         for row in rows[:_TOP_OPS]:
             share = row.total_ns / total_ns
             outcome.under(op=row.op).number(metric, row.size)
-            if share >= limit("tiling.heavy", outcome.limits):
-                evidence: MaybeEvidence = {
-                    "op": row.op,
-                    "size": row.size,
-                    "time_share": share,
-                    **({"block [B]": row.block_bytes, "blocks": row.blocks} if metric == "tiling.kv_block" else {}),
-                }
-                outcome.below(metric, row.size, evidence)
+            if share < limit("tiling.heavy", outcome.limits):
+                continue
+            evidence: MaybeEvidence = {"op": row.op, "size": row.size, "time_share": share}
+            if metric == "tiling.kv_block":
+                evidence = {**evidence, "block [B]": row.block_bytes, "blocks": row.blocks}
+            outcome.below(metric, row.size, evidence)
 
 
 def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
@@ -284,14 +292,18 @@ def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> 
     total = sum(total_ns for kernel, _, total_ns in alike if not kernel.is_collective) or 1
     by_type: dict[tuple[str, Unit], list[int]] = {}
     for number, (kernel, _, _) in enumerate(alike):
-        if (unit := _UNITS.get((kernel.core or "").upper())) is not None:
+        unit = _UNITS.get((kernel.core or "").upper())
+        if unit is not None:
             by_type.setdefault((kernel.type or kernel.name, unit), []).append(number)
-    columns = table.counters.columns(*(prefix + pipe for prefix in _PREFIXES for pipe in (*_COMPUTING, *_MOVING)))
+    columns = table.counters.columns(*_PIPE_COLUMNS)
     pipes = {name: _times_and_busy(table, columns[name], len(alike)) for name in columns}
     uses = []
     for (op, unit), rows in by_type.items():
-        sums = {name: times[:, rows].sum(axis=1).tolist() for name, times in pipes.items()}
-        shares = {name: busy / time for name, (time, busy) in sums.items() if time}
+        shares = {}
+        for name, times in pipes.items():
+            time, busy = times[:, rows].sum(axis=1).tolist()
+            if time:
+                shares[name] = busy / time
         uses.append(_use(op, unit, [alike[number] for number in rows], shares, cores.get(unit), total, attainable))
     return sorted(uses, key=lambda use: (-use.time_share, use.op))
 
@@ -320,14 +332,7 @@ def _use(
         occupancy = _weighted([(time, min(count, cores) / cores) for time, count in blocks])
         # The share of core time used over all waves of blocks.
         tail = _weighted([(time, count / (math.ceil(count / cores) * cores)) for time, count in blocks])
-    computing, moving = (
-        max((share for name, share in shares.items() if name.endswith(pipes)), default=None)
-        for pipes in (_COMPUTING, _MOVING)
-    )
-    attained = max((share for share in (computing, moving) if share is not None), default=None)
-    bound: Bound | None = None
-    if attained is not None:
-        bound = "neither" if attained < attainable else "compute" if attained == computing else "memory"
+    attained, bound = _busiest_pipe(shares, attainable)
     return CoreUse(
         op=op,
         unit=unit,
@@ -337,6 +342,18 @@ def _use(
         attained=attained,
         bound=bound,
     )
+
+
+def _busiest_pipe(shares: Mapping[str, float], attainable: float) -> tuple[float | None, Bound | None]:
+    attained: float | None = None
+    bound: Bound | None = None
+    for name, share in sorted(shares.items(), key=lambda entry: not entry[0].endswith(_COMPUTING)):
+        if attained is None or share > attained:
+            attained = share
+            bound = "compute" if name.endswith(_COMPUTING) else "memory"
+    if attained is not None and attained < attainable:
+        bound = "neither"
+    return attained, bound
 
 
 def _weighted(pairs: Sequence[tuple[int, float]]) -> float | None:
