@@ -29,8 +29,6 @@ from perfgate.stats.error_control import nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
 
 METRICS = FAMILIES[FAMILY].metrics
-# The difference of the means of two processes of equal code, as the sd of a logarithm, that all quads of a start share.
-START_LUCK = 0.015
 # A mean is worse if it is shown to be so by more than this many standard errors of that luck: it exceeds them in 0.016 %.
 BEYOND_LUCK = 3.6
 # A class of calls may just exceed the limit of a stall, or just miss it: stalls that move the mean by less are no regression.
@@ -79,7 +77,7 @@ def _over_looks(p: float, quads: int) -> float:
 
 
 def _luck(sample: StretchSample) -> float:
-    return START_LUCK / math.sqrt(sample.starts)
+    return sample.start_luck / math.sqrt(sample.starts)
 
 
 def _p_worse_mean(sample: StretchSample) -> float:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.judging.gate.evidence.clocks import awake_by_block
 from perfgate.judging.gate.evidence.index import Evidence, Pair
+from perfgate.judging.gate.evidence.pairs import RESIDENT_LUCK
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.stalls import is_stall
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
@@ -27,6 +28,8 @@ from perfgate.stats.summary import median
 FAMILY = "stretch"
 # The numbers of quads after which the gate may decide.
 LOOKS = (16, 32, 64)
+# The difference of the means of two processes of equal code, as the sd of a logarithm, that all quads of a start share.
+START_LUCK = 0.015
 # The share of samples from which a line is named as the line of the slow calls.
 LEAST_OF_SAMPLES = 0.3
 
@@ -111,12 +114,16 @@ def _computing_share(excesses: Sequence[Floats], computed: Sequence[Floats]) -> 
 
 
 class StretchSample(NamedTuple):
-    """The stretches of a shape; ``line`` is where head's slow calls were mostly found, None if that is not known."""
+    """The stretches of a shape, of ``starts`` with luck of an sd of ``start_luck``.
+
+    ``line`` is where head's slow calls were mostly found, None if that is not known.
+    """
 
     base: StretchSide
     head: StretchSide
     starts: int
     line: str | None = None
+    start_luck: float = START_LUCK
 
     @property
     def quads(self) -> int:
@@ -135,7 +142,8 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
     """The undisturbed quads of a shape; None without any."""
     of_base: list[SideQuad] = []
     of_head: list[SideQuad] = []
-    starts = 0
+    starts: set[int] = set()
+    start_luck = START_LUCK
     pairs = evidence.stretches.get(place.workload, [])
     for first, second in pairs:
         if place.shape not in first.shapes or place.shape not in second.shapes:
@@ -144,11 +152,15 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
         for base, head in _quads_of(first.shapes[place.shape], second.shapes[place.shape]):
             of_base.append(base)
             of_head.append(head)
-        starts += len(of_base) > measured
+        if len(of_base) == measured:
+            continue
+        starts.add(first.pair if first.start is None else first.start)
+        if first.start is not None:
+            start_luck = RESIDENT_LUCK
     if not of_base:
         return None
     line = _line_of_stalls(pairs, place.shape)
-    return StretchSample(StretchSide.of(of_base), StretchSide.of(of_head), starts, line)
+    return StretchSample(StretchSide.of(of_base), StretchSide.of(of_head), len(starts), line, start_luck)
 
 
 def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
