@@ -67,15 +67,13 @@ def of_command(command: click.Command) -> Iterator[str]:
 
 
 def of_template(path: Path) -> Iterator[str]:
-    """What stands in ``trans`` tags, the nouns that are counted and constants that are said."""
+    """What stands in ``trans`` tags and in ``_()``, and the nouns that are counted."""
     tree = template_environment().parse(path.read_text(encoding="utf-8"))
     for _, _, text in extract_from_ast(tree):
         yield text if isinstance(text, str) else text[0]  # type: ignore[index,misc]
     for filtered in tree.find_all(nodes.Filter):
         if filtered.name == "counted" and isinstance(filtered.args[0], nodes.Const):
             yield f"{{count}} {filtered.args[0].value}"
-        if filtered.name == "said" and isinstance(filtered.node, nodes.Const):
-            yield filtered.node.value
 
 
 def of_module(path: Path) -> Iterator[str]:

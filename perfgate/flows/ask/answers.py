@@ -85,7 +85,7 @@ def explain(asked: ChangeArguments, sources: Sources) -> ChangeExplanation:
         )
     commands: list[str] = []
     for cause in causes:
-        commands += cause_row(cause, trend, most=0)["next"]
+        commands += cause_row(cause, trend, most=0).next
     return ChangeExplanation(trend=narrowed(trend, causes), next=list(dict.fromkeys(commands)))
 
 

@@ -51,7 +51,7 @@ def test_blocks__counters_of_one_line__one_block() -> None:
     )
     # The title gives one of the first.
     assert [len(block.counts) for block in found] == [2, 1]
-    assert {block.cause["line"] for block in found if block.cause} == {"model.py:7", "model.py:9"}
+    assert {block.cause.line for block in found if block.cause} == {"model.py:7", "model.py:9"}
 
 
 def test_blocks__counter_where_times_are_unchanged__no_slowdown_and_how_much_is_possible() -> None:
@@ -102,7 +102,7 @@ def test_blocks__times_of_operators__what_costs_most_first_and_each_by_itself() 
             for op, line in (("aten::add", "model.py:7"), ("aten::clone", "model.py:9"))
         ],
     )
-    assert [(block.cause and block.cause["op"], block.cost.apart) for block in found] == [
+    assert [(block.cause and block.cause.op, block.cost.apart) for block in found] == [
         ("aten::clone", "2.00 ms"),
         ("aten::add", "100 µs"),
     ]
@@ -251,7 +251,7 @@ def test_blocks__one_chain__one_block_with_its_other_lines() -> None:
         counted("memory.peak", 4096, 8192, "aten::_softmax", "model.py:26"),
     )
     (block,) = shown(*comparisons, changes=[change])
-    assert [(cause["op"], cause["line"]) for cause in block.also] == [("aten::_softmax", "model.py:26")]
+    assert [(cause.op, cause.line) for cause in block.also] == [("aten::_softmax", "model.py:26")]
     text = render_comment(made(*comparisons, changes=[change]), CONTEXT)
     assert "\n- Also on other lines: 4.00 KiB more held by `aten::_softmax` at `model.py:26`\n" in text
     assert text.count("| see 1 |") == 2

@@ -11,10 +11,10 @@ from perfgate.document.message import Message, quote
 from perfgate.document.run import Finding
 from perfgate.judging.report.text.escape import prose
 from perfgate.judging.report.text.format import directed_percent
-from perfgate.judging.report.text.messages import SentencePieces, word, word_finding
+from perfgate.judging.report.text.messages import word, word_finding
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.templates import environment
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import SentencePieces, Words, say
 from perfgate.locale import current_language, speaking
 from tests.each import each
 from tests.unit.report.sentences import TEMPLATES, step_sentences, unsaid_words
@@ -46,13 +46,13 @@ def test_say__sentence_without_translation__stays_english() -> None:
 
 
 def test_sentence_tag__other_order_in_chinese__values_are_escaped_as_ever() -> None:
-    template = "{% trans metric=row.metric, place=row.place %}{{ metric }} of {{ place }}{% endtrans %}"
-    row = {"metric": Words("P50"), "place": HOSTILE}
+    template = "{% trans what=pair.what, workload=pair.workload %}failed: {{ what }} of {{ workload }}{% endtrans %}"
+    pair = {"what": Words("P50"), "workload": HOSTILE}
     with speaking("zh"):
-        assert environment("markdown").from_string(template).render(row=row) == (
-            "``</details> @octocat `x` ∣ [a](https://evil.example)`` P50"
+        assert environment("markdown").from_string(template).render(pair=pair) == (
+            "失败：``</details> @octocat `x` ∣ [a](https://evil.example)`` 的 P50"
         )
-        assert "&lt;/details&gt;" in environment("html").from_string(template).render(row=row)
+        assert "&lt;/details&gt;" in environment("html").from_string(template).render(pair=pair)
 
 
 def test_prose_filter__number_inside_a_sentence__is_one_and_where_it_begins_it_may_start_a_list() -> None:

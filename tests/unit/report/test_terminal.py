@@ -11,7 +11,7 @@ from perfgate.document.decision import Procedure
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadRecord
 from perfgate.judging.report.render.terminal import render_run, render_terminal
-from perfgate.judging.report.view.checklist import step_row
+from perfgate.judging.report.view.run_steps import step_row
 from tests.fakes.documents import (
     make_bound,
     make_comparison,

@@ -42,8 +42,7 @@ def render_bisection_answer(document: BisectionDocument | None, job_url: str | N
     with speaking(language):
         words = document and BisectionWords(document, code_span)
         trials = words.trials[:_MOST_TRIALS] if words else []
-        values = {"words": words, "trials": trials, "job_url": job_url}
-        return tidied(render("order/bisection.md.j2", "markdown", values))
+        return tidied(render("order/bisection.md.j2", "markdown", words=words, trials=trials, job_url=job_url))
 
 
 def _tried(document: BisectionDocument, words: BisectionWords) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -11,13 +12,15 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import Cause
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import Medium, line, render
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.checklist import run_title, step_rows
+from perfgate.judging.report.view.causes import worded_cause
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import headline
-from perfgate.judging.report.view.rows import label, worded_cause
+from perfgate.judging.report.view.rows import label
+from perfgate.judging.report.view.run_steps import run_title, step_rows
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
@@ -55,8 +58,8 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
 def status_line(decision: DecisionDocument, language: Language = "en") -> str:
     """The text of a commit status: the verdict and how many of the comment's metrics regressed."""
     with speaking(language):
-        values = {"verdict": Words(decision.verdict), "counts": counts(Summary(decision, CommentContext(marker="")))}
-        return line("ci/status.j2", "plain", values)
+        of_metrics = counts(Summary(decision, CommentContext(marker="")))
+        return line("ci/status.j2", "plain", verdict=Words(decision.verdict), counts=of_metrics)
 
 
 def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Annotation | None:
@@ -78,36 +81,35 @@ def _at_causes(summary: Summary) -> list[Annotation]:
     messages: dict[str, list[str]] = {place: [] for place in titled}
     for cause, places in summary.causes:
         if cause.line:
-            values = {"cause": worded_cause(cause, places)}
-            messages.setdefault(cause.line, []).append(line("shared/cause.j2", "plain", values))
-    annotations = [_annotation(place, messages[place], titled.get(place), summary) for place in messages]
-    return [annotation for annotation in annotations if annotation is not None]
+            messages.setdefault(cause.line, []).append(plain_line(worded_cause(cause, places).in_full))
+    annotations = []
+    for place, lines in messages.items():
+        location = parse_location(place)
+        if location is not None:
+            annotations.append(_annotation(location, lines, titled.get(place), summary))
+    return annotations
 
 
 def _annotation(
-    place: str, messages: Sequence[str], titled: tuple[Comparison, Cause] | None, summary: Summary
-) -> Annotation | None:
-    location = parse_location(place)
-    if location is None:
-        return None
+    location: Location, messages: Sequence[str], titled: tuple[Comparison, Cause] | None, summary: Summary
+) -> Annotation:
     if titled is None:
         return Annotation("warning", f"perfgate: {summary.verdict}", _joined(messages), location)
     comparison, cause = titled
-    values = {"label": label(comparison, summary), "named": comparison}
-    title = "perfgate: " + line("ci/annotation_title.j2", "plain", values)
-    own = [line("shared/cause_in_short.j2", "plain", {"cause": worded_cause(cause)})]
+    words = line("ci/annotation_title.j2", "plain", label=label(comparison, summary), named=comparison)
+    own = [plain_line(worded_cause(cause).in_short)]
     level: Level = "error" if summary.verdict == "FAIL" and comparison.gating else "warning"
-    return Annotation(level, title, _joined(messages or own), location)
+    return Annotation(level, f"perfgate: {words}", _joined(messages or own), location)
 
 
 def _at_harness_changes(summary: Summary) -> list[Annotation]:
-    return [
-        Annotation("warning", f"perfgate: {say('workload file')}", clean(word(change.message), limit=_LONGEST_LINE), at)
-        for change in summary.telling_harness_changes
-        if change.kind != "added"
-        for at in [next(filter(None, map(parse_location, change.lines)), None)]
-        if at is not None
-    ]
+    title, annotations = f"perfgate: {say('workload file')}", []
+    for change in summary.harness_losses:
+        locations = filter(None, map(parse_location, change.lines))
+        for location in itertools.islice(locations, 1):
+            words = clean(word(change.message), limit=_LONGEST_LINE)
+            annotations.append(Annotation("warning", title, words, location))
+    return annotations
 
 
 def parse_location(text: str) -> Location | None:
@@ -133,13 +135,11 @@ _ENDS = {
 
 def run_markdown(run: RunDocument, language: Language = "en") -> str:
     with speaking(language):
-        values = {"title": run_title(run), "steps": [row._asdict() for row in step_rows(run)]}
-        return render("ci/run.md.j2", "markdown", values)
+        return render("ci/run.md.j2", "markdown", title=run_title(run), steps=step_rows(run))
 
 
 def no_verdict(why: str, exit_code: int | None, language: Language = "en", *, medium: Medium = "plain") -> str:
     """One line with the reason for the missing verdict and how the measurement ended."""
     with speaking(language):
-        end = None if exit_code is None else say(_ENDS[exit_code]) if exit_code in _ENDS else Words("")
-        values = {"why": why, "code": exit_code, "end": end}
-        return line("ci/no_verdict.j2", medium, values)
+        end = say(_ENDS[exit_code]) if exit_code in _ENDS else Words("")
+        return line("ci/no_verdict.j2", medium, why=why, code=exit_code, end=end)

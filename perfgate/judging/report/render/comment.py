@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Literal
@@ -13,7 +13,7 @@ from perfgate.judging.report.sections import changes, details
 from perfgate.judging.report.sections import verdict as verdicts
 from perfgate.judging.report.sections.section import KEEP, Section
 from perfgate.judging.report.text.templates import render, render_with_summary
-from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -102,35 +102,40 @@ def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
 def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:
     """The reply that announces a verdict changed by the commit ``head``."""
     with speaking(language):
-        values = {"last": Words(last), "verdict": Words(verdict), "head": head[:12]}
-        return render("comment/turned.md.j2", "markdown", values).strip()
+        words = render("comment/turned.md.j2", "markdown", last=Words(last), verdict=Words(verdict), head=head[:12])
+        return words.strip()
 
 
 def render_double(language: Language) -> str:
     """The text that replaces a second comment of ours that may not be deleted."""
     with speaking(language):
-        return render("comment/double.md.j2", "markdown", {}).strip()
+        return render("comment/double.md.j2", "markdown").strip()
 
 
 def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
     parts: list[_Part] = []
     for section in sections:
-        if (values := section.fill(summary)) is not None:
-            text, folded = render_with_summary(f"comment/{section.name}.md.j2", values)
-            parts.append(_Part(tidied(text), section.drop, section.title, section.fold if folded else "", folded))
-    return [part for part in parts if part.text]
+        view = section.fill(summary)
+        if view is None:
+            continue
+        text, folded = render_with_summary(f"comment/{section.name}.md.j2", view)
+        tidy = tidied(text)
+        if tidy:
+            parts.append(_Part(tidy, section.drop, section.title, section.fold if folded else "", folded))
+    return parts
 
 
-def _fitted(parts: list[_Part], joined: Callable[[list[_Part], list[str]], str], budget: int) -> str | None:
+def _fitted(parts: list[_Part], whole: Callable[[list[_Part], list[Words]], str], budget: int) -> str | None:
     """The text with as few sections dropped as the budget allows, None if it is still too long without all of them.
 
-    ``joined`` makes it of the remaining parts and the titles of the dropped ones.
+    ``whole`` makes it of the remaining parts and the titles of the dropped ones.
     """
     dropped: list[_Part] = []
     waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
     while True:
         remaining = [part for part in parts if part not in dropped]
-        text = joined(remaining, [part.title for part in parts if part in dropped])
+        left_out = [say(part.title) for part in parts if part in dropped]
+        text = whole(remaining, left_out)
         if len(text) <= budget:
             return text
         if not waiting:
@@ -138,23 +143,24 @@ def _fitted(parts: list[_Part], joined: Callable[[list[_Part], list[str]], str],
         dropped.append(waiting.pop())
 
 
-def _whole(summary: Summary, parts: list[_Part], left_out: list[str]) -> str:
-    context = summary.context
-    values = {
-        "left_out": left_out,
-        "artifact_url": context.artifact_url,
-        "report_url": context.report_url,
-        "job_url": context.job_url,
-    }
-    # If nothing was measured, no report was written either.
-    end = tidied(render("comment/end.md.j2", "markdown", {**values, "has_report": summary.is_measured}))
-    texts = [context.marker, *_folds(parts), *([end] if end else [])]
-    return "\n\n".join(texts) + "\n"
+def _whole(summary: Summary, parts: list[_Part], left_out: list[Words]) -> str:
+    end = render(
+        "comment/end.md.j2",
+        "markdown",
+        left_out=left_out,
+        artifact_url=summary.context.artifact_url,
+        report_url=summary.context.report_url,
+        job_url=summary.context.job_url,
+        # If nothing was measured, no report was written either.
+        has_report=summary.is_measured,
+    )
+    texts = [summary.context.marker, *_folds(parts), tidied(end)]
+    return "\n\n".join(filter(None, texts)) + "\n"
 
 
-def _section(parts: list[_Part], left_out: list[str]) -> str:
-    end = render("testbeds/left_out.md.j2", "markdown", {"left_out": left_out}).strip()
-    return "\n\n".join([*_folds(parts), *([end] if end else [])])
+def _section(parts: list[_Part], left_out: list[Words]) -> str:
+    end = render("testbeds/left_out.md.j2", "markdown", left_out=left_out).strip()
+    return "\n\n".join(filter(None, [*_folds(parts), end]))
 
 
 def _folds(parts: list[_Part]) -> list[str]:
@@ -231,10 +237,18 @@ class OrderAnswer:
 def render_answer(answer: OrderAnswer, language: Language) -> str:
     """The Markdown of a reply, one line."""
     with speaking(language):
-        words = {
-            "outcome": Words(answer.outcome),
-            "verdict": Words(answer.verdict or ""),
-            "until": Words(answer.until),
-        }
-        values = {**asdict(answer), **words, "metric": ", ".join(answer.metrics)}
-        return render("order/answer.md.j2", "markdown", values).strip()
+        words = render(
+            f"order/answer/{answer.outcome}.md.j2",
+            "markdown",
+            head=answer.head,
+            named=answer.named,
+            workload=answer.workload,
+            metric=", ".join(answer.metrics),
+            close=answer.close,
+            block=answer.block,
+            verdict=Words(answer.verdict or ""),
+            job_url=answer.job_url,
+            until=Words(answer.until),
+            command=answer.command,
+        )
+        return words.strip()

@@ -11,8 +11,7 @@ from perfgate.document.doctor import FitnessCheck, PlantedOutcome, PlantedResult
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import duration, percent
-from perfgate.judging.report.text.words import phrase
-from perfgate.locale import sentence, translate
+from perfgate.judging.report.text.words import phrase, say
 
 _STATUS = {
     "ok": (phrase("ok"), "green"),
@@ -34,7 +33,7 @@ def render_list(rows: list[tuple[str, str, str, str | None]], console: Console) 
     """Print the planted changes: name, description, verdict, metric that must regress."""
     table = _table("name", "planted", "must be", "by")
     for name, title, verdict, metric in rows:
-        table.add_row(name, translate(title), verdict, metric or "")
+        table.add_row(name, say(title), verdict, metric or "")
     console.print(table)
 
 
@@ -46,7 +45,7 @@ def render_fitness(fitness: list[FitnessCheck], console: Console) -> None:
         detail = Text(clean(word(check.seen), limit=_LONG))
         if check.remedy:
             detail.append(f"\n→ {clean(word(check.remedy), limit=_LONG)}", "cyan")
-        table.add_row(clean(check.name), Text(translate(label), style), detail)
+        table.add_row(clean(check.name), Text(say(label), style), detail)
     console.print(table)
 
 
@@ -56,19 +55,19 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
     for result in results:
         name = Text(clean(result.name))
         if console.width >= _WIDE:
-            name.append(f"\n{translate(clean(result.title))}", "dim")
+            name.append(f"\n{say(clean(result.title))}", "dim")
         table.add_row(
             name,
             Text(f"{result.expected}\n{result.metric or ''}".rstrip()),
             _seen(result),
-            Text(translate(_OUTCOME[result.outcome][0]), _OUTCOME[result.outcome][1]),
+            Text(say(_OUTCOME[result.outcome][0]), _OUTCOME[result.outcome][1]),
             Text(f"{result.seconds:.0f} s"),
         )
     console.print(table)
     for result in results:
         if result.reason:
             style = _OUTCOME[result.outcome][1]
-            why = sentence("too busy to decide: ") if result.outcome == "too_busy" else ""
+            why = say("too busy to decide: ") if result.outcome == "too_busy" else ""
             console.print(Text(f"{clean(result.name)}: {why}{clean(result.reason, limit=_LONG)}", style))
 
 
@@ -76,20 +75,20 @@ def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
     """Print the smallest slowdown that the gate would have detected in unchanged code."""
     for resolution in resolutions:
         text = (
-            sentence(
+            say(
                 "{pairs} pairs are too few to detect any slowdown of {metric}",
                 pairs=resolution.pairs,
                 metric=resolution.metric,
             )
             if resolution.smallest is None
-            else sentence(
+            else say(
                 "this machine detects a slowdown of {share} in {metric} within {time}",
                 share=percent(resolution.smallest),
                 metric=resolution.metric,
                 time=duration(resolution.seconds),
             )
         )
-        detail = sentence(
+        detail = say(
             " ({pairs} pairs of spread {spread}, {time} of timed calls)",
             pairs=resolution.pairs,
             spread=percent(resolution.spread),
@@ -99,11 +98,11 @@ def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
 
 
 def _seen(result: PlantedResult) -> Text:
-    lines = [result.verdict or sentence("exit code {code}", code=result.exit_code)]
+    lines: list[str] = [result.verdict or say("exit code {code}", code=result.exit_code)]
     fired = sorted(result.fired, key=lambda metric: metric != result.metric)
     lines += fired[:1]
-    lines += [sentence("and {count} more", count=len(fired) - 1)] if len(fired) > 1 else []
-    lines += [sentence("at {line}", line=result.line)] if result.line else []
+    lines += [say("and {count} more", count=len(fired) - 1)] if len(fired) > 1 else []
+    lines += [say("at {line}", line=result.line)] if result.line else []
     return Text("\n".join(clean(text) for text in lines))
 
 
@@ -111,5 +110,5 @@ def _table(*titles: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in titles:
         # Metrics are search terms: they stay whole, and the titles of rows wrap instead.
-        table.add_column(translate(title), no_wrap=title in _WHOLE)
+        table.add_column(say(title), no_wrap=title in _WHOLE)
     return table

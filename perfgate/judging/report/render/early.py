@@ -6,7 +6,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import title_of
 from perfgate.judging.report.text.templates import line
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import phrase, say
 from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more
 from perfgate.judging.report.view.suggestions import suggestion_lines
 from perfgate.judging.report.view.summary import CommentContext, Summary
@@ -30,12 +30,15 @@ def early_lines(
     with speaking(language):
         summary = Summary(decision, CommentContext(), _SHOWN_COUNTS)
         listed, more = blocks_with_more(summary)
-        title = (CERTAIN if certain else OPEN) if has_pairs else ALONE
-        lines: list[str] = [say(title, workload=Words(clean(workload)))]
+        title = CERTAIN if certain else OPEN
+        if not has_pairs:
+            title = ALONE
+        lines: list[str] = [say(title, workload=clean(workload))]
         for number, block in enumerate(listed, start=1):
             lines += _block_lines(number, block, summary)
         if not listed:
-            lines += [f"  {clean(title_of(comparison))}" for comparison in summary.regressed[:_SHOWN_COUNTS]]
+            for comparison in summary.regressed[:_SHOWN_COUNTS]:
+                lines.append(f"  {clean(title_of(comparison))}")
         if more:
             lines.append(f"  {say('… {count} more', count=more)}")
         return lines
@@ -46,12 +49,12 @@ def _block_lines(number: int, block: RegressionBlock, summary: Summary) -> list[
     # No title of the comment stands above these, so the count that it would name is listed.
     named = [(summary.worst, None)] if block.in_title else []
     counts = [*named, *block.counts]
-    lines: list[str] = [f"{number}. {line('shared/block.j2', 'plain', {'block': block})}"]
-    if block.cause and block.cause["code"]:
-        lines.append(f"     {clean(block.cause['code'])}")
-    moved = line("shared/block_counts.j2", "plain", {"counts": counts, "most": _SHOWN_COUNTS})
-    if block.cause and moved:
-        lines.append(f"  • {say('Changed:')} {moved}")
+    lines: list[str] = [f"{number}. {line('shared/block.j2', 'plain', block=block)}"]
+    if block.cause and block.cause.code:
+        lines.append(f"     {clean(block.cause.code)}")
+    changed = line("shared/block_counts.j2", "plain", counts=counts, most=_SHOWN_COUNTS)
+    if block.cause and changed:
+        lines.append(f"  • {say('Changed:')} {changed}")
     if block.suggestion is not None:
         remedy, *_ = suggestion_lines(block.suggestion)
         lines.append(f"  • {say('Try')} {remedy}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS, GLOSSARY, LIMITS, METRICS, RULES, compared, is_known, judged_by, metric
 from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
@@ -14,7 +15,7 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.index import Named, entries, meanings, suggestions
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.locale import Activity, Language, speaking
+from perfgate.locale import Language, speaking
 
 _UNITS = {
     "s": phrase("seconds"),
@@ -36,6 +37,60 @@ _BETTER = {
 }
 _LONG = 2000
 _SEVERITIES = ("info", "warning", "severe")
+
+
+_KINDS = {
+    "exact": phrase("kind      exact: repeated measurement gives the same number, so any change is real"),
+    "noisy": phrase("kind      noisy: read it with its interval"),
+}
+# How the gate compares a metric.
+_GATE = {
+    "pairs": phrase("gate      compared in pairs of base and head; it decides"),
+    "beside": phrase("gate      compared in pairs of base and head; it informs and decides nothing"),
+    "count": phrase("gate      compared as an exact count; it decides"),
+    "named_pairs": phrase(
+        "gate      compared in pairs of base and head; it decides only if [gate.tolerance] in perfgate.toml names it"
+    ),
+    "named_turns": phrase(
+        "gate      compared, in turns of its step, only if [gate.tolerance] in perfgate.toml names it"
+    ),
+    "job": phrase("gate      compared in turns of a job of [workloads] in perfgate.toml"),
+    "part": phrase("gate      compared where a change of a call is taken apart"),
+    "recorded": phrase("gate      compared between two recordings"),
+    "rule": phrase("gate      judged by a rule of its own, by no tolerance"),
+}
+_GATE_OF_LEADING = {
+    "named_turns": phrase(
+        "gate      compared in turns of its step; it decides only if [gate.tolerance] in perfgate.toml names it"
+    ),
+    "never": phrase("gate      never decides; the checklist shows both sides"),
+}
+_NEVER_SHOWN = phrase("gate      never compared")
+_WITHOUT_TOLERANCE = ("beside", "rule", "never")
+
+
+class NamedEntry(NamedTuple):
+    """A name of the catalogue, or a kind of device, with its words."""
+
+    name: str
+    title: Words
+
+
+class StepEntry(NamedTuple):
+    """The step that a number or finding belongs to."""
+
+    number: int
+    title: Words
+
+
+class LimitEntry(NamedTuple):
+    """A limit with the project's setting, or its default."""
+
+    key: str
+    value: Words
+    default: Words
+    overridden: bool
+    source: Words
 
 
 # The ``[limits]`` of a project.
@@ -69,98 +124,121 @@ def _explain(name: str, device: DeviceKind, limits: _Settings) -> str:
 
 
 def _explain_word(word: str, device: DeviceKind, limits: _Settings) -> str:
-    found = meanings(word)
-    if not found:
-        close = suggestions(word)
-        raise UsageError(
-            "there is no step, metric, rule, limit or word {word!r}{hint}; steps: 1 to 20; `perfgate explain --list` "
-            "shows every name",
+    entries_of_word = meanings(word)
+    if not entries_of_word:
+        raise _unknown(word)
+    if len(entries_of_word) > 1:
+        return _render("several", word=word, listed=list(map(_listed, entries_of_word)))
+    entry = entries_of_word[0]
+    if entry.kind != "term":
+        return _explain(entry.name, device, limits)
+    term = GLOSSARY[entry.name]
+    return _render("term", name=say(term.name), explanation=say(term.explanation))
+
+
+def _unknown(word: str) -> UsageError:
+    close = suggestions(word)
+    if not close:
+        return UsageError(
+            "there is no step, metric, rule, limit or word {word!r}; steps: 1 to 20; `perfgate explain --list` shows every "
+            "name",
             word=word,
-            hint=Activity("; did you mean {names}?", names=", ".join(map(repr, close))) if close else "",
         )
-    if len(found) > 1:
-        return _render("several", {"word": word, "listed": [_listed(named) for named in found]})
-    if found[0].kind != "term":
-        return _explain(found[0].name, device, limits)
-    term = GLOSSARY[found[0].name]
-    return _render("term", {"name": say(term.name), "explanation": say(term.explanation)})
+    return UsageError(
+        "there is no step, metric, rule, limit or word {word!r}; did you mean {names}?; steps: 1 to 20; `perfgate explain "
+        "--list` shows every name",
+        word=word,
+        names=", ".join(map(repr, close)),
+    )
 
 
 def list_names(language: Language) -> str:
     """Every name that can be explained with its title, one per line."""
     with speaking(language):
-        return _render("several", {"word": "", "listed": [_listed(named) for named in entries()]})
+        return _render("several", word="", listed=list(map(_listed, entries())))
 
 
-def _listed(named: Named) -> dict[str, Words]:
-    name = Words(named.name)
-    if named.kind == "metric":
-        return {"name": name, "title": say(METRICS[named.name].title)}
-    if named.kind == "step":
-        return {"name": name, "title": say(CARDS[_step_number(named.name) or 0].title)}
-    if named.kind == "rule":
-        return {"name": name, "title": say(RULES[named.name].message)}
-    return {"name": name, "title": say(named.name) if named.kind == "term" else Words("")}
+def _listed(named: Named) -> NamedEntry:
+    title = _title(named)
+    return NamedEntry(Words(named.name), say(title) if title else Words(""))
+
+
+def _title(named: Named) -> str:
+    """The title of an entry, empty for a limit."""
+    match named.kind:
+        case "metric":
+            return METRICS[named.name].title
+        case "step":
+            return CARDS[_step_number(named.name) or 0].title
+        case "rule":
+            return RULES[named.name].message
+        case "term":
+            return named.name
+        case "limit":
+            return ""
 
 
 def _step_number(text: str) -> int | None:
     digits = text.removeprefix("s")
     if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in CARDS:
         return int(digits)
-    return next((number for number, card in CARDS.items() if card.slug == text.replace("-", "_")), None)
+    slug = text.replace("-", "_")
+    for number, card in CARDS.items():
+        if card.slug == slug:
+            return number
+    return None
 
 
 def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
-    other_kinds = [kind for kind in DEVICE_KINDS if kind != device]
+    others = [kind for kind in DEVICE_KINDS if kind != device and kind in card.devices]
     return _render(
         "step",
-        {
-            "number": card.number,
-            "slug": card.slug,
-            "title": say(card.title),
-            "question": say(card.question),
-            "how": say(card.how),
-            "kind": Words(device),
-            "here": say(card.devices[device]) if device in card.devices else Words(""),
-            "others": [
-                {"kind": Words(kind), "shows": say(card.devices[kind])} for kind in other_kinds if kind in card.devices
-            ],
-            "metrics": [{"name": metric.name, "title": say(metric.title)} for metric in card.metrics],
-            "limits": [_limit(metric, limits) for metric in card.limits],
-            "rules": [_rule(metric) for metric in card.rules],
-            "cost": say(card.cost),
-            "remedy": say(card.remedy),
-        },
+        number=card.number,
+        slug=card.slug,
+        title=say(card.title),
+        question=say(card.question),
+        how=say(card.how),
+        kind=Words(device),
+        here=say(card.devices[device]) if device in card.devices else Words(""),
+        others=[NamedEntry(Words(kind), say(card.devices[kind])) for kind in others],
+        metrics=[NamedEntry(metric.name, say(metric.title)) for metric in card.metrics],
+        limits=[_limit(limit, limits) for limit in card.limits],
+        rules=list(map(_rule, card.rules)),
+        cost=say(card.cost),
+        remedy=say(card.remedy),
     )
 
 
 def _explain_metric(metric: Metric, limits: _Settings) -> str:
     card = CARDS[metric.step]
     unit = _SORTS[metric.number_sort] if metric.unit == "1" else _UNITS.get(metric.unit, metric.unit)
+    part, how = Words(metric.part), compared(metric.name)
+    gate = _GATE.get(how, _NEVER_SHOWN)
+    if metric.leading:
+        gate = _GATE_OF_LEADING.get(how, gate)
+    allowed = None
+    if metric.tolerance is not None and how not in _WITHOUT_TOLERANCE:
+        allowed = numbers.setting(metric.tolerance)
     return _render(
         "metric",
-        {
-            "name": metric.name,
-            # Both contain the operator's name in an operator's metric; the name is outside text.
-            "title": Words(clean(say(metric.title, part=Words(metric.part)))),
-            "explanation": Words(clean(say(metric.explanation, part=Words(metric.part)), limit=_LONG)),
-            "unit": say(unit),
-            "better": say(_BETTER[metric.better]),
-            "exact": metric.kind == "exact",
-            "compared": Words(compared(metric.name)),
-            "shown": metric.leading,
-            "source": say(metric.source),
-            "step": card.number,
-            "step_title": say(card.title),
-            "tolerance": None if metric.tolerance is None else numbers.setting(metric.tolerance),
-            "limits": [
-                _limit(limit, limits)
-                for limit in card.limits
-                if limit.name.startswith(f"{metric.name}.")
-                or ((judged := judged_by(limit.name)) and judged.metric == metric.name)
-            ],
-        },
+        name=metric.name,
+        # Both contain the operator's name in an operator's metric; the name is outside text.
+        title=Words(clean(say(metric.title, part=part))),
+        explanation=Words(clean(say(metric.explanation, part=part), limit=_LONG)),
+        unit=say(unit),
+        better=say(_BETTER[metric.better]),
+        kind=say(_KINDS[metric.kind]),
+        gate=say(gate),
+        source=say(metric.source),
+        step=_step(card),
+        tolerance=allowed,
+        limits=[_limit(limit, limits) for limit in card.limits if _is_of_metric(limit, metric)],
     )
+
+
+def _is_of_metric(limit: Limit, metric: Metric) -> bool:
+    judged = judged_by(limit.name)
+    return limit.name.startswith(f"{metric.name}.") or (judged is not None and judged.metric == metric.name)
 
 
 def _explain_rule(name: str, limits: _Settings) -> str:
@@ -168,48 +246,46 @@ def _explain_rule(name: str, limits: _Settings) -> str:
     judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
     return _render(
         "rule",
-        {
-            **_rule(RULES[name]),
-            "step": card.number,
-            "step_title": say(card.title),
-            "limits": [_limit(limit, limits) for limit in judged],
-            "remedy": say(card.remedy),
-        },
+        rule=_rule(RULES[name]),
+        step=_step(card),
+        limits=[_limit(limit, limits) for limit in judged],
+        remedy=say(card.remedy),
     )
 
 
 def _explain_limit(name: str, limits: _Settings) -> str:
     limit = LIMITS[name]
-    card = CARDS[limit.step]
     rule, _, severity = name.rpartition(".")
     return _render(
         "limit",
-        {
-            **_limit(limit, limits),
-            "severity": Words(severity) if severity in _SEVERITIES else None,
-            "message": say(RULES[rule].message) if rule in RULES else None,
-            "step": card.number,
-            "step_title": say(card.title),
-        },
+        limit=_limit(limit, limits),
+        severity=Words(severity) if severity in _SEVERITIES else None,
+        message=say(RULES[rule].message) if rule in RULES else None,
+        step=_step(CARDS[limit.step]),
     )
 
 
-def _limit(limit: Limit, settings: _Settings) -> Mapping[str, object]:
+def _limit(limit: Limit, settings: _Settings) -> LimitEntry:
     """A limit of the checklist, and the project's setting."""
     setting = settings.get(limit.name)
-    return {
-        "key": limit.name,
-        "value": Words(f"{limit.default if setting is None else setting:g}"),
-        "default": Words(f"{limit.default:g}"),
-        "overridden": setting is not None,
-        "source": say(limit.source),
-    }
+    value = limit.default if setting is None else setting
+    return LimitEntry(
+        key=limit.name,
+        value=Words(f"{value:g}"),
+        default=Words(f"{limit.default:g}"),
+        overridden=setting is not None,
+        source=say(limit.source),
+    )
 
 
-def _rule(rule: Rule) -> Mapping[str, object]:
+def _rule(rule: Rule) -> NamedEntry:
     # The braces of its evidence stay: they show which values a finding inserts there.
-    return {"rule": rule.name, "message": say(rule.message)}
+    return NamedEntry(rule.name, say(rule.message))
 
 
-def _render(kind: str, values: Mapping[str, object]) -> str:
-    return str(render(f"explain/{kind}.txt.j2", "plain", values)).strip("\n") + "\n"
+def _step(card: StepCard) -> StepEntry:
+    return StepEntry(card.number, say(card.title))
+
+
+def _render(entry_kind: str, **values: object) -> str:
+    return str(render(f"explain/{entry_kind}.txt.j2", "plain", **values)).strip("\n") + "\n"

@@ -16,9 +16,9 @@ from perfgate.document.lines import split_line
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.templates import environment, inlined
+from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.locale import Language, speaking, translate
+from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
 FlameFormat = Literal["html", "speedscope", "collapsed"]
@@ -79,6 +79,110 @@ _SCRIPT_SENTENCES = (
 )
 
 
+# Why frames are coloured by how often they ran instead of by their time.
+_DOUBTS = {
+    "unpaired": phrase("The pairs did not time this call."),
+    "sign": phrase("The profiled calls point the other way than the pairs."),
+}
+_EXCLUDED = phrase("The profiled calls differ by an amount that the pairs exclude.")
+_COUNTS_AND_TIMES = phrase(
+    "So frames are coloured by how often they ran, except operators whose own times the pairs decided."
+)
+_COUNTS_ALONE = phrase("So the frames are coloured by how often they ran, and no difference of times is shown.")
+
+
+class SpeedscopeFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frame that stacks refer to by its number."""
+
+    name: str
+    file: str | None = None
+    line: int | None = None
+
+
+class SpeedscopeShared(msgspec.Struct, frozen=True, kw_only=True):
+    """What all profiles share."""
+
+    frames: list[SpeedscopeFrame]
+
+
+class SpeedscopeProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The stacks of a thread or stream, each with its own time in nanoseconds."""
+
+    type: str = "sampled"
+    name: str
+    unit: str = "nanoseconds"
+    start_value: int = 0
+    end_value: int
+    samples: list[list[int]]
+    weights: list[int]
+
+
+class SpeedscopeFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
+    """A file of speedscope."""
+
+    schema: str = "https://www.speedscope.app/file-format-schema.json"
+    exporter: str = f"perfgate {__version__}"
+    shared: SpeedscopeShared
+    profiles: list[SpeedscopeProfile]
+
+
+class PackedTrees(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the page as its script reads it."""
+
+    kinds: Sequence[str]
+    trees: Sequence[FlameTree]
+    paired: Sequence[bool]
+    sentences: Mapping[str, str]
+    kind_words: Sequence[str]
+    unit_words: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FlameCall:
+    """The decision about the call that a tree shows, and why its frames are coloured by counts; empty by time."""
+
+    tree: FlameTree
+    doubt: Words
+
+
+@dataclass(frozen=True)
+class FlameRow:
+    """All frames of one name and kind."""
+
+    name: str
+    kind: Words
+    place: str
+    cells: Sequence[Words]
+
+
+@dataclass(frozen=True)
+class FlameTable:
+    """The frames of a tree with the most time of their own."""
+
+    label: str
+    compares: bool
+    by_counts: bool
+    unit: Words
+    rows: Sequence[FlameRow]
+    more: int
+
+
+@dataclass(frozen=True)
+class FlamePage(View):
+    """The page of all trees."""
+
+    style: Inlined
+    script: Inlined
+    data: Words
+    title: Words
+    what: Words
+    calls: Sequence[FlameCall]
+    folded: int
+    cut: int
+    tables: Sequence[FlameTable]
+    version: str
+
+
 def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en") -> str:
     """The graph as a page, or as a file of other tools."""
     if file_format == "html":
@@ -94,31 +198,33 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
     Text from the recording is embedded as compressed data, and in tables as escaped text.
     """
     with speaking(language):
-        return _render(trees)
+        return render_page("flame/page.html.j2", _page(trees))
 
 
-def _render(trees: Sequence[FlameTree]) -> str:
+def _page(trees: Sequence[FlameTree]) -> FlamePage:
     compares = any(tree.base is not None and tree.head is not None for tree in trees)
-    values = {
-        **inlined("flame/style.css"),
-        **inlined("flame/script.js", name="script"),
-        "data": Words(_packed(trees)),
-        "title": say("Flame graph of base and head" if compares else "Flame graph"),
-        "what": Words(" · ".join(clean(tree.label) for tree in trees))
-        if len(trees) == 1
-        else Words(numbers.counted(len(trees), "recording")),
-        # Beside each tree, whether the pairs decided the time of any operator.
-        "calls": [
-            (tree, any(mark.seconds for mark in tree.marks))
-            for tree in trees
-            if tree.call or tree.by_counts is not None
-        ],
-        "folded": sum(tree.folded for tree in trees),
-        "cut": sum(tree.cut for tree in trees),
-        "tables": [_table(tree) for tree in trees],
-        "version": __version__,
-    }
-    return environment("html").get_template("flame/page.html.j2").render(values)
+    what = Words(clean(trees[0].label)) if len(trees) == 1 else numbers.counted(len(trees), "recording")
+    return FlamePage(
+        style=inlined("flame/style.css"),
+        script=inlined("flame/script.js"),
+        data=Words(_packed(trees)),
+        title=say("Flame graph of base and head") if compares else say("Flame graph"),
+        what=what,
+        calls=[_call(tree) for tree in trees if tree.call or tree.by_counts is not None],
+        folded=sum(tree.folded for tree in trees),
+        cut=sum(tree.cut for tree in trees),
+        tables=list(map(_table, trees)),
+        version=__version__,
+    )
+
+
+def _call(tree: FlameTree) -> FlameCall:
+    doubt = Words("")
+    if tree.by_counts:
+        decided = any(mark.seconds for mark in tree.marks)
+        shown = _COUNTS_AND_TIMES if decided else _COUNTS_ALONE
+        doubt = Words(f"{say(_DOUBTS.get(tree.by_counts, _EXCLUDED))} {say(shown)}")
+    return FlameCall(tree, doubt)
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
@@ -127,11 +233,11 @@ def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
     This is the input format of flamegraph.pl and, with two sides, base first, the output format of its difffolded.pl. A ``;``
     in a name becomes a ``:``.
     """
-    names = [_plain(tree.texts[name]).replace(";", ":") for name in tree.name]
     sides = [node_totals(tree, side) for side in tree.sides]
     paths: list[str] = []
     for node, parent in enumerate(tree.parent):
-        paths.append(names[node] if parent == NONE else f"{paths[parent]};{names[node]}")
+        name = _plain(tree.texts[tree.name[node]]).replace(";", ":")
+        paths.append(name if parent == NONE else f"{paths[parent]};{name}")
         spent = [round(totals[node].own * 1e9) for totals in sides]
         if any(spent):
             yield f"{paths[node]} {' '.join(map(str, spent))}"
@@ -143,36 +249,28 @@ def speedscope(trees: Sequence[FlameTree]) -> bytes:
     Source: the schema that the file names.
     """
     frames: dict[tuple[str, str], int] = {}
-    profiles = [profile for tree in trees for profile in _profiles(tree, frames)]
-    return msgspec.json.encode(
-        {
-            "$schema": "https://www.speedscope.app/file-format-schema.json",
-            "exporter": f"perfgate {__version__}",
-            "shared": {"frames": [_speedscope_frame(name, place) for name, place in frames]},
-            "profiles": profiles,
-        }
-    )
+    profiles: list[SpeedscopeProfile] = []
+    for tree in trees:
+        profiles += _profiles(tree, frames)
+    shared = SpeedscopeShared(frames=[_speedscope_frame(name, place) for name, place in frames])
+    return msgspec.json.encode(SpeedscopeFile(shared=shared, profiles=profiles))
 
 
-def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[Mapping[str, object]]:
+def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[SpeedscopeProfile]:
     stacks, roots = _stacks(tree, frames)
     for side, costs in (("base", tree.base), ("head", tree.head)):
         if costs is None:
             continue
         totals = node_totals(tree, costs)
         for root in sorted(set(roots)):
-            spent = [node for node in range(len(roots)) if roots[node] == root and totals[node].own > 0]
-            weights = [round(totals[node].own * 1e9) for node in spent]
+            samples, weights = [], []
+            for node, stack in enumerate(stacks):
+                if roots[node] == root and totals[node].own > 0:
+                    samples.append(stack)
+                    weights.append(round(totals[node].own * 1e9))
             words = [tree.label, side if len(tree.sides) > 1 else "", tree.texts[tree.name[root]]]
-            yield {
-                "type": "sampled",
-                "name": " · ".join(_plain(word) for word in words if word),
-                "unit": "nanoseconds",
-                "startValue": 0,
-                "endValue": sum(weights),
-                "samples": [stacks[node] for node in spent],
-                "weights": weights,
-            }
+            name = " · ".join(_plain(word) for word in words if word)
+            yield SpeedscopeProfile(name=name, end_value=sum(weights), samples=samples, weights=weights)
 
 
 def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[list[int]], list[int]]:
@@ -189,10 +287,11 @@ def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[l
     return stacks, roots
 
 
-def _speedscope_frame(name: str, place: str) -> Mapping[str, object]:
+def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:
     file, line = split_line(place)
-    at = {"file": _plain(file), "line": line} if file and line else {}
-    return {"name": _plain(name), **at}
+    if not file or not line:
+        return SpeedscopeFrame(name=_plain(name))
+    return SpeedscopeFrame(name=_plain(name), file=_plain(file), line=line)
 
 
 @dataclass
@@ -206,27 +305,20 @@ class _Listed:
     runs: list[float]
 
 
-def _table(tree: FlameTree) -> Mapping[str, object]:
+def _table(tree: FlameTree) -> FlameTable:
     """The frames of a tree with the most time of their own; all frames of one name and kind are a row."""
     sides = [node_totals(tree, side) for side in tree.sides]
     listed = _listed(tree, sides)
     order = sorted(listed, key=lambda key: (-max(listed[key].own), key))
-    return {
-        "label": tree.label,
-        "compares": len(sides) > 1,
-        "by_counts": tree.by_counts is not None,
-        "unit": say(_UNIT_WORDS[tree.unit]),
-        "rows": [
-            {
-                "name": _name_first(tree.texts[name]),
-                "kind": say(_KIND_WORDS[FLAME_KINDS[kind]]),
-                "place": listed[name, kind].place,
-                "cells": _cells(listed[name, kind], by_counts=tree.by_counts is not None),
-            }
-            for name, kind in order[:_LISTED]
-        ],
-        "more": max(0, len(order) - _LISTED),
-    }
+    by_counts = tree.by_counts is not None
+    rows = []
+    for key in order[:_LISTED]:
+        name, kind = key
+        cells = _cells(listed[key], by_counts=by_counts)
+        row = FlameRow(_name_first(tree.texts[name]), say(_KIND_WORDS[FLAME_KINDS[kind]]), listed[key].place, cells)
+        rows.append(row)
+    more = numbers.beyond(order, _LISTED)
+    return FlameTable(tree.label, len(sides) > 1, by_counts, say(_UNIT_WORDS[tree.unit]), rows, more)
 
 
 def _listed(tree: FlameTree, sides: Sequence[Sequence[FlameTotal]]) -> dict[tuple[int, int], _Listed]:
@@ -263,22 +355,24 @@ def _cells(row: _Listed, *, by_counts: bool) -> list[Words]:
     if len(row.own) == 1:
         return [formats.quantity(row.own[0], "s"), formats.quantity(row.total[0], "s"), *runs]
     base, head = row.own
-    more = row.runs[1] - row.runs[0] if by_counts else head - base
-    change = numbers.whole(round(abs(more), 1)) if by_counts else formats.quantity(abs(more), "s")
-    sign = "+" if more > 0 else "−" if more < 0 else ""
-    return [*formats.quantities([base, head], "s"), Words(f"{sign}{change}"), *runs]
+    more = head - base
+    change = formats.quantity(abs(more), "s")
+    if by_counts:
+        more = row.runs[1] - row.runs[0]
+        change = numbers.whole(round(abs(more), 1))
+    return [*formats.quantities([base, head], "s"), Words(f"{numbers.sign_of(more)}{change}"), *runs]
 
 
 def _packed(trees: Sequence[FlameTree]) -> str:
     """The trees as JSON, gzipped, in base 64, so that no name can end an element of the page."""
-    content = {
-        "kinds": FLAME_KINDS,
-        "trees": [_visible(tree) for tree in trees],
-        "paired": [tree.call is not None for tree in trees],
-        "sentences": {english: translate(english) for english in _SCRIPT_SENTENCES},
-        "kind_words": [translate(_KIND_WORDS[kind]) for kind in FLAME_KINDS],
-        "unit_words": {unit: translate(words) for unit, words in _UNIT_WORDS.items()},
-    }
+    content = PackedTrees(
+        kinds=FLAME_KINDS,
+        trees=list(map(_visible, trees)),
+        paired=[tree.call is not None for tree in trees],
+        sentences={english: str(say(english)) for english in _SCRIPT_SENTENCES},
+        kind_words=[str(say(_KIND_WORDS[kind])) for kind in FLAME_KINDS],
+        unit_words={unit: str(say(words)) for unit, words in _UNIT_WORDS.items()},
+    )
     return base64.b64encode(gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)).decode()
 
 

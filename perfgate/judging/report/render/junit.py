@@ -7,7 +7,6 @@ they are the documents' own words, in no language.
 
 from __future__ import annotations
 
-import itertools
 import re
 import xml.etree.ElementTree as ET
 
@@ -18,17 +17,20 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import place
+from perfgate.judging.report.text.numbers import DASH
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.view.checklist import step_row
 from perfgate.judging.report.view.facts import worded_failure
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import label, row
+from perfgate.judging.report.view.run_steps import step_row
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
 SUITE = "perfgate"
 VERDICT = "verdict"
 _EMPTY = "(empty)"
+_STEP_KINDS = {"ok": None, "attention": None, "error": "error"}
+_VERDICT_KINDS = {"FAIL": "failure", "INCONCLUSIVE": "error", "SKIPPED": "skipped"}
 # All characters that XML 1.0 forbids, escaped or not (section 2.2, production "Char").
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -42,9 +44,9 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
         for failure in decision.failures:
             if failure.side != "pair":
                 words = worded_failure(failure)
-                text = render("ci/junit_error.txt.j2", "plain", {"failure": words})
+                text = render("ci/junit_error.txt.j2", "plain", failure=words)
                 name = f"{failure.what} ({failure.side})"
-                cases.append(_case(failure.workload, name, "error", words["message"], text))
+                cases.append(_case(failure.workload, name, "error", words.message, text))
         cases += [_metric_case(comparison, summary) for comparison in listed]
     return _document(_with_own_names(cases))
 
@@ -53,9 +55,8 @@ def junit_of_run(run: RunDocument, language: Language = "en") -> str:
     with speaking(language):
         cases = []
         for step in run.steps:
-            kind = "error" if step.status == "error" else None if step.status in ("ok", "attention") else "skipped"
             worded = step_row(step)
-            name = f"{step.number} {step.slug}"
+            name, kind = f"{step.number} {step.slug}", _STEP_KINDS.get(step.status, "skipped")
             cases.append(_case(step.workload, name, kind, worded.status, "\n".join(worded.notes)))
         return _document(_with_own_names(cases))
 
@@ -67,17 +68,17 @@ def junit_without_verdict(why: str) -> str:
 
 def _verdict_case(summary: Summary) -> ET.Element:
     words = headline(summary, "plain")
-    told_by_others = any(_fails(comparison, summary) for comparison in summary.regressed) or bool(summary.failures)
-    kinds = {"FAIL": "failure", "INCONCLUSIVE": "error", "SKIPPED": "skipped"}
-    kind = None if told_by_others else kinds.get(summary.verdict)
+    fails = any(_fails(comparison, summary) for comparison in summary.regressed)
+    kind = None if fails or summary.failures else _VERDICT_KINDS.get(summary.verdict)
     return _case(SUITE, VERDICT, kind, summary.verdict, words)
 
 
 def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
-    words = row(comparison, summary)
-    text = render("ci/junit_metric.txt.j2", "plain", {"row": words})
-    undecided = "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
-    kind = "failure" if _fails(comparison, summary) else undecided
+    has_limit = formats.limit(comparison) != DASH
+    text = render("ci/junit_metric.txt.j2", "plain", row=row(comparison, summary), has_limit=has_limit)
+    kind = "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
+    if _fails(comparison, summary):
+        kind = "failure"
     change = formats.change(comparison)
     message = change if comparison.reason is None else f"{change}: {word(comparison.reason)}"
     return _case(place(comparison.workload, comparison.shape), comparison.metric, kind, message, text)
@@ -102,17 +103,21 @@ def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
     """Number the cases with equal names after cleaning: a host would show only the last of them."""
     used: set[tuple[str, str]] = set()
     for case in cases:
-        classname, name = case.attrib["classname"], case.attrib["name"]
-        names = itertools.chain([name], (f"{name} #{number}" for number in itertools.count(2)))
-        case.set("name", next(candidate for candidate in names if (classname, candidate) not in used))
-        used.add((classname, case.attrib["name"]))
+        classname, first = case.attrib["classname"], case.attrib["name"]
+        name, number = first, 1
+        while (classname, name) in used:
+            number += 1
+            name = f"{first} #{number}"
+        used.add((classname, name))
+        case.set("name", name)
     return cases
 
 
 def _document(cases: list[ET.Element]) -> str:
-    counts = {name: str(sum(case.find(tag) is not None for case in cases)) for name, tag in _COUNTED.items()}
     suites = ET.Element("testsuites")
-    suite = ET.SubElement(suites, "testsuite", {"name": SUITE, "tests": str(len(cases)), **counts})
+    suite = ET.SubElement(suites, "testsuite", {"name": SUITE, "tests": str(len(cases))})
+    for name, tag in _COUNTED.items():
+        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
     suite.extend(cases)
     ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"

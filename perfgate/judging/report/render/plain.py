@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from perfgate.locale import translate
+from perfgate.judging.report.text.words import say
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -52,7 +52,8 @@ class Table:
     """Columns under titles; a title that ends in ``>`` is that of numbers. Cells are lines, of rich or of this module."""
 
     def __init__(self, *titles: str) -> None:
-        self._titles = [translate(title.rstrip(">")) for title in titles]
+        names = [title.rstrip(">") for title in titles]
+        self._titles = [say(name) for name in names]
         self._is_number = [title.endswith(">") for title in titles]
         self._rows: list[tuple[Any, ...]] = []
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from perfgate.document.ranks import DrawnRanks, HeatMap
 from perfgate.document.trace import RankRow, RanksDocument
-from perfgate.judging.report.render.timeline import STYLES, graph_values
+from perfgate.judging.report.render.timeline import STYLES, graph
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.ranks import rank_answers, rank_name
-from perfgate.judging.report.text.templates import environment, inlined
-from perfgate.judging.report.text.words import Words, phrase
-from perfgate.locale import Language, speaking, translate
+from perfgate.judging.report.text.numbers import beyond
+from perfgate.judging.report.text.ranks import RankAnswer, rank_answers
+from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
 _LISTED = 20  # slow ranks and links named one by one
@@ -30,29 +32,64 @@ _TITLES = {
 _CELLS = {"late": phrase("{row}, collective {column}: {value}"), "bandwidth": phrase("{row} to rank {column}: {value}")}
 _OF_STEP = phrase("{row}, step {column}: {value}")
 _LEFT_OUT = {"late": phrase("{count} collectives with a smaller skew are not drawn.")}
+_UNITS = {"bandwidth": "B/s"}
 _STEPS_LEFT_OUT = phrase("{count} earlier steps are not drawn.")
+
+
+class DrawnMap(msgspec.Struct, frozen=True, kw_only=True):
+    """A heat map as the page's script reads it."""
+
+    title: str
+    cell: str
+    unit: str
+    note: str
+    columns: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+
+
+class DrawnMaps(msgspec.Struct, frozen=True, kw_only=True):
+    """All heat maps, and the names of their rows."""
+
+    labels: Sequence[str]
+    maps: Sequence[DrawnMap]
+
+
+@dataclass(frozen=True)
+class RanksPage(View):
+    """The answers, the maps and the table of ranks; a rank's name is that of its row."""
+
+    style: Inlined
+    map_script: Inlined
+    maps: Words
+    has_maps: bool
+    answers: Sequence[RankAnswer]
+    document: RanksDocument
+    ranks: Sequence[RankRow]
+    more_ranks: int
+    drawn: DrawnRanks
+    version: str
 
 
 def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own scripts."""
     with speaking(language):
-        maps = {"labels": [clean(label) for label in drawn.labels], "maps": [_map(one) for one in drawn.maps]}
-        values = {
-            **graph_values([drawn.timeline] if drawn.timeline else []),
-            **inlined(*STYLES, "ranks/style.css"),
-            **inlined("ranks/script.js", name="map_script"),
+        maps = DrawnMaps(labels=list(map(clean, drawn.labels)), maps=list(map(_map, drawn.maps)))
+        ranks = drawn.document.ranks
+        page = RanksPage(
+            style=inlined(*STYLES, "ranks/style.css"),
+            map_script=inlined("ranks/script.js"),
             # Escaped, so that nothing in the JSON ends its script element.
-            "maps": Words(msgspec.json.encode(maps).decode().replace("<", "\\u003c")),
-            "has_maps": bool(drawn.maps),
-            "answers": rank_answers(drawn.document, shown=_LISTED),
-            "document": drawn.document,
-            "ranks": _worst(drawn.document),
-            "more_ranks": max(0, len(drawn.document.ranks) - _TABLED),
-            "rank_name": rank_name,
-            "drawn": drawn,
-            "version": __version__,
-        }
-        return environment("html").get_template("ranks/page.html.j2").render(values)
+            maps=Words(msgspec.json.encode(maps).decode().replace("<", "\\u003c")),
+            has_maps=bool(drawn.maps),
+            answers=rank_answers(drawn.document, shown=_LISTED),
+            document=drawn.document,
+            ranks=_worst(drawn.document),
+            more_ranks=beyond(ranks, _TABLED),
+            drawn=drawn,
+            version=__version__,
+        )
+        timelines = [drawn.timeline] if drawn.timeline else []
+        return render_page("ranks/page.html.j2", graph(timelines, STYLES), page)
 
 
 def _worst(document: RanksDocument) -> list[RankRow]:
@@ -64,13 +101,17 @@ def _worst(document: RanksDocument) -> list[RankRow]:
     return worst[:_TABLED]
 
 
-def _map(one: HeatMap) -> dict[str, Any]:
-    left_out = translate(_LEFT_OUT.get(one.kind, _STEPS_LEFT_OUT)).replace("{count}", str(one.left_out))
-    return {
-        "title": translate(_TITLES[one.kind]).replace("{link}", clean(one.link)),
-        "cell": translate(_CELLS.get(one.kind, _OF_STEP)),
-        "unit": "B/s" if one.kind == "bandwidth" else "s",
-        "note": left_out if one.left_out else "",
-        "columns": [clean(column) for column in one.columns],
-        "values": [[None if value is None else float(f"{value:.{_DIGITS}g}") for value in row] for row in one.values],
-    }
+def _map(drawn: HeatMap) -> DrawnMap:
+    left_out = say(_LEFT_OUT.get(drawn.kind, _STEPS_LEFT_OUT), count=drawn.left_out) if drawn.left_out else ""
+    return DrawnMap(
+        title=str(say(_TITLES[drawn.kind], link=clean(drawn.link))),
+        cell=str(say(_CELLS.get(drawn.kind, _OF_STEP))),
+        unit=_UNITS.get(drawn.kind, "s"),
+        note=str(left_out),
+        columns=list(map(clean, drawn.columns)),
+        values=[list(map(_rounded, row)) for row in drawn.values],
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{_DIGITS}g}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from urllib.parse import quote
 
 from perfgate.document.served import ServedEntry, ServedJob, ServedRecording
-from perfgate.judging.report.text.templates import environment, inlined
+from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.trend_rows import day
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
@@ -52,6 +51,63 @@ class AuditRow:
     subject: str
 
 
+@dataclass(frozen=True)
+class ServedPage(View):
+    """What all these pages show."""
+
+    style: Inlined = field(default_factory=lambda: inlined("flame/style.css"))
+    version: str = __version__
+
+
+@dataclass(frozen=True)
+class ServedRow:
+    """A job or recording with its name in an address."""
+
+    entry: ServedEntry
+    address: str
+
+    @property
+    def changed(self) -> Words:
+        return Words(f"{datetime.fromtimestamp(self.entry.modified, timezone.utc):%Y-%m-%d %H:%M}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index(ServedPage):
+    """The recordings and jobs of a folder, by default of all, whose page lies at ``home``."""
+
+    rows: Sequence[ServedRow]
+    jobs: Sequence[ServedRow]
+    folder: str
+    folder_address: str
+    contains: str
+    home: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projects(ServedPage):
+    """The projects of a store, and the addresses of recordings and audit log if there are any."""
+
+    projects: Sequence[ProjectRow]
+    recordings: Words
+    audit: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditLog(ServedPage):
+    """The changes of a store, each with its action in words, and the address of the page with older ones."""
+
+    rows: Sequence[tuple[AuditRow, Words]]
+    older: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal(ServedPage):
+    """Why a form was refused, and the address of the page that has it."""
+
+    error: str
+    back: Words
+
+
 def render_index(
     recordings: Sequence[ServedRecording],
     jobs: Sequence[ServedJob],
@@ -61,59 +117,39 @@ def render_index(
     contains: str = "",
     home: str = "/",
 ) -> str:
-    """The page of a folder, by default of all, which lies at ``home``.
-
-    Its policy header lets the browser load nothing and run nothing.
-    """
+    """The page of a folder. Its policy header lets the browser load nothing and run nothing."""
     with speaking(language):
-        values = {
-            **_frame(),
-            "rows": [(one, quote(one.name, safe=""), _changed(one)) for one in recordings],
-            "jobs": [(one, quote(one.name, safe=""), _changed(one)) for one in jobs],
-            "folder": folder,
-            "folder_address": quote(folder, safe=""),
-            "contains": contains,
-            "home": Words(home),
-        }
-        return environment("html").get_template("served/index.html.j2").render(values)
+        page = Index(
+            rows=list(map(_row, recordings)),
+            jobs=list(map(_row, jobs)),
+            folder=folder,
+            folder_address=quote(folder, safe=""),
+            contains=contains,
+            home=Words(home),
+        )
+        return render_page("served/index.html.j2", page)
+
+
+def _row(entry: ServedEntry) -> ServedRow:
+    return ServedRow(entry, quote(entry.name, safe=""))
 
 
 def render_projects(
     projects: Sequence[ProjectRow], language: Language, *, recordings: str = "", audit: str = ""
 ) -> str:
-    """The projects of a store, and the addresses of recordings and audit log if there are any."""
     with speaking(language):
-        values = {
-            **_frame(),
-            "projects": [(row, Words(row.address), day(row.started_at)) for row in projects],
-            "recordings": Words(recordings),
-            "audit": Words(audit),
-        }
-        return environment("html").get_template("served/projects.html.j2").render(values)
+        page = Projects(projects=projects, recordings=Words(recordings), audit=Words(audit))
+        return render_page("served/projects.html.j2", page)
 
 
 def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str = "") -> str:
-    """The changes of a store, newest first, and the address of the page with older ones if there are any."""
+    """The changes of a store, newest first."""
     with speaking(language):
-        values = {
-            **_frame(),
-            "rows": [(row, Words(row.at[:19].replace("T", " ")), say(ACTIONS[row.action])) for row in rows],
-            "older": Words(older),
-        }
-        return environment("html").get_template("served/audit.html.j2").render(values)
+        page = AuditLog(rows=[(row, say(ACTIONS[row.action])) for row in rows], older=Words(older))
+        return render_page("served/audit.html.j2", page)
 
 
 def render_refusal(error: str, back: str, language: Language) -> str:
-    """The page in the place of a form that was refused, with the address of the page that has the form."""
+    """The page in the place of a form that was refused."""
     with speaking(language):
-        values = {**_frame(), "error": error, "back": Words(back)}
-        return environment("html").get_template("served/refusal.html.j2").render(values)
-
-
-def _frame() -> dict[str, object]:
-    """The values that both pages have."""
-    return {**inlined("flame/style.css"), "version": __version__}
-
-
-def _changed(one: ServedEntry) -> Words:
-    return Words(f"{datetime.fromtimestamp(one.modified, timezone.utc):%Y-%m-%d %H:%M}")
+        return render_page("served/refusal.html.j2", Refusal(error=error, back=Words(back)))

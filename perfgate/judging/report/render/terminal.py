@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,23 +13,28 @@ from rich.table import Table
 from rich.text import Text
 
 from perfgate.document.decision import DecisionDocument, Suggestion
-from perfgate.document.run import RunDocument
+from perfgate.document.run import ErrorDetail, RunDocument
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import first_line, title_of
+from perfgate.judging.report.text.names import calls_or_metric, first_line
+from perfgate.judging.report.text.names import listed as named_places
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.blocks import blocks_with_more
+from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more
 from perfgate.judging.report.view.card import card_lines
-from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows, terminal_notes
+from perfgate.judging.report.view.causes import worded_causes, worst_cause
+from perfgate.judging.report.view.checklist import terminal_notes
 from perfgate.judging.report.view.coverage import coverage_line
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.remedy import remedy_lines
-from perfgate.judging.report.view.rows import grouped, row, stored_row, worded_causes, worst_cause
+from perfgate.judging.report.view.rows import grouped, row
+from perfgate.judging.report.view.run_steps import job_lines, recorded_lines, run_title, step_rows
+from perfgate.judging.report.view.stored import stored_row
 from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -40,6 +45,8 @@ _STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "in
 LET_THROUGH = phrase("undecided, so the push proceeds; --strict would block it")
 _SHOWN = 12
 _SHOWN_RECORDED = 8
+_SHOWN_OPERATORS = 6
+_SHOWN_FAILURES = 3
 _SHOWN_STORED = 4
 _SHOWN_COUNTS = 4
 _SHOWN_SUGGESTIONS = 3
@@ -59,8 +66,10 @@ def render_terminal(
 def render_line(decision: DecisionDocument, console: Console, language: Language = "en", *, after: str = "") -> None:
     """Print a decision on one line: the title of its comment, then ``after``."""
     with speaking(language):
-        title = headline(Summary(decision, CommentContext(marker=""), _SHOWN), "plain")
-        console.print(Text(f"perfgate: {title}{f' ({say(after)})' if after else ''}"), soft_wrap=True)
+        words = f"perfgate: {headline(Summary(decision, CommentContext(marker=''), _SHOWN), 'plain')}"
+        if after:
+            words += f" ({say(after)})"
+        console.print(Text(words), soft_wrap=True)
 
 
 def render_run(run: RunDocument, console: Console, language: Language = "en") -> None:
@@ -89,34 +98,30 @@ def render_first_suggestions(
     """Print the most promising suggestions on a run stored in ``folder``, and how to see the rest."""
     with speaking(language):
         _print_suggestions(suggestions[:_SHOWN_SUGGESTIONS], console)
-        if (hidden := len(suggestions) - _SHOWN_SUGGESTIONS) > 0:
+        hidden = len(suggestions) - _SHOWN_SUGGESTIONS
+        if hidden > 0:
             more = numbers.counted(hidden, "more suggestion")
-            rest = say("… {more}: perfgate advise {folder}", more=more, folder=Words(clean(folder)))
+            rest = say("… {more}: perfgate advise {folder}", more=more, folder=clean(folder))
             console.print(Text(f"  {rest}", "dim"))
 
 
 def _print_decision(decision: DecisionDocument, console: Console, folder: str | None) -> None:
     summary = Summary(decision, CommentContext(marker="", folder=folder), _SHOWN)
-    words = headline(summary, "plain")
-    if (cause := worst_cause(summary)) is not None:
-        in_short = line("shared/cause_in_short.j2", "plain", {"cause": cause})
-        words = say("{title}: {cause}", title=words, cause=in_short)
-    title = Text(words, "bold")
-    title.stylize(_VERDICT_STYLES.get(decision.verdict, "bold"), 0, len(decision.verdict))  # the verdict comes first
-    console.print(title)
+    _print_title(summary, console)
     if summary.is_measured:
         console.print(Text(counts_line(summary, "plain")))
-    if (covered := coverage_line(summary, "plain")) is not None:
+    covered = coverage_line(summary, "plain")
+    if covered is not None:
         console.print(Text(covered))
     console.print(Text(base_line(summary, "plain"), "dim"))
     for card in card_lines(summary)[:_SHOWN]:
-        console.print(Text(line("shared/card.j2", "plain", {"card": card})))
+        console.print(Text(line("shared/card.j2", "plain", card=card)))
     _print_moved(summary, console)
     _print_notes(summary, console)
     _print_causes(summary, console)
     if summary.verdict in {"FAIL", "WARN"}:
-        operators = worded_causes(summary.causes[:6])
-        behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
+        operators = worded_causes(summary.causes[:_SHOWN_OPERATORS])
+        behind = [plain_line(cause.in_full) for cause in operators]
         _print_lines(say("Contributing operators"), behind, console)
     _print_findings(summary, console)
     _print_recorded(summary, console)
@@ -126,13 +131,25 @@ def _print_decision(decision: DecisionDocument, console: Console, folder: str | 
     _print_stored(summary, console)
 
 
+def _print_title(summary: Summary, console: Console) -> None:
+    words: str = headline(summary, "plain")
+    cause = worst_cause(summary)
+    if cause is not None:
+        words = say("{title}: {cause}", title=words, cause=plain_line(cause))
+    title = Text(words, "bold")
+    verdict = summary.verdict
+    title.stylize(_VERDICT_STYLES.get(verdict, "bold"), 0, len(verdict))  # the verdict comes first
+    console.print(title)
+
+
 def _print_notes(summary: Summary, console: Console) -> None:
     for warning in terminal_notes(summary.decision.warnings)[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
     for change in summary.telling_harness_changes[:_SHOWN]:
-        where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
-        told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=_LONGEST_MESSAGE)
-        console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
+        words = f"{change.workload}: {word(change.message)}"
+        if change.lines:
+            words += f" ({', '.join(change.lines[:_SHOWN])})"
+        console.print(Text(f"{say('workload file')}, {clean(words, limit=_LONGEST_MESSAGE)}", "yellow"))
 
 
 def _print_run(run: RunDocument, console: Console) -> None:
@@ -149,13 +166,21 @@ def _print_run(run: RunDocument, console: Console) -> None:
         console.print(table)
     for text in (*recorded_lines(run), *job_lines(run)):
         console.print(Text(text))
-    broken = [(failed.workload, failed.error) for failed in run.failed_pairs][:_SHOWN]
-    broken += [(workload.name, workload.error) for workload in run.workloads if workload.error is not None][:_SHOWN]
-    for name, error in broken:
+    for name, error in _broken(run):
         failure = clean(f"{name}: {first_line(word(error.message))}", limit=_LONGEST_MESSAGE)
         console.print(Text(f"{say('error in workload')} {failure}", "bold red"))
     for warning in run.warnings[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
+
+
+def _broken(run: RunDocument) -> Iterator[tuple[str, ErrorDetail]]:
+    """The first failed pairs and workloads with their errors."""
+    for failed in run.failed_pairs[:_SHOWN]:
+        yield failed.workload, failed.error
+    broken = [workload for workload in run.workloads if workload.error is not None]
+    for workload in broken[:_SHOWN]:
+        assert workload.error is not None
+        yield workload.name, workload.error
 
 
 def _print_moved(summary: Summary, console: Console) -> None:
@@ -173,69 +198,74 @@ def _print_moved(summary: Summary, console: Console) -> None:
     for side in ("base", "head"):
         table.add_column(side, justify="right", no_wrap=True)
     table.add_column(say("change"))
+    styles = {say(word): style for word, style in _LABEL_STYLES.items()}
     for words in listed:
-        one, label = words.comparison, words.label
-        name = Words(clean(title_of(one)))
-        metric = Text(say("calls to {metric}", metric=name) if one.is_of_operator else name)
-        metric.append("\n").append(line("shared/places.j2", "plain", {"places": words.places}), "dim")
-        style = next((style for word, style in _LABEL_STYLES.items() if label == say(word)), "dim")
-        table.add_row(Text(label, style), metric, *map(Text, (*formats.sides(one), formats.change(one))))
+        one = words.comparison
+        metric = Text(plain_line(calls_or_metric(one)))
+        metric.append("\n").append(plain_line(named_places(words.places)), "dim")
+        label = Text(words.label, styles.get(words.label, "dim"))
+        table.add_row(label, metric, *map(Text, (*formats.sides(one), formats.change(one))))
     console.print(Padding(table, (1, 0)))
-    hidden = len(rows) - len(listed)
-    if hidden:
-        console.print(Text(say("… {count} more in decision.json", count=hidden), "dim"))
+    _print_more(len(rows) - len(listed), console)
 
 
 def _print_causes(summary: Summary, console: Console) -> None:
     listed, more = blocks_with_more(summary)
     for number, block in enumerate(listed, start=1):
-        title = line("shared/block.j2", "plain", {"block": block})
+        title = line("shared/block.j2", "plain", block=block)
         console.print(Padding(Text(f"{number}. {title}", "bold"), (1 if number == 1 else 0, 0, 0, 0)))
-        if block.cause and block.cause["code"]:
-            console.print(Padding(Text(clean(block.cause["code"]), "cyan"), (0, 0, 0, 6)))
-        cost, moved, also = (
-            line(f"shared/{part}.j2", "plain", {"block": block, "counts": block.counts, "most": _SHOWN_COUNTS})
-            for part in ("block_cost", "block_counts", "also")
-        )
-        moves = say("Also changed:") if block.in_title else say("Changed:")
-        labelled = [
-            (say("Cost:"), cost),
-            (moves, moved if block.cause or block.cost.slower else ""),
-            (say("Also on other lines:"), also),
-            (say("If intended:"), block.accept.here or block.accept.command),
-        ]
-        lines = [f"{label} {text}" for label, text in labelled if text]
-        if block.worst.accepted and not block.in_title:
-            lines.append(say("Accepted by {accepted}", accepted=Words(clean(block.worst.accepted))))
-        _print_lines("", lines, console)
-    if more:
-        console.print(Text(f"  {say('… {count} more in decision.json', count=more)}", "dim"))
+        if block.cause and block.cause.code:
+            console.print(Padding(Text(clean(block.cause.code), "cyan"), (0, 0, 0, 6)))
+        _print_lines("", _block_lines(block), console)
+    _print_more(more, console, indent="  ")
+
+
+def _block_lines(block: RegressionBlock) -> Iterator[str]:
+    """The cost of a regression, the counts that changed, its effects elsewhere, and how to accept it."""
+    cost = line("shared/block_cost.j2", "plain", block=block, most=_SHOWN_COUNTS)
+    if cost:
+        yield f"{say('Cost:')} {cost}"
+    changed = line("shared/block_counts.j2", "plain", counts=block.counts, most=_SHOWN_COUNTS)
+    if changed and (block.cause or block.cost.slower):
+        yield f"{say('Also changed:') if block.in_title else say('Changed:')} {changed}"
+    if block.also:
+        yield f"{say('Also on other lines:')} {line('shared/also.j2', 'plain', block=block)}"
+    accept = block.accept.here or block.accept.command
+    if accept:
+        yield f"{say('If intended:')} {accept}"
+    if block.worst.accepted and not block.in_title:
+        yield say("Accepted by {accepted}", accepted=Words(clean(block.worst.accepted)))
 
 
 def _print_findings(summary: Summary, console: Console) -> None:
     titles = say("New in the checklist"), say("No longer in the checklist")
-    for title, found in zip(titles, changed_findings(summary)):
-        rows = [line("shared/finding.j2", "plain", {"row": row}) for row in found[: summary.detail]]
+    for title, findings in zip(titles, changed_findings(summary)):
+        rows = [line("shared/finding.j2", "plain", row=row) for row in findings[: summary.detail]]
         _print_lines(title, rows, console)
 
 
 def _print_recorded(summary: Summary, console: Console) -> None:
     """Print the longest recorded times; the comment and the page have the rest."""
     title = say("Recorded, not compared; to compare, measure with perfgate check")
-    rows = [comparison for comparison in summary.recorded if comparison.unit == "s"]
-    _print_lines(title, [line("shared/recorded.j2", "plain", {"row": row}) for row in rows[:_SHOWN_RECORDED]], console)
-    if len(rows) > _SHOWN_RECORDED:
-        console.print(Text(f"  {say('… {count} more in decision.json', count=len(rows) - _SHOWN_RECORDED)}", "dim"))
+    times = [comparison for comparison in summary.recorded if comparison.unit == "s"]
+    rows = [line("shared/recorded.j2", "plain", row=time) for time in times[:_SHOWN_RECORDED]]
+    _print_lines(title, rows, console)
+    _print_more(len(times) - len(rows), console, indent="  ")
+
+
+def _print_more(hidden: int, console: Console, *, indent: str = "") -> None:
+    if hidden > 0:
+        console.print(Text(f"{indent}{say('… {count} more in decision.json', count=hidden)}", "dim"))
 
 
 def _print_stored(summary: Summary, console: Console) -> None:
     """Print main's stored runs last: they did not influence the verdict."""
     known = [comparison for comparison in summary.decision.stored if comparison.typical is not None]
     beside = sorted(known, key=lambda comparison: comparison.outside is None)[:_SHOWN_STORED]
-    rows = [line("shared/stored.j2", "plain", {"row": stored_row(comparison)}) for comparison in beside]
+    rows = [line("shared/stored.j2", "plain", row=stored_row(comparison)) for comparison in beside]
     _print_lines(say("Main's stored runs"), rows, console)
     if rows:
-        console.print(Text(f"  {line('shared/stored_note.j2', 'plain', {})}", "dim"))
+        console.print(Text(f"  {line('shared/stored_note.j2', 'plain')}", "dim"))
 
 
 def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> None:
@@ -247,19 +277,19 @@ def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> N
 
 
 def _print_failures(summary: Summary, console: Console) -> None:
-    for words in worded_failures(summary.decision.failures)[:3]:
+    for failure in worded_failures(summary.decision.failures)[:_SHOWN_FAILURES]:
         title = say(
             "error in the {side}: {what} of {workload} ({kind})",
-            side=words["side"],
-            what=Words(clean(words["what"])),
-            workload=Words(clean(words["workload"])),
-            kind=words["kind"],
+            side=failure.side,
+            what=clean(failure.what),
+            workload=clean(failure.workload),
+            kind=failure.kind,
         )
         console.print(Text(title, "bold red"))
-        text = (words["text"] or "").rstrip()
+        text = (failure.text or "").rstrip()
         # A traceback ends with the message; a log does not contain it.
-        if words["message"] not in text:
-            console.print(Text(f"  {clean(words['message'], limit=_LONGEST_MESSAGE)}"))
+        if failure.message not in text:
+            console.print(Text(f"  {clean(failure.message, limit=_LONGEST_MESSAGE)}"))
         for text_line in text.splitlines()[-_TRACEBACK_LINES:]:
             console.print(Text(f"  {clean(text_line)}"))
 

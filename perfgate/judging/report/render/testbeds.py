@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfgate.document.comparison import Bound
+from perfgate.document.comparison import Bound, Comparison
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.render.comment import render_section, tidied
-from perfgate.judging.report.sections.verdict import SIGNS, title_values
+from perfgate.judging.report.sections.verdict import SIGNS, title_view
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import place, title_of
-from perfgate.judging.report.text.numbers import DASH
-from perfgate.judging.report.text.templates import Values, line, render
+from perfgate.judging.report.text.numbers import DASH, beyond
+from perfgate.judging.report.text.templates import line, render
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.headline import deciding_times
 from perfgate.judging.report.view.rows import label
@@ -20,7 +20,7 @@ from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
 # The rows of the table; the first that fits is used.
-_MOST_ROWS = (4, 1)
+_MOST_ROWS = (4, 1, 0)
 _MOST_NAMES = 4
 # For the title, the table and the last line.
 _HEAD = 9_000
@@ -28,8 +28,25 @@ _HEAD = 9_000
 _READING_ORDER: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "WARN", "PASS", "SKIPPED")
 
 
-# A metric that several testbeds have in common, as the table names it: its name, its place, and whether it is a rule.
-_Number = tuple[str, str, bool]
+class SharedNumber(NamedTuple):
+    """A metric that several testbeds have in common, as the table names it."""
+
+    name: str
+    place: str
+    is_rule: bool
+
+
+class MatrixCell(NamedTuple):
+    """A metric of one testbed; ``label`` is None if the change says it all. ``decides`` marks a time that decides a verdict."""
+
+    label: Words | None
+    change: Words
+    moved: bool
+    decides: bool
+
+    @property
+    def has_change(self) -> bool:
+        return self.change != DASH
 
 
 class MatrixColumn(NamedTuple):
@@ -40,32 +57,43 @@ class MatrixColumn(NamedTuple):
     device: str | None
     headline: Words
     section: str | None
-    cells: dict[_Number, Values]
+    cells: dict[SharedNumber, MatrixCell]
+
+    @property
+    def sign(self) -> Words:
+        return Words(SIGNS[self.verdict])
+
+    @property
+    def needs_reader(self) -> bool:
+        return self.verdict not in ("PASS", "SKIPPED")
 
 
 def render_column(name: str, decision: DecisionDocument, context: CommentContext, *, budget: int) -> MatrixColumn:
     """Word a testbed's decision for the joint comment; its ``name`` has been checked to need no escaping."""
     summary = Summary(decision, context)
     with speaking(context.language):
-        decide = {id(comparison) for comparison in deciding_times(summary)}
-        cells: dict[_Number, Values] = {}
-        for one in reversed(summary.metrics):
-            cells[title_of(one), place(one.workload, one.shape), isinstance(one, Bound)] = {
-                # None if the change says it all.
-                "label": None if one.outcome == "unchanged" else label(one, summary),
-                "change": formats.change(one),
-                "moved": one.outcome in ("regressed", "improved"),
-                # A time that decides a verdict.
-                "decides": id(one) in decide,
-            }
+        cells: dict[SharedNumber, MatrixCell] = {}
+        for comparison in summary.metrics:
+            at = place(comparison.workload, comparison.shape)
+            number = SharedNumber(title_of(comparison), at, isinstance(comparison, Bound))
+            cells.setdefault(number, _cell(comparison, summary))
         return MatrixColumn(
             name=Words(name),
             verdict=decision.verdict,
             device=decision.device if summary.is_measured else None,
-            headline=line("comment/headline.md.j2", "markdown", title_values(summary)),
+            headline=line("comment/headline.md.j2", "markdown", **vars(title_view(summary))),
             section=render_section(decision, context, budget=budget),
-            cells=dict(reversed(cells.items())),
+            cells=cells,
         )
+
+
+def _cell(comparison: Comparison, summary: Summary) -> MatrixCell:
+    return MatrixCell(
+        label=None if comparison.outcome == "unchanged" else label(comparison, summary),
+        change=formats.change(comparison),
+        moved=comparison.outcome in ("regressed", "improved"),
+        decides=any(time is comparison for time in deciding_times(summary)),
+    )
 
 
 def section_budget(columns: int, budget: int) -> int:
@@ -80,28 +108,45 @@ def render_joint_comment(
 
     If it has more than ``budget`` characters, rows of the table are left out.
     """
+    text = ""
     with speaking(context.language):
-        texts = (_joint_comment(columns, verdict, context, rows) for rows in _MOST_ROWS)
-        return next((text for text in texts if len(text) <= budget), _joint_comment(columns, verdict, context, 0))
+        for rows in _MOST_ROWS:
+            text = _joint_comment(columns, verdict, context, rows)
+            if len(text) <= budget:
+                break
+    return text
 
 
 def _joint_comment(columns: Sequence[MatrixColumn], verdict: Verdict, context: CommentContext, most_rows: int) -> str:
-    # The metrics that moved on any testbed, in the reading order of the testbeds; without any, those that decide.
-    cells = [entry for column in _ordered(columns) for entry in column.cells.items()]
-    moved = [number for number, cell in cells if cell["moved"]]
-    numbers = list(dict.fromkeys(moved or [number for number, cell in cells if cell["decides"]]))
-    values = {
-        "sign": Words(SIGNS[verdict]),
-        "title": _title(columns, verdict),
-        "columns": [column._asdict() | {"sign": Words(SIGNS[column.verdict])} for column in _ordered(columns)],
-        "table": [column._asdict() | {"sign": Words(SIGNS[column.verdict])} for column in columns],
-        "rows": [(number, [column.cells.get(number) for column in columns]) for number in numbers[:most_rows]],
-        "more": max(0, len(numbers) - most_rows),
-        "no_value": DASH,
-        "artifact_url": context.artifact_url,
-        "job_url": context.job_url,
-    }
-    return f"{context.marker}\n\n{tidied(render('testbeds/comment.md.j2', 'markdown', values))}\n"
+    ordered = sorted(columns, key=lambda column: _READING_ORDER.index(column.verdict))
+    numbers = _numbers(ordered)
+    text = render(
+        "testbeds/comment.md.j2",
+        "markdown",
+        sign=Words(SIGNS[verdict]),
+        title=_title(columns, verdict),
+        columns=ordered,
+        table=columns,
+        numbers=numbers[:most_rows],
+        more=beyond(numbers, most_rows),
+        no_value=DASH,
+        artifact_url=context.artifact_url,
+        job_url=context.job_url,
+    )
+    return f"{context.marker}\n\n{tidied(text)}\n"
+
+
+def _numbers(ordered: Sequence[MatrixColumn]) -> list[SharedNumber]:
+    """The metrics that moved on any testbed, in the reading order of the testbeds; without any, those that decide."""
+    moved: dict[SharedNumber, None] = {}
+    deciding: dict[SharedNumber, None] = {}
+    for column in ordered:
+        for number, cell in column.cells.items():
+            if cell.moved:
+                moved[number] = None
+            if cell.decides:
+                deciding[number] = None
+    return list(moved or deciding)
 
 
 def render_joint_status(columns: Sequence[MatrixColumn], verdict: Verdict, language: Language) -> str:
@@ -112,15 +157,13 @@ def render_joint_status(columns: Sequence[MatrixColumn], verdict: Verdict, langu
 
 def _title(columns: Sequence[MatrixColumn], verdict: Verdict) -> Words:
     names = [column.name for column in columns if column.verdict == verdict]
-    values = {
-        "verdict": Words(verdict),
-        "names": names[:_MOST_NAMES],
-        "more": max(0, len(names) - _MOST_NAMES),
-        "count": len(names),
-        "total": len(columns),
-    }
-    return line("testbeds/title.j2", "plain", values)
-
-
-def _ordered(columns: Sequence[MatrixColumn]) -> list[MatrixColumn]:
-    return sorted(columns, key=lambda column: _READING_ORDER.index(column.verdict))
+    return line(
+        "testbeds/title.j2",
+        "plain",
+        verdict=Words(verdict),
+        names=names[:_MOST_NAMES],
+        more=beyond(names, _MOST_NAMES),
+        is_everywhere=len(names) == len(columns),
+        count=len(names),
+        total=len(columns),
+    )

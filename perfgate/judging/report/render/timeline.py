@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -13,14 +13,12 @@ from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
-from perfgate.judging.report.text.templates import environment, inlined
+from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.locale import Language, speaking, translate
+from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
 _LONGEST_TEXT = 400
-_Column = Literal["start", "duration", "name", "kind", "shape", "launch"]
-_COLUMNS: tuple[_Column, ...] = ("start", "duration", "name", "kind", "shape", "launch")
 _KIND_WORDS = {
     "host_op": phrase("operator"),
     "compute": phrase("kernel"),
@@ -59,62 +57,96 @@ _SCRIPT_SENTENCES = (
 )
 
 
+class PackedTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A timeline as the page's script reads it; ``sizes`` are those of its columns in bytes, two of each counter last."""
+
+    label: str
+    length: float
+    texts: Sequence[str]
+    tracks: Sequence[tuple[str, str, int]]
+    counters: Sequence[tuple[str, str, int]]
+    sizes: Sequence[int]
+
+
+class PackedHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page's script reads before the columns."""
+
+    kinds: Sequence[str]
+    kind_words: Sequence[str]
+    causes: Mapping[str, str]
+    sentences: Mapping[str, str]
+    timelines: Sequence[PackedTimeline]
+
+
+@dataclass(frozen=True)
+class Graph(View):
+    """What ``timeline/graph.html.j2`` needs in the page around it: style, script, and the spans."""
+
+    style: Inlined
+    script: Inlined
+    data: Words
+
+
+@dataclass(frozen=True)
+class TimelinePage(View):
+    """The page around the graph; ``sides`` are the names of the sides of a track."""
+
+    timelines: Sequence[DrawnTimeline]
+    what: Words
+    sides: Mapping[str, Words]
+    version: str
+
+
 def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own script."""
     with speaking(language):
-        values = {
-            **graph_values(timelines),
-            "timelines": timelines,
-            "what": Words(clean(timelines[0].label))
-            if len(timelines) == 1
-            else Words(numbers.counted(len(timelines), "timeline")),
-            "sides": {"host": say("host"), "device": say("device"), "gaps": say("gaps"), "counter": say("counter")},
-            "version": __version__,
-        }
-        return environment("html").get_template("timeline/page.html.j2").render(values)
+        what = numbers.counted(len(timelines), "timeline")
+        if len(timelines) == 1:
+            what = Words(clean(timelines[0].label))
+        sides = {"host": say("host"), "device": say("device"), "gaps": say("gaps"), "counter": say("counter")}
+        page = TimelinePage(timelines, what, sides, __version__)
+        return render_page("timeline/page.html.j2", graph(timelines, STYLES), page)
 
 
-def graph_values(timelines: Sequence[DrawnTimeline]) -> dict[str, Words]:
-    """The values that ``timeline/graph.html.j2`` needs in the page around it: style, script, their hashes, and the spans."""
-    return {
-        **inlined(*STYLES),
-        **inlined("timeline/script.js", name="script"),
-        "data": Words(_packed(timelines)),
-    }
+def graph(timelines: Sequence[DrawnTimeline], styles: Iterable[str]) -> Graph:
+    return Graph(inlined(*styles), inlined("timeline/script.js"), Words(_packed(timelines)))
 
 
 def _packed(timelines: Sequence[DrawnTimeline]) -> str:
     """A length, compressed JSON of that length, and the columns, encoded as text."""
-    columns = [
-        [
-            *(getattr(timeline, name) for name in _COLUMNS),
-            *(column for counter in timeline.counters for column in (counter.time, counter.value)),
-        ]
-        for timeline in timelines
-    ]
-    header = {
-        "kinds": SPAN_KINDS,
-        "kind_words": [translate(_KIND_WORDS[kind]) for kind in SPAN_KINDS],
-        "causes": {cause: translate(words) for cause, words in CAUSE_WORDS.items()},
-        "sentences": {english: translate(english) for english in _SCRIPT_SENTENCES},
-        "timelines": [
-            {
-                "label": _plain(timeline.label),
-                "length": timeline.length,
-                "texts": [_plain(text) for text in timeline.texts],
-                "tracks": [(_plain(track.name), track.side, track.spans) for track in timeline.tracks],
-                "counters": [
-                    (_plain(counter.name), _plain(counter.unit), counter.readings) for counter in timeline.counters
-                ],
-                # Of the columns in bytes, two of each counter last.
-                "sizes": [len(column) for column in own],
-            }
-            for timeline, own in zip(timelines, columns)
-        ],
-    }
+    packed, columns = [], []
+    for timeline in timelines:
+        own = _columns(timeline)
+        packed.append(_packed_timeline(timeline, own))
+        columns += own
+    header = PackedHeader(
+        kinds=SPAN_KINDS,
+        kind_words=[str(say(_KIND_WORDS[kind])) for kind in SPAN_KINDS],
+        causes={cause: str(say(words)) for cause, words in CAUSE_WORDS.items()},
+        sentences={english: str(say(english)) for english in _SCRIPT_SENTENCES},
+        timelines=packed,
+    )
     text = gzip.compress(msgspec.json.encode(header), compresslevel=6, mtime=0)
-    content = b"".join([len(text).to_bytes(4, "little"), text, *(column for own in columns for column in own)])
+    content = b"".join([len(text).to_bytes(4, "little"), text, *columns])
     return base64.b64encode(content).decode()
+
+
+def _columns(timeline: DrawnTimeline) -> list[bytes]:
+    columns = [timeline.start, timeline.duration, timeline.name, timeline.kind, timeline.shape, timeline.launch]
+    for counter in timeline.counters:
+        columns += [counter.time, counter.value]
+    return columns
+
+
+def _packed_timeline(timeline: DrawnTimeline, columns: Iterable[bytes]) -> PackedTimeline:
+    return PackedTimeline(
+        label=_plain(timeline.label),
+        length=timeline.length,
+        texts=list(map(_plain, timeline.texts)),
+        tracks=[(_plain(track.name), track.side, track.spans) for track in timeline.tracks],
+        counters=[(_plain(counter.name), _plain(counter.unit), counter.readings) for counter in timeline.counters],
+        sizes=list(map(len, columns)),
+    )
 
 
 def _plain(text: str) -> str:

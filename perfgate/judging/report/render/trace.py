@@ -21,8 +21,7 @@ from perfgate.judging.report.text.escape import MAX_LENGTH, clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
-from perfgate.judging.report.text.words import phrase
-from perfgate.locale import sentence, translate
+from perfgate.judging.report.text.words import phrase, say
 
 _NUMBERS = 44  # columns of the numbers beside a name
 _LEAST_NAME = 12
@@ -55,8 +54,8 @@ def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int
     """Print the answer first, then the ranks, the slowest first."""
     from perfgate.judging.report.text.ranks import rank_answers, rank_name  # no other question needs their sentences
 
-    for words, is_bad in rank_answers(document, shown=shown):
-        console.print(Text(words, "bold" if is_bad else ""))
+    for answer in rank_answers(document, shown=shown):
+        console.print(Text(answer.words, "bold" if answer.is_bad else ""))
     columns = ["rank", "own>", "computing>", "free>", "exposed>", "waits>", "late>"]
     optional = [name for name in _OF_SOME_JOBS if any(getattr(row, name) for row in document.ranks)]
     table = grid(*columns, *(f"{name}>" for name in optional))
@@ -85,7 +84,7 @@ def reason_words(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
 
 def print_notes(notes: Sequence[Message], console: TerminalOutput) -> None:
     for note in notes:
-        console.print(Text(f"{sentence('note:')} {reason_words(note, limit=400)}", "yellow"))
+        console.print(Text(f"{say('note:')} {reason_words(note, limit=400)}", "yellow"))
 
 
 def render_requests(document: RequestDocument, console: TerminalOutput) -> None:
@@ -105,7 +104,7 @@ def render_requests(document: RequestDocument, console: TerminalOutput) -> None:
         if timeline.rows:
             rows = grid("", "kind", "count>", "own time>", "share>")
             for one in timeline.rows:
-                cells = [clean(one.name), translate(one.kind), whole(one.count), time_of(one.total), _share(one.share)]
+                cells = [clean(one.name), say(one.kind), whole(one.count), time_of(one.total), _share(one.share)]
                 rows.add_row(*map(Text, cells))
             console.print(rows)
 
@@ -119,9 +118,9 @@ def render_top(document: TopDocument, console: TerminalOutput) -> None:
             continue
         base = time_of(timeline.base)
         subtitle = (
-            sentence("busy {time}", time=base)
+            say("busy {time}", time=base)
             if timeline.side == "device"
-            else sentence("operators of the host, self time {time}", time=base)
+            else say("operators of the host, self time {time}", time=base)
         )
         print_title(name, subtitle, console)
         shapes = ["shapes"] if document.by == "shape" else ["operator"] if document.by == "line" else []
@@ -130,7 +129,7 @@ def render_top(document: TopDocument, console: TerminalOutput) -> None:
             share = "" if row.share is None else percent(row.share)
             is_kernel = timeline.side == "device" and document.by != "line"
             ran = kernel_name(row.name, limit=_name_width(console)) if is_kernel else row.name
-            cells = [clean(ran), translate(row.kind), f"{row.count:,}", time_of(row.total), share]
+            cells = [clean(ran), say(row.kind), f"{row.count:,}", time_of(row.total), share]
             cells += [clean(row.operator or row.shapes or "")] if shapes else []
             table.add_row(*map(Text, cells))
         console.print(table)
@@ -154,29 +153,27 @@ def render_gaps(document: GapDocument, console: TerminalOutput) -> None:
         gaps = counted(timeline.gaps_in_all, "gap")
         print_title(
             name,
-            sentence("busy {share} of {time}, {gaps}", share=busy, time=time_of(timeline.window), gaps=gaps),
+            say("busy {share} of {time}, {gaps}", share=busy, time=time_of(timeline.window), gaps=gaps),
             console,
         )
-        console.print(Text(translate(_OF_GAPS), "dim"))
+        console.print(Text(say(_OF_GAPS), "dim"))
         if not timeline.gaps_in_all:
             continue
         causes = grid("cause", "gaps>", "total>", "of the time>", "")
         for total in timeline.causes:
             numbers = [f"{total.count:,}", time_of(total.total), percent(total.share)]
-            causes.add_row(
-                *map(Text, [translate(total.cause), *numbers]), Text(translate(CAUSE_WORDS[total.cause]), "dim")
-            )
+            causes.add_row(*map(Text, [say(total.cause), *numbers]), Text(say(CAUSE_WORDS[total.cause]), "dim"))
         console.print(causes)
         filled = grid("host meanwhile", "then", "cause", "gaps>", "total>", "of the time>")
         for group in timeline.groups:
             where = " · ".join(clean(name) for name in (group.operator, group.frame) if name) or "–"
             ended_by = "–" if group.ended_by is None else clean(kernel_name(group.ended_by, limit=_LONG))
             sums = [f"{group.count:,}", time_of(group.total), percent(group.share)]
-            filled.add_row(*map(Text, [where, ended_by, translate(group.cause), *sums]))
+            filled.add_row(*map(Text, [where, ended_by, say(group.cause), *sums]))
         console.print(filled)
         longest = grid("at>", "gap>", "cause")
         for gap in timeline.gaps:
-            longest.add_row(*map(Text, [time_of(gap.start), time_of(gap.duration), translate(gap.cause)]))
+            longest.add_row(*map(Text, [time_of(gap.start), time_of(gap.duration), say(gap.cause)]))
         console.print(longest)
         print_rest(timeline.gaps_in_all - len(timeline.gaps), "shorter gap", console)
 
@@ -186,17 +183,17 @@ def render_steps(document: StepDocument, console: TerminalOutput) -> None:
     print_notes(document.notes, console)
     slowest = document.slowest_rank
     if slowest is not None:
-        words = sentence(
+        words = say(
             "rank {rank} is the slowest: {time} a step on its own", rank=slowest.rank, time=time_of(slowest.own)
         )
-        behind = sentence(", {time} more than the fastest", time=time_of(slowest.behind))
+        behind = say(", {time} more than the fastest", time=time_of(slowest.behind))
         console.print(Text(words, "bold") + Text(behind, "dim"))
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.steps:
             print_title(name, reason_words(timeline.reason), console)
             continue
         print_title(name, counted(timeline.steps_in_all, "step"), console)
-        console.print(Text(translate(_OF_STEPS), "dim"))
+        console.print(Text(say(_OF_STEPS), "dim"))
         if timeline.phases:
             phases = grid("phase", "steps>", "requests>", "length>", "computing>", "free>")
             for phase in timeline.phases:
@@ -238,12 +235,12 @@ def timeline_names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline 
 
 
 def print_title(name: str, subtitle: str, console: TerminalOutput) -> None:
-    console.print(Text(sentence("{name}: ", name=name) if name else "", "bold") + Text(subtitle))
+    console.print(Text(say("{name}: ", name=name) if name else "", "bold") + Text(subtitle))
 
 
 def print_rest(count: int, noun: str, console: TerminalOutput) -> None:
     if count > 0:
-        console.print(Text(sentence("… {count}; --limit shows more", count=counted(count, noun)), "dim"))
+        console.print(Text(say("… {count}; --limit shows more", count=counted(count, noun)), "dim"))
 
 
 def time_of(seconds: float | None) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from perfgate.document.trace import (
     AnswerDocument,
@@ -15,6 +15,7 @@ from perfgate.document.trace import (
     PhaseTotal,
     StepSpread,
     TopTimeline,
+    WindowPart,
     WindowPartName,
 )
 from perfgate.judging.report.render.plain import TerminalOutput, Text
@@ -25,12 +26,12 @@ from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.places import short_place
-from perfgate.judging.report.text.words import phrase
-from perfgate.locale import sentence, translate
+from perfgate.judging.report.text.words import phrase, say
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
+_Share = TypeVar("_Share", WindowPart, GapGroupRow)
 _NAME = 56  # letters of a name in a sentence
 _LEAST = 0.01  # parts and groups of gaps below this share of the time are omitted, except the largest
 _BOUND: dict[WindowPartName, str] = {
@@ -89,14 +90,14 @@ def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
     names = timeline_names([timeline.gaps for timeline in document.timelines])
     for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):
         title, *sentences = _sentences(timeline)
-        console.print(Text(f"{sentence('{name}: ', name=name)}{title}" if name else title, "bold"))
+        console.print(Text(f"{say('{name}: ', name=name)}{title}" if name else title, "bold"))
         console.print(_listed(sentences))
     if (more := len(document.timelines) - _MOST_TIMELINES) > 0:
-        console.print(Text(translate(_MORE).format(timelines=counted(more, "more timeline")), "dim"))
+        console.print(Text(say(_MORE, timelines=counted(more, "more timeline")), "dim"))
     if len({timeline.gaps.rank for timeline in document.timelines}) > 1:
-        console.print(Text(translate(_RANKS), "dim"))
+        console.print(Text(say(_RANKS), "dim"))
     if document.changes is None:
-        console.print(Text(translate(_COMPARE), "dim"))
+        console.print(Text(say(_COMPARE), "dim"))
     else:
         for compared in document.changes.timelines:
             title, *sentences = _changes(compared, short_place(clean(document.changes.base[0])))
@@ -119,104 +120,109 @@ def _listed(sentences: Iterable[str]) -> RichTable:
 def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
     gaps = timeline.gaps
     if timeline.bound is not None and timeline.window and timeline.busy is not None:
-        words = translate(_BOUND[timeline.bound])
-        yield words.format(share=percent(timeline.busy / timeline.window), time=amount(timeline.window, "s"))
-        yield sentence(", ").join(
-            translate(_PARTS[part.part]).format(share=percent(part.share))
-            for number, part in enumerate(timeline.parts)
-            if part.share >= _LEAST or not number
-        )
-        for number, group in enumerate(gaps.groups):
-            if group.share >= _LEAST or not number:
-                yield _idle(group)
+        share, time = percent(timeline.busy / timeline.window), amount(timeline.window, "s")
+        yield say(_BOUND[timeline.bound], share=share, time=time)
+        parts = [say(_PARTS[part.part], share=percent(part.share)) for part in _notable(timeline.parts)]
+        yield say(", ").join(parts)
+        yield from map(_idle, _notable(gaps.groups))
     else:
-        yield translate(_NO_TIMELINE if timeline.top.side == "device" else _NO_DEVICE)
+        yield say(_NO_TIMELINE if timeline.top.side == "device" else _NO_DEVICE)
     if timeline.top.reason is not None:
         yield reason_words(timeline.top.reason)
     yield from _heaviest(timeline.top)
     if not timeline.has_lines:
-        yield translate(_NO_LINES)
+        yield say(_NO_LINES)
     yield from _overlap(timeline)
     for phase in timeline.phases:
-        yield sentence(", ").join(_phase(phase))
+        yield say(", ").join(_phase(phase))
     if not timeline.phases and timeline.steps is not None and timeline.steps.count > 1:
         yield _spread(timeline.steps)
 
 
+def _notable(parts: Sequence[_Share]) -> list[_Share]:
+    """The largest part, and others that are not small."""
+    return [part for number, part in enumerate(parts) if number == 0 or part.share >= _LEAST]
+
+
 def _idle(group: GapGroupRow) -> str:
     inside = [clean(name, limit=2 * _NAME) for name in (group.operator, group.frame) if name]
-    where = " · ".join(inside) or translate(_UNKNOWN)
+    where = " · ".join(inside) or say(_UNKNOWN)
     if group.ended_by:
-        where = translate(_THEN).format(where=where, kernel=clean(kernel_name(group.ended_by, limit=_NAME)))
-    return translate(_IDLE).format(
+        where = say(_THEN, where=where, kernel=clean(kernel_name(group.ended_by, limit=_NAME)))
+    return say(
+        _IDLE,
         time=amount(group.total, "s"),
         share=percent(group.share),
         gaps=counted(group.count, "gap"),
         where=where,
-        why=translate(CAUSE_WORDS[group.cause]),
+        why=say(CAUSE_WORDS[group.cause]),
     )
 
 
 def _heaviest(top: TopTimeline) -> Iterator[str]:
-    words = translate(_HEAVY if top.side == "device" else _HOST)
     for row in top.rows:
-        name = kernel_name(row.name, limit=_NAME) if top.side == "device" else row.name
-        share = "–" if row.share is None else percent(row.share)
-        what = words.format(name=clean(name), time=amount(row.total, "s"), share=share, count=f"{row.count:,}")
+        name, sentence = row.name, _HOST
+        if top.side == "device":
+            name, sentence = kernel_name(row.name, limit=_NAME), _HEAVY
+        time, share = amount(row.total, "s"), percent(row.share)
+        what = say(sentence, name=clean(name), time=time, share=share, count=f"{row.count:,}")
         places = (row.operator, row.line and short_place(row.line))
         where = " · ".join(clean(text, limit=2 * _NAME) for text in places if text)
-        yield translate(_FROM).format(what=what, where=where) if where else what
+        yield say(_FROM, what=what, where=where) if where else what
 
 
 def _overlap(timeline: AnswerTimeline) -> Iterator[str]:
     if timeline.communication is None or timeline.exposed is None:
-        yield translate(_OVERLAP_UNKNOWN if timeline.top.side == "device" else _HOST_ALONE)
+        yield say(_OVERLAP_UNKNOWN if timeline.top.side == "device" else _HOST_ALONE)
         return
     if timeline.communication:
         yield _hidden(_COMMUNICATION, timeline.communication, timeline.exposed)
     else:
-        yield translate(_NO_COMMUNICATION)
+        yield say(_NO_COMMUNICATION)
     if timeline.copies and timeline.exposed_copies is not None:
         yield _hidden(_COPIES, timeline.copies, timeline.exposed_copies)
     if timeline.concurrent:
-        yield translate(_CONCURRENT).format(time=amount(timeline.concurrent, "s"))
+        yield say(_CONCURRENT, time=amount(timeline.concurrent, "s"))
     elif timeline.concurrent is not None:
-        yield translate(_NOT_CONCURRENT)
+        yield say(_NOT_CONCURRENT)
 
 
 def _hidden(words: str, total: float, exposed: float) -> str:
-    return translate(words).format(time=amount(total, "s"), share=percent(1 - exposed / total))
+    return say(words, time=amount(total, "s"), share=percent(1 - exposed / total))
 
 
 def _phase(phase: PhaseTotal) -> Iterator[str]:
     """All steps of a phase, by the medians of one."""
     steps, median = counted(phase.count, "step"), amount(phase.length, "s")
-    yield translate(_PHASE).format(phase=clean(phase.phase), steps=steps, median=median)
+    yield say(_PHASE, phase=clean(phase.phase), steps=steps, median=median)
     if phase.length and phase.computing is not None:
-        yield translate(_PHASE_COMPUTING).format(share=percent(phase.computing / phase.length))
+        yield say(_PHASE_COMPUTING, share=percent(phase.computing / phase.length))
     if phase.requests is not None:
-        yield translate(_PHASE_REQUESTS).format(requests=whole(phase.requests))
+        yield say(_PHASE_REQUESTS, requests=whole(phase.requests))
 
 
 def _spread(steps: StepSpread) -> str:
     named, unnamed = (_TWO_STEPS, _TWO_ALIKE) if steps.count == 2 else (_STEPS, _ALIKE)
-    words = translate(unnamed if steps.slowest is None else named)
-    times = {name: amount(getattr(steps, name), "s") for name in ("median", "shortest", "longest")}
-    return words.format(steps=counted(steps.count, "step"), slowest=steps.slowest, **times)
+    return say(
+        unnamed if steps.slowest is None else named,
+        steps=counted(steps.count, "step"),
+        median=amount(steps.median, "s"),
+        shortest=amount(steps.shortest, "s"),
+        longest=amount(steps.longest, "s"),
+        slowest=steps.slowest or 0,
+    )
 
 
 def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
     if not timeline.rows:
-        yield translate(_NOTHING_CHANGED).format(base=base, rows=counted(timeline.same, "row"))
+        yield say(_NOTHING_CHANGED, base=base, rows=counted(timeline.same, "row"))
         return
-    yield translate(_CHANGED).format(base=base, unit=translate(timeline.unit))
+    yield say(_CHANGED, base=base, unit=say(timeline.unit))
     sides = [
         (name, getattr(timeline.base, name), getattr(timeline.head, name)) for name in DiffTotals.__struct_fields__
     ]
-    yield sentence(", ").join(
-        f"{translate(name)} {signed(head - base)}"
-        for name, base, head in sides
-        if base is not None and head is not None
+    yield say(", ").join(
+        f"{say(name)} {signed(head - base)}" for name, base, head in sides if base is not None and head is not None
     )
     costs = [row.head or row.base for row in timeline.rows]
     alike = Counter((row.name, cost and cost.line) for row, cost in zip(timeline.rows, costs))
@@ -225,6 +231,6 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         shapes = cost.shapes if cost and cost.shapes and alike[row.name, cost.line] > 1 else ""
         parts = (cost.operator, shapes[: 2 * _NAME], cost.line) if cost else ()
         where = " · ".join(clean(text) for text in parts if text)
-        title = sentence("{name}: ", name=f"{translate(row.change)} {changed_name(row, 2 * _NAME)}")
+        title = say("{name}: ", name=f"{say(row.change)} {changed_name(row, 2 * _NAME)}")
         what = f"{title}{difference(row)}"
-        yield translate(_FROM).format(what=what, where=where) if where else what
+        yield say(_FROM, what=what, where=where) if where else what

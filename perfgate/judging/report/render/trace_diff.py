@@ -9,8 +9,7 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.places import short_place
-from perfgate.judging.report.text.words import phrase
-from perfgate.locale import sentence, translate
+from perfgate.judging.report.text.words import phrase, say
 
 _WIDE = 110  # columns of a terminal
 _SHORT, _LONG = 28, 44  # letters of a name, in a narrow and a wide one
@@ -23,23 +22,21 @@ def render_diff(document: DiffDocument, console: TerminalOutput) -> None:
     """Print for every timeline where the time went, and the operators or lines that changed."""
     print_notes(document.notes, console)
     for timeline in document.timelines:
-        units = sentence(" and ").join(counted(count, timeline.unit) for count in timeline.units)
+        units = say(" and ").join(counted(count, timeline.unit) for count in timeline.units)
         name = clean(timeline.label) if len(document.timelines) > 1 else ""
-        subtitle = sentence(
-            "head against base, in one {unit} ({units} recorded)", unit=translate(timeline.unit), units=units
-        )
+        subtitle = say("head against base, in one {unit} ({units} recorded)", unit=say(timeline.unit), units=units)
         print_title(name, subtitle, console)
         console.print(_totals_table(timeline))
         if timeline.rows:
             console.print(_changes_table(timeline, console.width))
         print_rest(timeline.rows_in_all - len(timeline.rows), "more changed row", console)
         rows, tolerance = counted(timeline.same, "row"), percent(document.tolerance)
-        same = sentence("{rows} as before, times to within {tolerance}", rows=rows, tolerance=tolerance)
+        same = say("{rows} as before, times to within {tolerance}", rows=rows, tolerance=tolerance)
         console.print(Text(same, "dim"))
     if len(document.base) + len(document.head) == 2:
-        console.print(Text(translate(_ONE_EACH), "dim"))
+        console.print(Text(say(_ONE_EACH), "dim"))
     for label in document.unmatched:
-        console.print(Text(sentence("only in some of the recordings: {label}", label=clean(label)), "dim"))
+        console.print(Text(say("only in some of the recordings: {label}", label=clean(label)), "dim"))
 
 
 def changed_name(row: DiffRow, limit: int) -> str:
@@ -65,7 +62,7 @@ def signed(seconds: float) -> str:
 def _ranged(ends: tuple[float, float] | None) -> str:
     if ends is None:
         return ""
-    return sentence(" ({low} to {high})", low=signed(ends[0]), high=signed(ends[1]))
+    return say(" ({low} to {high})", low=signed(ends[0]), high=signed(ends[1]))
 
 
 def _totals_table(timeline: DiffTimeline) -> Table:
@@ -74,7 +71,7 @@ def _totals_table(timeline: DiffTimeline) -> Table:
         base, head = getattr(timeline.base, field), getattr(timeline.head, field)
         if base is not None or head is not None:
             change = "" if base is None or head is None else signed(head - base) + _ranged(_range(timeline, field))
-            table.add_row(*map(Text, [translate(field), time_of(base), time_of(head), change]))
+            table.add_row(*map(Text, [say(field), time_of(base), time_of(head), change]))
     return table
 
 
@@ -95,9 +92,9 @@ def _changes_table(timeline: DiffTimeline, width: int) -> Table:
         cost = row.head or row.base
         where = cost and " · ".join(filter(None, (cost.operator, short_place(cost.line or ""))))
         cells = [
-            translate(row.change),
+            say(row.change),
             changed_name(row, _LONG if wide else _SHORT),
-            *([translate(row.kind), *times] if wide else []),
+            *([say(row.kind), *times] if wide else []),
             difference(row),
             runs,
             clean(where or ""),

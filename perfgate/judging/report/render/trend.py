@@ -6,29 +6,42 @@ message above 102 kB. So in an e-mail every element has its own style, and histo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import CARDS, METRICS, metric
 from perfgate.catalogue.names import NUMBER
 from perfgate.document.conditions import BUSY
-from perfgate.document.trend import TrendCause, TrendDocument, TrendSeries, place_of
+from perfgate.document.history import Acceptance
+from perfgate.document.message import Message
+from perfgate.document.trend import (
+    NotLookedAt,
+    RunHealth,
+    TestbedSpan,
+    TrendCause,
+    TrendDocument,
+    TrendSeries,
+    place_of,
+)
 from perfgate.judging.report.render.comment import tidied
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.dates import day
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.sparkline import sparkline
-from perfgate.judging.report.text.templates import render
+from perfgate.judging.report.text.templates import Medium, View, render
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import (
+    CauseRow,
+    ChangeView,
+    UpliftView,
     cause_row,
-    day,
-    expired_row,
     gates_line,
     headline,
+    mark_of,
     recent_uplifts,
     searched,
-    short,
     sort_causes,
     uplift_row,
 )
@@ -43,12 +56,117 @@ MOST_BYTES = 96_000
 _COLOURS = {"FAIL": Words("#b42318"), "PASS": Words("#18794e"), "SKIPPED": Words("#5c6470")}
 _HISTORY = 16  # blocks
 _MAX_NAMES = 30
+_MAX_WEEKS, _MAX_FAILED, _MAX_WARNINGS = 4, 6, 6
 _REASONS = {
     "too_short": phrase("have too few versions to distinguish a change from noise"),
     "not_measured": phrase("have no run in the last four weeks"),
     "old_testbed": phrase("are of a testbed no longer in use"),
     "metric": phrase("are of metrics that the gate does not judge; select them with `--metric`"),
 }
+
+
+@dataclass(frozen=True)
+class CauseList:
+    """The first causes of a kind, and how many others there are."""
+
+    rows: Sequence[CauseRow]
+    more: int
+
+
+@dataclass(frozen=True)
+class TrendHead(View):
+    """The title of the report and the facts around it."""
+
+    headline: Words
+    document: TrendDocument
+    newest: Words
+    since: Words
+    searched: Words
+    gates: Words | None
+    artifact_url: str | None
+    job_url: str | None
+
+
+@dataclass(frozen=True)
+class TrendCauses(View):
+    """What moved on main, by direction and standing; ``ranges`` are the changes with several candidate commits."""
+
+    worse: CauseList
+    other: CauseList
+    open: CauseList
+    ended: CauseList
+    better: CauseList
+    better_count: int
+    ranges: Sequence[ChangeView]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Series that were not searched, and the reason."""
+
+    series: int
+    reason: Words
+    names: Sequence[str]
+    more: int
+
+
+@dataclass(frozen=True)
+class TrendLists(View):
+    """What else there is to report."""
+
+    gone: Sequence[str]
+    uplifts: Sequence[UpliftView]
+    expired: Sequence[Acceptance]
+    not_looked_at: Sequence[LeftOut]
+    notes: Sequence[str]
+    numbers: Sequence[LeadingNumber]
+    more_numbers: int
+
+
+@dataclass(frozen=True)
+class LeadingNumber:
+    """A number that leads a step of the checklist."""
+
+    step: int
+    step_title: Words
+    metric: str
+    place: str
+    value: Words
+    history: Words
+
+
+@dataclass(frozen=True)
+class Week:
+    """The runs of the week that begins on a Monday."""
+
+    monday: Words
+    runs: int
+
+
+@dataclass(frozen=True)
+class RunnerFacts(View):
+    """How the newest runs went: failures, findings, noise floor, temperature, warnings, and a new testbed."""
+
+    weeks: Sequence[Week]
+    new_testbed: TestbedSpan | None
+    opened: int
+    failed: Sequence[RunHealth]
+    attention: Sequence[int]
+    floor: Words
+    temperature: Words
+    disturbed: int
+    waited: Words
+    throttled: Words
+    warnings: Sequence[Message]
+
+
+@dataclass(frozen=True)
+class News(View):
+    """The comment that announces what is new."""
+
+    headline: Words
+    rows: Sequence[CauseRow]
+    more: int
 
 
 def issue_title(key: str, language: Language) -> str:
@@ -64,33 +182,26 @@ def render_issue(document: TrendDocument, context: CommentContext, *, budget: in
     Raises ValueError for a budget too small even for that.
     """
     with speaking(context.language):
-        for values in _shorter_and_shorter(document, context):
-            marks = {"marks": "trend/marks.md.j2", "changes": "trend/changes.md.j2"}
-            text = tidied(render("trend/report.j2", "markdown", {**values, **marks})) + "\n"
-            if len(text) <= budget:
-                return text
+        for rows in _ROWS:
+            report = _Report(document, context, rows)
+            for folds in range(len(FOLDS), -1, -1):
+                text = tidied(report.render("trend/report.j2", "markdown", folds)) + "\n"
+                if len(text) <= budget:
+                    return text
     raise ValueError(f"a budget of {budget} characters is too small for any report")
 
 
 def render_email(document: TrendDocument, language: Language) -> str:
     """The same text as the HTML of an e-mail, at most ``MOST_BYTES``; shortened like the issue."""
-    causes = sort_causes(document)
-    mark = "FAIL" if causes.new_worse or causes.still_open else "PASS" if document.looked_at else "SKIPPED"
-    frame = {"marks": "trend/marks.html.j2", "changes": "trend/changes.html.j2", "colour": _COLOURS[mark]}
+    text = ""
     with speaking(language):
-        for values in _shorter_and_shorter(document, CommentContext(language=language)):
-            text = str(render("trend/email.html.j2", "html", {**values, **frame}))
-            if len(text.encode()) <= MOST_BYTES:
-                break
+        for rows in _ROWS:
+            report = _Report(document, CommentContext(language=language), rows)
+            for folds in range(len(FOLDS), -1, -1):
+                text = str(report.render("trend/email.html.j2", "html", folds))
+                if len(text.encode()) <= MOST_BYTES:
+                    return text
     return text
-
-
-def _shorter_and_shorter(document: TrendDocument, context: CommentContext) -> Iterator[Mapping[str, object]]:
-    """The values of the template with all rows and folds, and ever fewer of them."""
-    for rows in _ROWS:
-        values = _values(document, context, rows)
-        for count in range(len(FOLDS), -1, -1):
-            yield {**values, "folds": FOLDS[:count]}
 
 
 def render_news(document: TrendDocument, language: Language) -> str | None:
@@ -101,120 +212,145 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
     news = [*causes.new_worse, *grown, *causes.new_better, *ended]
     if not news and not document.gone:
         return None
+    most = _ROWS[-1]
     with speaking(language):
-        values = {
-            "headline": headline(document),
-            "rows": [cause_row(cause, document, most=0) for cause in news[: _ROWS[-1]]],
-            "more": max(0, len(news) - _ROWS[-1]),
-        }
-        return tidied(render("trend/news.md.j2", "markdown", values)) + "\n"
+        rows = [cause_row(cause, document, most=0) for cause in news[:most]]
+        view = News(headline(document), rows, numbers.beyond(news, most))
+        return tidied(render("trend/news.md.j2", "markdown", **vars(view))) + "\n"
 
 
-def _values(document: TrendDocument, context: CommentContext, rows: int) -> Mapping[str, object]:
-    causes = sort_causes(document)
-    leading = _leading(document)
+class _Report:
+    """The views of the report with at most ``rows`` rows in each list."""
 
-    def listed(group: list[TrendCause]) -> Mapping[str, object]:
-        return {
-            "rows": [cause_row(cause, document, most=min(rows, _MOST_OTHERS)) for cause in group[:rows]],
-            "more": max(0, len(group) - rows),
-        }
+    def __init__(self, document: TrendDocument, context: CommentContext, rows: int) -> None:
+        self._document, self._rows = document, rows
+        self._views = (
+            _head(document, context),
+            self._causes(),
+            self._lists(),
+            _runner_facts(document),
+        )
 
-    return {
-        "headline": headline(document),
-        "project": document.project,
-        "runs": document.runs,
-        "newest": day(document.newest),
-        "since": day(document.since) if document.since else Words(""),
-        "worse": listed(causes.new_worse),
-        "other": listed(causes.new_other),
-        "open": listed(causes.still_open),
-        "ended": listed(causes.ended),
-        "better": listed(causes.new_better),
-        "better_count": len(causes.new_better),
-        "gone": document.gone[:rows],
-        "uplifts": [uplift_row(one, document, most=_MOST_OTHERS) for one in recent_uplifts(document)][:rows],
-        "expired": [expired_row(entry) for entry in document.expired[:rows]],
-        # The candidate commits of every cause that has several.
-        "ranges": [
-            {**cause_row(cause, document, most=0)["lead"], "more": cause.commit_count - len(cause.commits)}
-            for cause in [one for one in (*causes.new_worse, *causes.still_open) if one.commit_count > 1][:rows]
-        ],
-        "looked_at": document.looked_at,
-        "searched": searched(document),
-        "gates": gates_line(document),
-        "not_looked_at": [
-            {
-                "series": entry.series,
-                "reason": say(_REASONS[entry.reason]),
-                "names": entry.names[:_MAX_NAMES],
-                "more": max(0, len(entry.names) - _MAX_NAMES),
-            }
-            for entry in document.not_looked_at
-        ],
-        "notes": document.notes[:rows],
-        "numbers": [_number(series) for series in leading[:rows]],
-        "more_numbers": len(leading[rows:]),
-        **_runner_facts(document),
-        "artifact_url": context.artifact_url,
-        "job_url": context.job_url,
-        "version": document.perfgate_version,
-    }
+    def render(self, template: str, medium: Medium, folds: int) -> Words:
+        """Render the report with its first ``folds`` folds."""
+        values: dict[str, object] = {}
+        for view in self._views:
+            values |= vars(view)
+        marks = "html" if medium == "html" else "md"
+        causes = sort_causes(self._document)
+        is_bad = bool(causes.new_worse or causes.still_open)
+        return render(
+            template,
+            medium,
+            **values,
+            folds=FOLDS[:folds],
+            marks=f"trend/marks.{marks}.j2",
+            changes=f"trend/changes.{marks}.j2",
+            colour=_COLOURS[mark_of(self._document, is_bad=is_bad)],
+        )
+
+    def _causes(self) -> TrendCauses:
+        causes = sort_causes(self._document)
+        several = [cause for cause in (*causes.new_worse, *causes.still_open) if cause.commit_count > 1]
+        return TrendCauses(
+            worse=self._listed(causes.new_worse),
+            other=self._listed(causes.new_other),
+            open=self._listed(causes.still_open),
+            ended=self._listed(causes.ended),
+            better=self._listed(causes.new_better),
+            better_count=len(causes.new_better),
+            ranges=[cause_row(cause, self._document, most=0).lead for cause in several[: self._rows]],
+        )
+
+    def _listed(self, causes: Sequence[TrendCause]) -> CauseList:
+        others = min(self._rows, _MOST_OTHERS)
+        rows = [cause_row(cause, self._document, most=others) for cause in causes[: self._rows]]
+        return CauseList(rows, numbers.beyond(causes, self._rows))
+
+    def _lists(self) -> TrendLists:
+        document, rows = self._document, self._rows
+        leading = _leading(document)
+        uplifts = recent_uplifts(document)[:rows]
+        return TrendLists(
+            gone=document.gone[:rows],
+            uplifts=[uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in uplifts],
+            expired=document.expired[:rows],
+            not_looked_at=list(map(_left_out, document.not_looked_at)),
+            notes=document.notes[:rows],
+            numbers=list(map(_number, leading[:rows])),
+            more_numbers=numbers.beyond(leading, rows),
+        )
 
 
-def _runner_facts(document: TrendDocument) -> Mapping[str, object]:
-    """How the newest runs went: failures, findings, noise floor, temperature, warnings, and a new testbed."""
-    newest = document.health[-1] if document.health else None
-    last = document.testbeds[-1] if len(document.testbeds) > 1 else None
-    failed = [run for run in document.health if run.failed]
-    floors = [run.noise_floor for run in document.health if run.noise_floor is not None]
-    hot = [run.temperature for run in document.health if run.temperature is not None]
-    waits = [run.waited for run in document.health if run.waited is not None and run.waited >= BUSY]
-    throttled = [run.throttled for run in document.health if run.throttled]
-    return {
-        "weeks": [{"monday": Words(monday), "runs": runs} for monday, runs in list(document.weeks.items())[-4:]],
-        "testbeds": len(document.testbeds),
-        "new_testbed": {"since": day(last.first_seen), "differences": last.differences[:6]} if last else {},
-        "opened": len(document.health),
-        "failed": [
-            {"when": day(run.started_at), "commit": short(run.commit), "what": run.failed[:4]} for run in failed[-6:]
-        ],
-        "attention": sorted((int(number) for number, status in newest.steps.items() if status == "attention"))
-        if newest
-        else [],
-        "floor": numbers.percent(max(floors)) if floors else Words(""),
-        "temperature": formats.quantity(max(hot), "Cel") if hot else Words(""),
-        "disturbed": len(waits),
-        "waited": numbers.percent(max(waits)) if waits else Words(""),
-        "throttled": numbers.percent(max(throttled)) if throttled else Words(""),
-        "warnings": newest.warnings[:6] if newest else [],
-    }
+def _head(document: TrendDocument, context: CommentContext) -> TrendHead:
+    return TrendHead(
+        headline=headline(document),
+        document=document,
+        newest=day(document.newest),
+        since=day(document.since) if document.since else Words(""),
+        searched=searched(document),
+        gates=gates_line(document),
+        artifact_url=context.artifact_url,
+        job_url=context.job_url,
+    )
+
+
+def _left_out(entry: NotLookedAt) -> LeftOut:
+    names = entry.names[:_MAX_NAMES]
+    return LeftOut(entry.series, say(_REASONS[entry.reason]), names, numbers.beyond(entry.names, _MAX_NAMES))
+
+
+def _runner_facts(document: TrendDocument) -> RunnerFacts:
+    runs = document.health
+    newest = runs[-1] if runs else None
+    floors = [run.noise_floor for run in runs if run.noise_floor is not None]
+    temperatures = [run.temperature for run in runs if run.temperature is not None]
+    waits = [run.waited for run in runs if run.waited is not None and run.waited >= BUSY]
+    throttled = [run.throttled for run in runs if run.throttled]
+    return RunnerFacts(
+        weeks=[Week(Words(monday), count) for monday, count in list(document.weeks.items())[-_MAX_WEEKS:]],
+        new_testbed=document.testbeds[-1] if len(document.testbeds) > 1 else None,
+        opened=len(runs),
+        failed=[run for run in runs if run.failed][-_MAX_FAILED:],
+        attention=_attention(newest) if newest else [],
+        floor=numbers.percent(max(floors)) if floors else Words(""),
+        temperature=formats.quantity(max(temperatures), "Cel") if temperatures else Words(""),
+        disturbed=len(waits),
+        waited=numbers.percent(max(waits, default=None)),
+        throttled=numbers.percent(max(throttled)) if throttled else Words(""),
+        warnings=newest.warnings[:_MAX_WARNINGS] if newest else [],
+    )
+
+
+def _attention(run: RunHealth) -> list[int]:
+    """The steps of a run with findings worth a look."""
+    return sorted(int(number) for number, status in run.steps.items() if status == "attention")
 
 
 def _leading(document: TrendDocument) -> list[TrendSeries]:
     """The numbers that lead the steps of the checklist, cold start and compile time among them, in the order of the steps."""
-    cards = [(series, metric(series.metric)) for series in document.series if series.current and series.points]
-    known = [
-        series
-        for series, card in cards
-        if card.leading or card.trend or card.followed or series.metric.startswith(NUMBER)
-    ]
-    order = {name: place for place, name in enumerate(METRICS)}
-
-    def place(series: TrendSeries) -> tuple[object, ...]:
-        labels = sorted(series.labels.items())
-        return metric(series.metric).step, order.get(series.metric, len(order)), series.workload, series.shape, labels
-
-    return sorted(known, key=place)
+    leading = []
+    for series in document.series:
+        if series.current and series.points:
+            card = metric(series.metric)
+            if card.leading or card.trend or card.followed or series.metric.startswith(NUMBER):
+                leading.append(series)
+    return sorted(leading, key=_rank)
 
 
-def _number(series: TrendSeries) -> Mapping[str, object]:
-    number = metric(series.metric).step
-    return {
-        "step": number,
-        "step_title": say(CARDS[number].title) if number in CARDS else Words(""),
-        "metric": metric_name(series.metric),
-        "place": place_of(series.workload, series.shape, series.labels),
-        "value": formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
-        "history": Words(sparkline([point.value for point in series.points], _HISTORY)),
-    }
+def _rank(series: TrendSeries) -> tuple[object, ...]:
+    order = list(METRICS)
+    place = order.index(series.metric) if series.metric in METRICS else len(order)
+    return metric(series.metric).step, place, series.workload, series.shape, sorted(series.labels.items())
+
+
+def _number(series: TrendSeries) -> LeadingNumber:
+    step = metric(series.metric).step
+    return LeadingNumber(
+        step=step,
+        step_title=say(CARDS[step].title) if step in CARDS else Words(""),
+        metric=metric_name(series.metric),
+        place=place_of(series.workload, series.shape, series.labels),
+        value=formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
+        history=sparkline([point.value for point in series.points], _HISTORY),
+    )

@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from perfgate.catalogue.lookup import CARDS
+from perfgate.document.history import Acceptance
 from perfgate.document.kept import KeptLink
-from perfgate.document.trend import RunHealth, TestbedSpan, TrendCause, TrendDocument, TrendSeries, place_of
+from perfgate.document.trend import (
+    NotLookedAt,
+    RunHealth,
+    TestbedSpan,
+    TrendCause,
+    TrendDocument,
+    TrendSeries,
+    place_of,
+)
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import environment, inlined, is_linkable
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
+    CauseRow,
+    ChangeView,
     MovedSeries,
+    UpliftView,
     cause_row,
     change_row,
-    day,
-    expired_row,
+    change_words,
     gates_line,
     headline,
+    mark_of,
     moved_by,
     searched,
-    short,
     sort_causes,
     uplift_row,
 )
@@ -33,8 +48,115 @@ MAX_PICTURES = 60
 _MAX_ROWS = 1000
 _MAX_NAMES = 60
 _STEPS = range(1, 20)
+_NOTHING = Words("")
+_STANDINGS = {
+    "new": phrase("new"),
+    "open": phrase("open"),
+    "resolved": phrase("the level is back"),
+    "accepted": phrase("accepted"),
+    "refuted": phrase("refuted"),
+}
+_LEFT_OUT = {
+    "too_short": phrase("{series} series have too few versions to distinguish a change from noise"),
+    "not_measured": phrase("{series} series without a run in the last four weeks"),
+    "old_testbed": phrase("{series} series of a testbed no longer in use"),
+    "metric": phrase("{series} series of metrics that the gate does not judge"),
+}
 
+# One metric on all its testbeds, the newest last.
 Group = Sequence[TrendSeries]
+
+
+@dataclass(frozen=True)
+class ChangeCells:
+    """A change as a row of a table, with a line of its history; the addresses are empty without such a page."""
+
+    row: ChangeView
+    status: Words
+    plot: Markup
+    address: Words = _NOTHING
+    compare: Words = _NOTHING
+
+    @property
+    def direction(self) -> Words:
+        return Words(self.row.source.direction)
+
+
+@dataclass(frozen=True)
+class KeptFiles:
+    """The kept files of a run before or after a change, with their addresses."""
+
+    side: Words
+    links: Sequence[tuple[str, Words]]
+
+
+@dataclass(frozen=True)
+class CausePicture:
+    """One cause: the history of its leading change, and everything else that it moved."""
+
+    row: CauseRow
+    plot: Markup
+    noise: Words
+    testbeds: int
+    change: ChangeCells
+    others: Sequence[ChangeCells]
+    kept: Sequence[KeptFiles]
+
+
+@dataclass(frozen=True)
+class SeriesCells:
+    """A series as a row of a table; ``change`` is its newest open change."""
+
+    metric: str
+    place: str
+    value: Words
+    plot: Markup
+    versions: int
+    noise: Words
+    change: Words
+    direction: Words
+    current: bool
+
+
+@dataclass(frozen=True)
+class NotSearched:
+    """Series in which no change could be found: how many for which reason, and their names."""
+
+    words: Words
+    names: Sequence[str]
+    more: int
+
+
+@dataclass(frozen=True)
+class TrendPage(View):
+    """The head of the page and what moved."""
+
+    style: Inlined
+    document: TrendDocument
+    mark: Words
+    headline: Words
+    searched: Words
+    gates: Words | None
+    pictures: Sequence[CausePicture]
+    more_pictures: int
+    gone: Sequence[str]
+    uplifts: Sequence[UpliftView]
+    expired: Sequence[Acceptance]
+
+
+@dataclass(frozen=True)
+class TrendTables(View):
+    """The series, the checklist and the runner over time."""
+
+    rows: Sequence[SeriesCells]
+    matrix: Markup
+    statuses: Sequence[trend_svg.StatusKey]
+    weeks: Markup
+    testbeds: Sequence[TestbedSpan]
+    has_pairs: bool
+    health: Sequence[RunHealth]
+    not_looked_at: Sequence[NotSearched]
+    notes: Sequence[str]
 
 
 def render_trend_page(
@@ -42,91 +164,105 @@ def render_trend_page(
 ) -> str:
     """The page; ``kept`` are the kept files of runs beside changes, by the id of the run."""
     with speaking(language):
-        return _render(document, kept or {})
+        groups = _groups(document)
+        return render_page("trend/page.html.j2", _page(document, groups, kept or {}), _tables(document, groups))
 
 
-def _render(document: TrendDocument, kept: Mapping[str, Sequence[KeptLink]]) -> str:
-    groups = _groups(document)
+def _page(document: TrendDocument, groups: Sequence[Group], kept: Mapping[str, Sequence[KeptLink]]) -> TrendPage:
     causes = sort_causes(document)
-    worse, still = causes.new_worse, causes.still_open
-    values = {
-        **inlined("page/style.css", "trend/style.css"),
-        "project": document.project,
-        "mark": Words("FAIL" if worse or still else "PASS" if document.looked_at else "SKIPPED"),
-        "headline": headline(document),
-        "newest": day(document.newest),
-        "runs": document.runs,
-        "searched": searched(document),
-        "gates": gates_line(document),
-        "pictures": [_picture(cause, document, groups, kept) for cause in document.causes[:MAX_PICTURES]],
-        "more_pictures": max(0, len(document.causes) - MAX_PICTURES),
-        "gone": document.gone[:_MAX_ROWS],
-        "uplifts": [uplift_row(one, document, most=_MAX_NAMES) for one in document.uplifts][:_MAX_ROWS],
-        "expired": [expired_row(entry) for entry in document.expired[:_MAX_ROWS]],
-        "rows": [series_cells(group) for group in groups[:_MAX_ROWS]],
-        "matrix": trend_svg.steps_matrix(document.health, step_titles(document.health))
-        if document.health
-        else Words(""),
-        "statuses": trend_svg.steps_legend(),
-        "weeks": trend_svg.weeks_bars(document.weeks),
-        "testbeds": [testbed_cells(span) for span in reversed(document.testbeds)],
-        "has_pairs": any(run.discarded is not None or run.noise_floor is not None for run in document.health),
-        "health": [health_cells(run) for run in reversed(document.health)],
-        "not_looked_at": [
-            {
-                "series": entry.series,
-                "reason": Words(entry.reason),
-                "names": entry.names[:_MAX_NAMES],
-                "more": max(0, len(entry.names) - _MAX_NAMES),
-            }
-            for entry in document.not_looked_at
-        ],
-        "notes": document.notes[:_MAX_ROWS],
-        "version": document.perfgate_version,
-    }
-    return environment("html").get_template("trend/page.html.j2").render(values)
+    pictures = document.causes[:MAX_PICTURES]
+    return TrendPage(
+        style=inlined("page/style.css", "trend/style.css"),
+        document=document,
+        mark=mark_of(document, is_bad=bool(causes.new_worse or causes.still_open)),
+        headline=headline(document),
+        searched=searched(document),
+        gates=gates_line(document),
+        pictures=[_picture(cause, document, groups, kept) for cause in pictures],
+        more_pictures=numbers.beyond(document.causes, MAX_PICTURES),
+        gone=document.gone[:_MAX_ROWS],
+        uplifts=[uplift_row(uplift, document, most=_MAX_NAMES) for uplift in document.uplifts[:_MAX_ROWS]],
+        expired=document.expired[:_MAX_ROWS],
+    )
+
+
+def _tables(document: TrendDocument, groups: Sequence[Group]) -> TrendTables:
+    return TrendTables(
+        rows=list(map(series_cells, groups[:_MAX_ROWS])),
+        matrix=trend_svg.steps_matrix(document.health, step_titles(document.health)),
+        statuses=trend_svg.steps_legend(),
+        weeks=trend_svg.weeks_bars(document.weeks),
+        testbeds=document.testbeds[::-1],
+        has_pairs=any(run.discarded is not None or run.noise_floor is not None for run in document.health),
+        health=document.health[::-1],
+        not_looked_at=list(map(_not_searched, document.not_looked_at)),
+        notes=document.notes[:_MAX_ROWS],
+    )
+
+
+def _not_searched(entry: NotLookedAt) -> NotSearched:
+    words = say(_LEFT_OUT[entry.reason], series=Words(f"{entry.series:,}"))
+    return NotSearched(words, entry.names[:_MAX_NAMES], numbers.beyond(entry.names, _MAX_NAMES))
 
 
 def _groups(document: TrendDocument) -> list[Group]:
+    """The series by metric, those that moved most first."""
     order = {span.fingerprint: index for index, span in enumerate(document.testbeds)}
-    found: dict[tuple[str, str, str, tuple[tuple[str, str], ...]], list[TrendSeries]] = {}
+    groups: dict[tuple[object, ...], list[TrendSeries]] = {}
     for series in document.series:
-        key = (series.workload, series.shape, series.metric, tuple(sorted(series.labels.items())))
-        found.setdefault(key, []).append(series)
-    groups = [sorted(group, key=lambda series: order.get(series.fingerprint, 0)) for group in found.values()]
-    return sorted(groups, key=lambda group: (-_weight(group), group[0].workload, group[0].shape, group[0].metric))
+        key = (series.workload, series.shape, series.metric, *sorted(series.labels.items()))
+        groups.setdefault(key, []).append(series)
+    for group in groups.values():
+        group.sort(key=lambda series: order.get(series.fingerprint, 0))
+    return sorted(groups.values(), key=_rank)
+
+
+def _rank(group: Group) -> tuple[float, str, str, str]:
+    first = group[0]
+    return -_weight(group), first.workload, first.shape, first.metric
 
 
 def _weight(group: Group) -> float:
-    sizes = [
-        (2.0 if change.direction == "worse" and change.standing in ("new", "open") else 1.0)
-        + min(abs(change.delta or 1.0), 1.0)
-        for series in group
-        for change in series.changes
-        if change.standing in ("new", "open") or change.news
-    ]
-    return max(sizes, default=0.0)
+    weight = 0.0
+    for series in group:
+        for change in series.changes:
+            is_open = change.standing in ("new", "open")
+            if is_open or change.news:
+                base = 2.0 if is_open and change.direction == "worse" else 1.0
+                weight = max(weight, base + min(abs(change.delta or 1.0), 1.0))
+    return weight
 
 
 def _picture(
     cause: TrendCause, document: TrendDocument, groups: Sequence[Group], kept: Mapping[str, Sequence[KeptLink]]
-) -> Mapping[str, object]:
-    """One cause: the history of its leading change, and everything else that it moved."""
+) -> CausePicture:
     lead, *others = moved_by(cause, document)
     group = next(group for group in groups if any(series is lead.series for series in group))
-    return {
-        "row": cause_row(cause, document, most=0),
-        "plot": trend_svg.series_plot(group, cause.first_bad or ""),
-        "noise": numbers.plus_minus(lead.series.noise) if lead.series.noise is not None else Words(""),
-        "testbeds": len(group),
-        "change": change_cells(lead),
-        "others": [change_cells(moved) for moved in others[:_MAX_ROWS]],
-        "kept": [
-            {"side": side, "links": [(link.path, Words(link.address)) for link in links if is_linkable(link.address)]}
-            for side, run_id in zip((say("before"), say("after")), runs_beside(lead) if kept else ())
-            if (links := kept.get(run_id))
-        ],
-    }
+    return CausePicture(
+        row=cause_row(cause, document, most=0),
+        plot=trend_svg.series_plot(group, cause.first_bad or ""),
+        noise=noise_words(lead.series),
+        testbeds=len(group),
+        change=change_cells(lead),
+        others=list(map(change_cells, others[:_MAX_ROWS])),
+        kept=_kept_beside(lead, kept),
+    )
+
+
+def noise_words(series: TrendSeries) -> Words:
+    """How much one version differs from the next, empty if it is not known."""
+    return _NOTHING if series.noise is None else numbers.plus_minus(series.noise)
+
+
+def _kept_beside(moved: MovedSeries, kept: Mapping[str, Sequence[KeptLink]]) -> list[KeptFiles]:
+    if not kept:
+        return []
+    sides = []
+    for side, run_id in zip((say("before"), say("after")), runs_beside(moved)):
+        linkable = [link for link in kept.get(run_id, []) if is_linkable(link.address)]
+        if linkable:
+            sides.append(KeptFiles(side, [(link.path, Words(link.address)) for link in linkable]))
+    return sides
 
 
 def runs_beside(moved: MovedSeries) -> tuple[str, str]:
@@ -135,78 +271,40 @@ def runs_beside(moved: MovedSeries) -> tuple[str, str]:
     return points[at - 1].run_id, points[at].run_id
 
 
-def change_cells(moved: MovedSeries) -> Mapping[str, object]:
-    return {
-        **change_row(moved),
-        "direction": Words(moved.change.direction),
-        "address": Words(""),
-        "compare": Words(""),
-        "told": _told(moved),
-        "plot": trend_svg.small_plot(moved.series, moved.change.at),
-    }
+def change_cells(moved: MovedSeries) -> ChangeCells:
+    return ChangeCells(change_row(moved), _status(moved), trend_svg.small_plot(moved.series, moved.change.at))
 
 
-def _told(moved: MovedSeries) -> Words:
-    words = {
-        "new": say("new"),
-        "open": say("open"),
-        "resolved": say("the level is back"),
-        "accepted": say("accepted"),
-        "refuted": say("refuted"),
-    }
+def _status(moved: MovedSeries) -> Words:
     change = moved.change
-    return (
-        say("before the last report")
-        if change.standing == "open" and change.direction != "worse"
-        else words[change.standing]
+    if change.standing == "open" and change.direction != "worse":
+        return say("before the last report")
+    return say(_STANDINGS[change.standing])
+
+
+def series_cells(group: Group) -> SeriesCells:
+    last = group[-1]
+    newest = last.points[-1].value if last.points else None
+    change, direction = _NOTHING, _NOTHING
+    for latest in last.changes:
+        if last.current and latest.standing in ("new", "open"):
+            change, direction = change_words(MovedSeries(last, latest)), Words(latest.direction)
+    return SeriesCells(
+        metric=metric_name(last.metric),
+        place=place_of(last.workload, last.shape, last.labels),
+        value=formats.quantity(newest, last.unit, metric=last.metric),
+        plot=trend_svg.small_plot(last),
+        versions=len(last.points),
+        noise=numbers.plus_minus(last.noise),
+        change=change,
+        direction=direction,
+        current=last.current,
     )
 
 
-def series_cells(group: Group) -> Mapping[str, object]:
-    last = group[-1]
-    value = formats.quantity(last.points[-1].value, last.unit, metric=last.metric) if last.points else numbers.DASH
-    open_changes = [c for c in last.changes if c.standing in ("new", "open") and last.current]
-    newest = MovedSeries(last, open_changes[-1]) if open_changes else None
-    return {
-        "metric": metric_name(last.metric),
-        "place": place_of(last.workload, last.shape, last.labels),
-        "value": value,
-        "plot": trend_svg.small_plot(last),
-        "versions": len(last.points),
-        "noise": numbers.DASH if last.noise is None else numbers.plus_minus(last.noise),
-        "change": change_row(newest)["change"] if newest else Words(""),
-        "direction": Words(newest.change.direction if newest else ""),
-        "current": last.current,
-    }
-
-
 def step_titles(health: Sequence[RunHealth]) -> dict[int, str]:
-    present = {int(number) for run in health for number in run.steps}
-    return {number: say(CARDS[number].title) for number in _STEPS if number in present}
-
-
-def testbed_cells(span: TestbedSpan) -> Mapping[str, object]:
-    return {
-        "fingerprint": span.fingerprint[:10],
-        "kind": span.device_kind,
-        "first": day(span.first_seen),
-        "last": day(span.last_seen),
-        "runs": span.runs,
-        "differences": span.differences,
-    }
-
-
-def health_cells(run: RunHealth) -> Mapping[str, object]:
-    return {
-        "when": day(run.started_at),
-        "commit": short(run.commit),
-        "subject": run.subject or "",
-        "testbed": run.fingerprint[:10],
-        "attention": sum(status == "attention" for status in run.steps.values()),
-        "failed": run.failed[:8],
-        "warnings": run.warnings[:8],
-        "floor": numbers.DASH if run.noise_floor is None else numbers.plus_minus(run.noise_floor),
-        "discarded": numbers.DASH if run.discarded is None else numbers.percent(run.discarded),
-        "temperature": formats.quantity(run.temperature, "Cel"),
-        "throttled": numbers.DASH if run.throttled is None else numbers.percent(run.throttled),
-    }
+    """The steps that any of the runs has, with their titles."""
+    present: set[str] = set()
+    for run in health:
+        present |= run.steps.keys()
+    return {number: say(CARDS[number].title) for number in _STEPS if str(number) in present}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -12,12 +14,12 @@ from markupsafe import Markup
 from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.dates import day, short
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.svg import Scale, linear, picture, robust_range, shape, small_line
+from perfgate.judging.report.text.svg import linear, picture, robust_range, shape, small_line
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.checklist import STATUS_NAMES
-from perfgate.judging.report.view.trend_rows import day, short
+from perfgate.judging.report.view.steps import STATUS_NAMES
 
 _WIDTH, _HEIGHT = 760, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 84, 34, 50
@@ -26,8 +28,23 @@ _POINTS_BEFORE = 20
 _CELL, _ROW_NAME, _LONGEST_NAME = 18, 250, 40
 # Marks for colour-blind readers, in the order of the legend.
 _MARKS = {"ok": "", "attention": "!", "not_applicable": "–", "unavailable": "?", "invalid": "✕", "error": "✕"}
-# A stretch of one level: first point, the one after its last, its value, and the change into it.
-_Level = tuple[int, int, float, TrendChange | None]
+
+
+class _Level(NamedTuple):
+    """A stretch of one level: its first point, the one after its last, its value, and the change into it if it is drawn."""
+
+    first: int
+    after: int
+    value: float
+    change: TrendChange | None
+
+
+@dataclass(frozen=True)
+class StatusKey:
+    """A status in the matrix, with its words."""
+
+    cell: Markup
+    words: Words
 
 
 def series_plot(
@@ -41,46 +58,96 @@ def series_plot(
     points, levels, borders = _laid_out(series)
     if not points:
         return Markup("")
-    unit, metric = series[-1].unit, series[-1].metric
-    low, high = robust_range(np.array([*(point.value for point in points), *(value for _, _, value, _ in levels)]))
-    x = linear(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT)
-    y = linear(low, high, _HEIGHT - _BOTTOM, _TOP)
-    name = clean_words(metric_name(metric))
-    below = say("versions of main, by date of the run")
+    history = _History(points, levels, series[-1])
     parts = [
-        shape("text", "legend", text=name, x=_WIDTH, y=14, text_anchor="end"),
-        shape("text", "legend", text=below, x=_WIDTH - _RIGHT, y=_HEIGHT - 6, text_anchor="end"),
+        *history.frame(),
+        *history.borders(borders),
+        *history.intervals(),
+        *history.levels(None if own is None else short(own)),
+        *history.dots(link),
     ]
-    ticks = _ticks(low, high, unit)
-    if all(point.value >= 0 for point in points):
-        ticks = [tick for tick in ticks if tick >= 0]
-    for tick, words in zip(ticks, formats.quantities(ticks, unit, metric=metric)):
-        parts.append(shape("line", "grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y(tick), y2=y(tick)))
-        # At the right, beside the newest runs, which a narrow screen shows first.
-        parts.append(shape("text", text=words, x=_WIDTH - _RIGHT + 8, y=y(tick) + 4, text_anchor="start"))
-    for at in sorted({round(index) for index in np.linspace(0, len(points) - 1, min(5, len(points)))}):
-        anchor = "start" if at == 0 else "end" if at == len(points) - 1 else "middle"
-        parts.append(shape("text", text=day(points[at].started_at), x=x(at), y=_HEIGHT - 28, text_anchor=anchor))
-    for at in borders:
-        edge, until = x(at - 0.5), _HEIGHT - _BOTTOM
-        parts.append(shape("line", "border", title=say("another testbed"), x1=edge, x2=edge, y1=_TOP, y2=until))
-    for at, point in enumerate(points):
-        if point.interval is not None and None not in point.interval:
-            least, most = (y(float(end or 0.0)) for end in point.interval)
-            parts.append(shape("line", "reach", x1=x(at), x2=x(at), y1=least, y2=most))
-    parts += _drawn_levels(x, y, levels, None if own is None else short(own))
-    radius = 3 if len(points) <= 80 else 2
-    words_of = formats.quantities([point.value for point in points], unit, metric=metric)
-    for at, (point, value) in enumerate(zip(points, words_of)):
-        title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
-        kind = "value" if low <= point.value <= high else "value wild"
-        dot = shape("circle", kind, title=title, cx=x(at), cy=y(point.value), r=radius)
-        if address := link(point) if link else "":
+    title = say("history of {metric}", metric=history.name)
+    return picture("plot history", _WIDTH, _HEIGHT, title, parts, role="group" if link else "img")
+
+
+class _History:
+    """The parts of the picture of a series."""
+
+    def __init__(self, points: Sequence[TrendPoint], levels: Sequence[_Level], newest: TrendSeries) -> None:
+        self._points, self._levels = points, levels
+        self._unit, self._metric = newest.unit, newest.metric
+        self.name = clean_words(metric_name(newest.metric))
+        values = [point.value for point in points] + [level.value for level in levels]
+        self._low, self._high = robust_range(np.array(values))
+        self._x = linear(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT)
+        self._y = linear(self._low, self._high, _HEIGHT - _BOTTOM, _TOP)
+
+    def frame(self) -> Iterator[Markup]:
+        """The names of the axes, lines at round values, and dates."""
+        below = say("versions of main, by date of the run")
+        right = _WIDTH - _RIGHT
+        yield shape("text", "legend", text=self.name, x=_WIDTH, y=14, text_anchor="end")
+        yield shape("text", "legend", text=below, x=right, y=_HEIGHT - 6, text_anchor="end")
+        ticks = _ticks(self._low, self._high, self._unit)
+        if all(point.value >= 0 for point in self._points):
+            ticks = [tick for tick in ticks if tick >= 0]
+        for tick, words in zip(ticks, formats.quantities(ticks, self._unit, metric=self._metric)):
+            y = self._y(tick)
+            yield shape("line", "grid", x1=_LEFT, x2=right, y1=y, y2=y)
+            # At the right, beside the newest runs, which a narrow screen shows first.
+            yield shape("text", text=words, x=right + 8, y=y + 4, text_anchor="start")
+        yield from self._dates()
+
+    def _dates(self) -> Iterator[Markup]:
+        last = len(self._points) - 1
+        places = np.linspace(0, last, min(5, last + 1))
+        for at in sorted({round(place) for place in places}):
+            anchor = "middle"
+            if at in (0, last):
+                anchor = "end" if at else "start"
+            words = day(self._points[at].started_at)
+            yield shape("text", text=words, x=self._x(at), y=_HEIGHT - 28, text_anchor=anchor)
+
+    def borders(self, places: Iterable[int]) -> Iterator[Markup]:
+        """A line between two testbeds."""
+        for at in places:
+            edge, title = self._x(at - 0.5), say("another testbed")
+            yield shape("line", "border", title=title, x1=edge, x2=edge, y1=_TOP, y2=_HEIGHT - _BOTTOM)
+
+    def intervals(self) -> Iterator[Markup]:
+        for at, point in enumerate(self._points):
+            low, high = point.interval or (None, None)
+            if low is not None and high is not None:
+                x = self._x(at)
+                yield shape("line", "reach", x1=x, x2=x, y1=self._y(low), y2=self._y(high))
+
+    def levels(self, own: str | None) -> Iterator[Markup]:
+        for number, level in enumerate(self._levels):
+            start, y = self._x(level.first - 0.5), self._y(level.value)
+            yield shape("line", "level", x1=start, x2=self._x(level.after - 0.5), y1=y, y2=y)
+            if level.change is not None:
+                label = short(level.change.first_bad)
+                paler = "" if own is None or label == own else " other"
+                kind, top = f"change {level.change.direction}{paler}", _TOP + 2 + 12 * (number % 2)
+                yield shape("line", kind, x1=start, x2=start, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM)
+                anchor, aside = ("end", -4) if start > _WIDTH - 110 else ("start", 4)
+                yield shape("text", f"commit{paler}", text=label, x=start + aside, y=top, text_anchor=anchor)
+
+    def dots(self, link: Callable[[TrendPoint], Words] | None) -> Iterator[Markup]:
+        radius = 3 if len(self._points) <= 80 else 2
+        values = [point.value for point in self._points]
+        words = formats.quantities(values, self._unit, metric=self._metric)
+        for at, (point, value) in enumerate(zip(self._points, words)):
+            title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
+            kind = "value" if self._low <= point.value <= self._high else "value wild"
+            dot = shape("circle", kind, title=title, cx=self._x(at), cy=self._y(point.value), r=radius)
+            address = link(point) if link else ""
             # The table below the picture has the same links, so that a keyboard need not go through hundreds of points.
-            dot = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>').format(address, title, dot)
-        parts.append(dot)
-    history = say("history of {metric}", metric=name)
-    return picture("plot history", _WIDTH, _HEIGHT, history, parts, role="group" if link else "img")
+            yield _linked(dot, address, title) if address else dot
+
+
+def _linked(dot: Markup, address: str, title: str) -> Markup:
+    return Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>').format(address, title, dot)
 
 
 def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
@@ -93,53 +160,59 @@ def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
     step = math.ceil((count - begin) / _MAX_POINTS) or 1
     drawn = range(count - 1, begin - 1, -step)[::-1]
     values = [series.points[index].value for index in drawn]
-    changes = {
-        math.ceil((change.at - drawn[0]) / step): change.direction
-        for change in series.changes
-        if change.at > drawn[0] and change.standing != "refuted"
-    }
-    return small_line(values, say("history of {metric}", metric=clean_words(metric_name(series.metric))), changes)
+    changes = {}
+    for change in series.changes:
+        if change.at > drawn[0] and change.standing != "refuted":
+            changes[math.ceil((change.at - drawn[0]) / step)] = change.direction
+    title = say("history of {metric}", metric=clean_words(metric_name(series.metric)))
+    return small_line(values, title, changes)
 
 
 def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
-    """Draw the status of every step of the checklist in every run, the newest at the right."""
+    """Draw the status of every step of the checklist in every run, the newest at the right; nothing without runs."""
+    if not health:
+        return Markup("")
     width = _ROW_NAME + max(len(health) * _CELL, 80) + 4
     height = len(titles) * _CELL + 20
     parts: list[Markup] = []
     for row, (number, title) in enumerate(titles.items()):
         top = row * _CELL
         name = title if len(title) <= _LONGEST_NAME else f"{title[: _LONGEST_NAME - 1]}…"
-        parts.append(
-            shape("text", title=title, text=f"{number} {name}", x=_ROW_NAME - 5, y=top + 13, text_anchor="end")
-        )
+        text = f"{number} {name}"
+        parts.append(shape("text", title=title, text=text, x=_ROW_NAME - 5, y=top + 13, text_anchor="end"))
         for column, run in enumerate(health):
-            if (status := run.steps.get(str(number))) is None:
-                continue
-            x = _ROW_NAME + column * _CELL
-            label = say(
-                "step {number}, {title}, {when}: {status}",
-                number=number,
-                title=clean_words(title),
-                when=day(run.started_at),
-                status=say(STATUS_NAMES.get(status, status)),
-            )
-            parts.append(_cell(status, x, top + 1, label))
-            if mark := _MARKS.get(status):
-                parts.append(shape("text", "mark", text=mark, x=x + _CELL / 2 - 1, y=top + 13, text_anchor="middle"))
+            status = run.steps.get(str(number))
+            if status is not None:
+                label = _step_label(number, title, run, status)
+                parts += _marked_cell(status, _ROW_NAME + column * _CELL, top, label)
     parts += _ends([day(run.started_at) for run in health], _ROW_NAME, width - 6, height - 6)
     return picture("matrix", width, height, say("steps of the checklist over time"), parts)
 
 
-def steps_legend() -> list[Mapping[str, object]]:
-    """The statuses in the matrix, each with its words."""
+def _step_label(number: int, title: str, run: RunHealth, status: str) -> Words:
+    return say(
+        "step {number}, {title}, {when}: {status}",
+        number=number,
+        title=clean_words(title),
+        when=day(run.started_at),
+        status=say(STATUS_NAMES.get(status, status)),
+    )
+
+
+def _marked_cell(status: str, x: float, top: float, label: str) -> Iterator[Markup]:
+    yield _cell(status, x, top + 1, label)
+    mark = _MARKS.get(status)
+    if mark:
+        yield shape("text", "mark", text=mark, x=x + _CELL / 2 - 1, y=top + 13, text_anchor="middle")
+
+
+def steps_legend() -> list[StatusKey]:
     box = f"0 0 {_CELL - 2} {_CELL - 2}"
-    return [
-        {
-            "cell": shape("svg", text=_cell(status, 0, 0), viewBox=box, aria_hidden="true"),
-            "words": say(STATUS_NAMES[status]),
-        }
-        for status in _MARKS
-    ]
+    keys = []
+    for status in _MARKS:
+        cell = shape("svg", text=_cell(status, 0, 0), viewBox=box, aria_hidden="true")
+        keys.append(StatusKey(cell, say(STATUS_NAMES[status])))
+    return keys
 
 
 def weeks_bars(weeks: Mapping[str, int]) -> Markup:
@@ -184,29 +257,19 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[_Le
             if start < end and offset + end > 0:
                 level = float(np.median([point.value for point in entry.points[start:end]]))
                 is_shown = change is not None and change.standing != "refuted" and offset + start >= 0
-                levels.append((max(offset + start, 0), offset + end, level, change if is_shown else None))
+                levels.append(_Level(max(offset + start, 0), offset + end, level, change if is_shown else None))
     return points[skipped:], levels, borders
 
 
 def _ticks(low: float, high: float, unit: str) -> list[float]:
     # Bytes are displayed in powers of 1024, so the ticks are round numbers of KiB, MiB and so on.
     factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024))) if unit == "B" else 1.0
-    step = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))
-    step = next((step * wider for wider in (1, 2, 5, 10) if (high - low) / (step * wider) <= 4.5), step)
+    least = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))
+    step = least
+    for wider in (10, 5, 2, 1):
+        if (high - low) / (least * wider) <= 4.5:
+            step = least * wider
     return [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _drawn_levels(x: Scale, y: Scale, levels: Sequence[_Level], own: str | None) -> Iterator[Markup]:
-    for number, (first, after, value, change) in enumerate(levels):
-        start = x(first - 0.5)
-        yield shape("line", "level", x1=start, x2=x(after - 0.5), y1=y(value), y2=y(value))
-        if change is not None:
-            label = short(change.first_bad)
-            paler = "" if own is None or label == own else " other"
-            kind, top = f"change {change.direction}{paler}", _TOP + 2 + 12 * (number % 2)
-            yield shape("line", kind, x1=start, x2=start, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM)
-            anchor, aside = ("end", -4) if start > _WIDTH - 110 else ("start", 4)
-            yield shape("text", f"commit{paler}", text=label, x=start + aside, y=top, text_anchor=anchor)
 
 
 def _cell(status: str, x: float, y: float, title: str = "") -> Markup:

@@ -10,14 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from perfgate.document.trend import TrendCause, TrendDocument
+from perfgate.judging.report.text.dates import day
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.sparkline import sparkline
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import phrase, say
 from perfgate.judging.report.view.trend_rows import (
+    ChangeView,
     bisect_command,
     change_row,
-    day,
     gates_line,
     headline,
     moved_by,
@@ -29,6 +30,7 @@ from perfgate.locale import Language, speaking
 
 _MOST_ROWS = 40
 _WIDE = 120  # columns from which there is room for the longer history
+_LONGEST_AUTHOR, _LONGEST_SUBJECT = 30, 60
 _STYLES = {"worse": "red", "better": "green", "changed": "yellow"}
 
 
@@ -41,22 +43,23 @@ def render_trend(document: TrendDocument, console: Console, language: Language) 
 def _render(document: TrendDocument, console: Console) -> None:
     causes = sort_causes(document)
     console.print(Text(clean(f"{document.project}: {headline(document)}"), "bold"))
-    groups = (
-        (say("new"), [*causes.new_worse, *causes.new_better, *causes.new_other]),
-        (say("open"), causes.still_open),
-        (say("settled"), causes.ended),
-    )
-    rows = [(word, cause) for word, group in groups for cause in group]
+    new = [*causes.new_worse, *causes.new_better, *causes.new_other]
+    rows = [(say("new"), cause) for cause in new]
+    rows += [(say("open"), cause) for cause in causes.still_open]
+    rows += [(say("settled"), cause) for cause in causes.ended]
     if rows:
         console.print(_table(document, rows[:_MOST_ROWS], blocks=24 if console.width >= _WIDE else 10))
     if len(rows) > _MOST_ROWS:
         console.print(say("… {count} more in trend.json", count=len(rows) - _MOST_ROWS))
     # The command that finds the commit of each open regression, one a line and never wrapped, ready to copy.
-    causes_shown = (cause for _, cause in rows[:_MOST_ROWS])
-    commands = [cmd for cause in causes_shown if (cmd := bisect_command(cause, moved_by(cause, document)[0]))]
+    commands: dict[str, None] = {}
+    for _, cause in rows[:_MOST_ROWS]:
+        command = bisect_command(cause, moved_by(cause, document)[0])
+        if command:
+            commands[command] = None
     if commands:
         console.print(say("To find the commit:"))
-    for command in dict.fromkeys(commands):
+    for command in commands:
         console.print(Text(f"  {clean(command)}"), soft_wrap=True)
     for line in _facts(document):
         console.print(Text(line, "dim"))
@@ -70,40 +73,45 @@ def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, b
     for word, cause in rows:
         moved, *others = moved_by(cause, document)
         row = change_row(moved)
-        history = Text(sparkline([point.value for point in moved.series.points], blocks))
-        name = Text(clean(row["metric"])).append(f"\n{clean(row['place'])}", "dim")
-        if others:
-            name.append(f"\n{say('and {count}', count=counted(len(others), 'more metric'))}", "dim")
-        change = Text(row["change"], _STYLES[moved.change.direction]).append(f"\n{row['span']}", "dim")
-        since = Text(f"{row['when']} {clean(row['bad'])}")
-        if row["subject"]:
-            since.append(f"\n{clean(row['subject'], limit=60)}", "dim")
-        elif moved.change.commit_count > 1:
-            since.append(
-                Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
-            )
-        if (triage := triage_view(cause.triage)) is not None:
-            by = say("{state} by {author}", state=triage["state"], author=Words(clean(triage["author"], limit=30)))
-            name.append(f"\n{by}", "dim")
-        table.add_row(Text(word, "bold"), name, change, since, Text(row["evidence"]), history)
+        change = Text(row.change, _STYLES[moved.change.direction]).append(f"\n{row.span}", "dim")
+        history = Text(sparkline(row.history, blocks))
+        name = _name(row, cause, len(others))
+        table.add_row(Text(word, "bold"), name, change, _since(row), Text(row.evidence), history)
     return table
 
 
+def _name(row: ChangeView, cause: TrendCause, others: int) -> Text:
+    name = Text(clean(row.metric)).append(f"\n{clean(row.place)}", "dim")
+    if others:
+        name.append(f"\n{say('and {count}', count=counted(others, 'more metric'))}", "dim")
+    triage = triage_view(cause.triage)
+    if triage is not None:
+        author = clean(triage.author, limit=_LONGEST_AUTHOR)
+        name.append(f"\n{say('{state} by {author}', state=triage.state, author=author)}", "dim")
+    return name
+
+
+def _since(row: ChangeView) -> Text:
+    since = Text(f"{row.when} {clean(row.bad)}")
+    if row.subject:
+        since.append(f"\n{clean(row.subject, limit=_LONGEST_SUBJECT)}", "dim")
+    elif row.commit_count > 1:
+        since.append(f"\n{say('one of {commits}', commits=counted(row.commit_count, 'commit'))}", "dim")
+    return since
+
+
 def _facts(document: TrendDocument) -> list[str]:
-    lines: list[str] = [searched(document), *filter(None, [gates_line(document)])]
-    short = next((entry for entry in document.not_looked_at if entry.reason == "too_short"), None)
-    if document.looked_at and short is not None:
-        needed = counted(document.versions_needed, "version")
-        lines.append(
-            say(
-                "{count} series are too short: a time needs {needed} on one testbed.", count=short.series, needed=needed
-            )
-        )
+    lines: list[str] = [searched(document)]
+    gates = gates_line(document)
+    if gates:
+        lines.append(gates)
+    needed = counted(document.versions_needed, "version")
+    for entry in document.not_looked_at:
+        if document.looked_at and entry.reason == "too_short":
+            sentence = phrase("{count} series are too short: a time needs {needed} on one testbed.")
+            lines.append(say(sentence, count=entry.series, needed=needed))
+            break
     if len(document.testbeds) > 1 and document.testbeds[-1].runs < document.versions_needed:
-        lines.append(
-            say(
-                "The testbed is a new one since {since}; its series start anew.",
-                since=day(document.testbeds[-1].first_seen),
-            )
-        )
+        sentence = phrase("The testbed is a new one since {since}; its series start anew.")
+        lines.append(say(sentence, since=day(document.testbeds[-1].first_seen)))
     return lines

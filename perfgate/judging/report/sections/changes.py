@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact
+from perfgate.document.decision import Suggestion
+from perfgate.document.explanation import OperatorDelta
 from perfgate.judging.report.sections.section import section
+from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.numbers import to_two_digits
-from perfgate.judging.report.text.templates import Values
-from perfgate.judging.report.view.blocks import block_numbers, blocks_with_more, listed_regressions
+from perfgate.judging.report.text.names import named
+from perfgate.judging.report.text.numbers import beyond, span, to_two_digits
+from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.words import Words, joined
+from perfgate.judging.report.view.blocks import RegressionBlock, block_numbers, blocks_with_more, listed_regressions
+from perfgate.judging.report.view.causes import Account, CauseView, worded_account, worded_causes
 from perfgate.judging.report.view.facts import counts
-from perfgate.judging.report.view.findings import changed_findings
-from perfgate.judging.report.view.rows import (
-    common_confidence,
-    grouped,
-    row,
-    whole_call,
-    worded_account,
-    worded_causes,
-)
+from perfgate.judging.report.view.findings import FindingView, changed_findings
+from perfgate.judging.report.view.rows import ComparisonRow, common_confidence, grouped, row, whole_call
 from perfgate.judging.report.view.suggestions import introduced
 from perfgate.judging.report.view.summary import Summary
 
@@ -32,135 +32,224 @@ _MOST_SETTINGS = 3
 _ROOM = 1.05
 
 
+@dataclass(frozen=True)
+class CausedBlock:
+    """A block with the findings that its cause introduced."""
+
+    block: RegressionBlock
+    findings: Sequence[FindingView]
+
+
+@dataclass(frozen=True)
+class Causes(View):
+    """One block per cause, the most expensive first."""
+
+    listed: Sequence[CausedBlock]
+    more: int
+
+
+@dataclass(frozen=True)
+class Moved(View):
+    """Regressed metrics, worst first, then improved ones."""
+
+    rows: Sequence[ComparisonRow]
+    more: int
+    confidence: Words | None
+    fold: bool
+    rules: bool
+    regressed: int
+    improved: int
+    operators: int
+
+
+@dataclass(frozen=True)
+class Improvements(View):
+    """The largest improvements, and the lines of ``[budget]`` that would preserve them."""
+
+    better: Sequence[str]
+    more: int
+    budgets: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Contributions(View):
+    """Operator changes and counter parts, the largest first, and how much time they account for."""
+
+    causes: Sequence[CauseView]
+    more: int
+    account: Account | None
+
+
+@dataclass(frozen=True)
+class SlowerOperators(View):
+    """Operators that got slower by themselves, each with the change of the whole call, if it is known."""
+
+    operators: Sequence[tuple[OperatorDelta, Words | None]]
+    total: int
+    more: int
+    pairs: int
+    tested: int
+
+
+@dataclass(frozen=True)
+class ToTry(View):
+    """Suggestions on newly introduced problems."""
+
+    suggestions: Sequence[Suggestion]
+    more: int
+
+
+@dataclass(frozen=True)
+class Intended(View):
+    """The budgets and limits that would accept the change; a wrong output cannot be tolerated."""
+
+    budgets: Sequence[str]
+    limits: Sequence[str]
+    wrong_output: bool
+
+
 @section("causes")
-def causes(summary: Summary) -> Values | None:
-    """One block per cause, the most expensive first, with the findings it introduced."""
-    (listed, more), (new, _) = blocks_with_more(summary), changed_findings(summary)
-    findings = {number: _steps_of(number, new) for number in range(1, len(listed) + 1)}
-    return {"blocks": listed, "more": more, "findings": findings} if listed else None
+def causes(summary: Summary) -> Causes | None:
+    blocks, more = blocks_with_more(summary)
+    new, _ = changed_findings(summary)
+    listed = [CausedBlock(block, _steps_of(number, new)) for number, block in enumerate(blocks, 1)]
+    return Causes(listed, more) if listed else None
 
 
-def _steps_of(block: int, findings: Iterable[Values]) -> Iterable[Values]:
+def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]:
     """The findings of a block, of which only step and line are shown: one in several shapes is one."""
-    return {(one["step"], one["line"]): one for one in findings if one["block"] == block}.values()
+    distinct: dict[tuple[int, str | None], FindingView] = {}
+    for finding in findings:
+        if finding.block == number:
+            distinct[finding.step, finding.line] = finding
+    return list(distinct.values())
 
 
 @section("table", fold="moved")
-def failing(summary: Summary) -> Values | None:
-    """Regressed metrics, worst first, then improved ones; folded after causes or a PASS."""
+def failing(summary: Summary) -> Moved | None:
+    """Folded after causes or a PASS."""
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None
     listed = moved[: summary.detail]
     numbers, of_metrics = block_numbers(summary), counts(summary)
-    return {
-        "rows": grouped(row(one, summary, numbers.get(id(one))) for one in listed),
-        "more": len(moved) - len(listed),
-        "confidence": common_confidence(listed),
-        "fold": summary.verdict != "INCONCLUSIVE",
-        "rules": of_metrics["rules"],
-        "regressed": of_metrics["regressed"],
-        "improved": of_metrics["improved"],
-        "operators": sum(c.is_of_operator for c in moved),
-    }
+    return Moved(
+        rows=grouped(row(comparison, summary, numbers.get(id(comparison))) for comparison in listed),
+        more=len(moved) - len(listed),
+        confidence=common_confidence(listed),
+        fold=summary.verdict != "INCONCLUSIVE",
+        rules=of_metrics.rules,
+        regressed=of_metrics.regressed,
+        improved=of_metrics.improved,
+        operators=sum(comparison.is_of_operator for comparison in moved),
+    )
 
 
 @section("improvements", drop=20)
-def improved(summary: Summary) -> Values | None:
-    """The largest improvements and the new baseline they justify; omitted if the change also fails."""
+def improved(summary: Summary) -> Improvements | None:
+    """The new baseline that they justify; omitted if the change also fails."""
     better = [comparison for comparison in summary.improved if comparison.gating]
     if summary.verdict not in {"PASS", "WARN"} or not better:
         return None
-    return {
-        "better": better[:_MOST_IMPROVED],
-        "counts": [comparison for comparison in better if isinstance(comparison, Exact)],
-        "more": max(0, len(better) - _MOST_IMPROVED),
-        "budgets": list(_tighter_budgets(summary, better))[:_MOST_IMPROVED],
-    }
+    return Improvements(
+        better=[_improvement(comparison) for comparison in better[:_MOST_IMPROVED]],
+        more=beyond(better, _MOST_IMPROVED),
+        budgets=_tighter_budgets(summary, better)[:_MOST_IMPROVED],
+    )
 
 
-def _tighter_budgets(summary: Summary, better: list[Comparison]) -> Iterator[str]:
-    """Yield the lines of ``[budget]`` that would preserve an improvement, in base units as perfgate.toml takes them."""
-    improved = {(comparison.metric, comparison.workload, comparison.shape) for comparison in better}
-    bounds = [one for one in summary.decision.comparisons if isinstance(one, Bound)]
-    for budget in bounds:
-        key = (budget.metric, budget.workload, budget.shape)
-        if not budget.is_budget or budget.outcome != "unchanged" or key not in improved or not budget.head:
+def _improvement(comparison: Comparison) -> str:
+    both, size = span(*formats.sides(comparison)), formats.percent_change(comparison)
+    if size and not isinstance(comparison, Exact):
+        return joined([named(comparison), Words(f" {formats.change(comparison)}: {both}")])
+    return joined([named(comparison), Words(f" {size} ({both})" if size else f" ({both})")])
+
+
+def _tighter_budgets(summary: Summary, better: Iterable[Comparison]) -> list[str]:
+    """The lines of ``[budget]`` that would preserve an improvement, in base units as perfgate.toml takes them."""
+    improved = {(comparison.metric, comparison.place) for comparison in better}
+    lines = []
+    for budget in summary.decision.comparisons:
+        if not isinstance(budget, Bound) or not budget.is_budget or budget.outcome != "unchanged":
             continue
-        tighter = budget.head * _ROOM if budget.better == "lower" else budget.head / _ROOM
-        rounded = to_two_digits(tighter, up=budget.better == "lower")
-        if rounded < budget.bound if budget.better == "lower" else rounded > budget.bound:
-            yield f'"{budget.metric}@{budget.workload}/{budget.shape}" = {rounded:g}'
+        if (budget.metric, budget.place) in improved and budget.head:
+            tighter = _with_room(budget, budget.head)
+            is_tighter = tighter < budget.bound if budget.better == "lower" else tighter > budget.bound
+            if is_tighter:
+                lines.append(_budget_line(budget, tighter))
+    return lines
+
+
+def _with_room(budget: Bound, measured: float) -> float:
+    if budget.better == "lower":
+        return to_two_digits(measured * _ROOM, up=True)
+    return to_two_digits(measured / _ROOM, up=False)
+
+
+def _budget_line(budget: Bound, bound: float) -> str:
+    return f'"{budget.metric}@{budget.workload}/{budget.shape}" = {bound:g}'
 
 
 @section("why", drop=10, fold="moved")
-def why(summary: Summary) -> Values | None:
-    """Operator changes and counter parts, the largest first, and how much time they account for."""
-    ranked = summary.causes if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
-    if not ranked:
+def why(summary: Summary) -> Contributions | None:
+    if summary.verdict not in {"FAIL", "WARN"} or not summary.regressed or not summary.causes:
         return None
     most = min(_MOST_CAUSES, summary.detail)
-    return {
-        "causes": worded_causes(ranked[:most]),
-        "more": max(0, len(ranked) - most),
-        "account": worded_account(summary),
-    }
+    shown = worded_causes(summary.causes[:most])
+    return Contributions(shown, beyond(summary.causes, most), worded_account(summary))
 
 
 @section("slower operators", drop=15, fold="moved")
-def operators(summary: Summary) -> Values | None:
-    """Operators that got slower by themselves, hardly visible in the whole call; none of them fails the gate."""
+def operators(summary: Summary) -> SlowerOperators | None:
+    """Hardly visible in the whole call; none of them fails the gate."""
     slower = [operator for operator in summary.tested_operators if operator.alone]
     if not slower:
         return None
     most = min(_MOST_OPERATORS, summary.detail)
-    return {
-        "operators": [(test, whole_call(test, summary)) for test in slower[:most]],
-        "total": len(slower),
-        "more": max(0, len(slower) - most),
-        "pairs": max(test.pairs or 0 for test in slower),
-        "tested": len(summary.tested_operators),
-    }
+    return SlowerOperators(
+        operators=[(test, whole_call(test, summary)) for test in slower[:most]],
+        total=len(slower),
+        more=beyond(slower, most),
+        pairs=max(test.pairs or 0 for test in slower),
+        tested=len(summary.tested_operators),
+    )
 
 
 @section("what to try", drop=20, fold="suggestions")
-def suggestions(summary: Summary) -> Values | None:
-    """Suggestions on newly introduced problems that no cause shows; all others are in the page and in decision.json."""
+def suggestions(summary: Summary) -> ToTry | None:
+    """Suggestions that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
     tips = summary.decision.suggestions
-    with_causes = [tips[one.suggestion] for one in listed_regressions(summary) if one.suggestion is not None]
-    shown = {(word(tip.message), tip.line) for tip in with_causes}
-    distinct = [tip for tip in introduced(tips) if (word(tip.message), tip.line) not in shown]
-    if not distinct:
-        return None
-    return {
-        "suggestions": distinct[:_MOST_SUGGESTIONS],
-        "more": max(0, len(distinct) - _MOST_SUGGESTIONS),
-    }
+    shown = set()
+    for regression in listed_regressions(summary):
+        if regression.suggestion is not None:
+            shown.add(_identity(tips[regression.suggestion]))
+    distinct = [tip for tip in introduced(tips) if _identity(tip) not in shown]
+    return ToTry(distinct[:_MOST_SUGGESTIONS], beyond(distinct, _MOST_SUGGESTIONS)) if distinct else None
+
+
+def _identity(tip: Suggestion) -> tuple[str, str | None]:
+    return word(tip.message), tip.line
 
 
 @section("if intended")
-def intended(summary: Summary) -> Values | None:
-    """The budgets and limits that would accept the change; a wrong output cannot be tolerated."""
-    failing = [c for c in summary.regressed if c.gating]
-    if summary.verdict != "FAIL" or summary.decision.comparing == "rules":
+def intended(summary: Summary) -> Intended | None:
+    if summary.verdict != "FAIL" or summary.is_about_rules:
         return None
-    budgets, limits = [], []
-    for comparison in failing:
-        if not isinstance(comparison, Bound):
+    budgets, limits, wrong_output = [], [], False
+    for comparison in summary.regressed:
+        if not comparison.gating:
             continue
-        # The line that accepts the measured value, rounded away from it to two digits.
-        bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
-        if comparison.is_budget:
-            budgets.append(f'"{comparison.metric}@{comparison.workload}/{comparison.shape}" = {bound:g}')
-        elif comparison.limit is not None:
-            limits.append(f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}')
-    wrong_output = any(isinstance(c, Checked) for c in failing)
+        if isinstance(comparison, Checked):
+            wrong_output = True
+        elif isinstance(comparison, Bound):
+            # The line that accepts the measured value, rounded away from it to two digits.
+            bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
+            if comparison.is_budget:
+                budgets.append(_budget_line(comparison, bound))
+            elif comparison.limit is not None:
+                limits.append(f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}')
     if not (budgets or limits or wrong_output):
         return None
-    return {
-        "budgets": budgets[:_MOST_SETTINGS],
-        "limits": limits[:_MOST_SETTINGS],
-        "wrong_output": wrong_output,
-    }
+    return Intended(budgets[:_MOST_SETTINGS], limits[:_MOST_SETTINGS], wrong_output)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perfgate.judging.report.text.templates import Values
+from perfgate.judging.report.text.templates import View
 from perfgate.judging.report.view.summary import Summary
 
 KEEP = 0
-Fill = Callable[[Summary], Values | None]
+Fill = Callable[[Summary], "View | None"]
 
 
 @dataclass(frozen=True)
 class Section:
     """One section of the comment, rendered with ``templates/comment/NAME.md.j2``.
 
-    ``fill`` gives the values that the template shows, None if there is nothing to show. ``title`` names the section in the
+    ``fill`` gives the view that the template shows, None if there is nothing to show. ``title`` names the section in the
     comment's list of omissions. ``drop`` is its rank for removal if the comment is over its size budget: KEEP never, else the
     highest first. Neighbours of the same ``fold`` share one, each under the ``summary`` that its template sets; a section
     without a summary stays outside.

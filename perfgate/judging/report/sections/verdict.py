@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfgate.document.decision import HarnessChange
+from perfgate.document.message import Message
 from perfgate.judging.report.sections.section import Section, section
-from perfgate.judging.report.text.templates import Values
+from perfgate.judging.report.text.numbers import beyond
+from perfgate.judging.report.text.templates import View
 from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.causes import worst_cause
 from perfgate.judging.report.view.checklist import other_notes
 from perfgate.judging.report.view.coverage import coverage_line
-from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
-from perfgate.judging.report.view.headline import headline, missing_values
-from perfgate.judging.report.view.remedy import has_remedy
+from perfgate.judging.report.view.facts import (
+    FailureView,
+    base_line,
+    busy_line,
+    counts_line,
+    worded_failures,
+)
+from perfgate.judging.report.view.headline import headline
+from perfgate.judging.report.view.missing import MissingList, missing_list
+from perfgate.judging.report.view.remedy import Remedy, has_remedy
 from perfgate.judging.report.view.remedy import remedy as worded_remedy
-from perfgate.judging.report.view.rows import worst_cause
 from perfgate.judging.report.view.summary import Summary
 
 _MOST_WARNINGS = 4
@@ -25,75 +38,122 @@ _SHORT_LISTS = 10
 SIGNS = {"PASS": "✅", "WARN": "⚠️", "FAIL": "❌", "INCONCLUSIVE": "❔", "SKIPPED": "⏭️"}
 
 
-def title_values(summary: Summary) -> Values:
-    return {
-        "sign": Words(SIGNS[summary.verdict]),
-        "headline": headline(summary, "markdown"),
-        "cause": worst_cause(summary),
-    }
+@dataclass(frozen=True)
+class Title(View):
+    """The first line; ``cause`` is that of the regression in the headline."""
+
+    sign: Words
+    headline: Words
+    cause: str | None
 
 
-title = Section("title", "title", title_values)
+@dataclass(frozen=True)
+class Coverage(View):
+    """How many of the changed functions were measured, and the others."""
+
+    coverage: Words
+
+
+@dataclass(frozen=True)
+class Notes(View):
+    """Notes to read first: a busy machine, and the gate's warnings."""
+
+    busy: Words | None
+    warnings: Sequence[Message]
+    more: int
+
+
+@dataclass(frozen=True)
+class Facts(View):
+    """Counts and noise floor; base, head and testbed."""
+
+    counts: Words
+    base: Words
+    fold: bool
+
+
+@dataclass(frozen=True)
+class Harness(View):
+    """How an edited workload file changed the measurement itself."""
+
+    changes: Sequence[HarnessChange]
+    more: int
+
+
+@dataclass(frozen=True)
+class Failures(View):
+    """Failed measurements, each with the last ``lines`` of its traceback."""
+
+    failures: Sequence[FailureView]
+    more: int
+    lines: int
+
+
+@dataclass(frozen=True)
+class Missing(MissingList):
+    """Values missing from the documents."""
+
+    count: int
+
+
+def title_view(summary: Summary) -> Title:
+    return Title(Words(SIGNS[summary.verdict]), headline(summary, "markdown"), worst_cause(summary))
+
+
+title = Section("title", "title", title_view)
 
 
 @section("changed functions")
-def coverage(summary: Summary) -> Values | None:
-    """How many of the changed functions were measured, and the others."""
+def coverage(summary: Summary) -> Coverage | None:
     line = coverage_line(summary, "markdown")
-    return None if line is None else {"coverage": line}
+    return None if line is None else Coverage(line)
 
 
 @section("notes")
-def notes(summary: Summary) -> Values | None:
-    """Notes to read first: a busy machine, and the gate's warnings."""
+def notes(summary: Summary) -> Notes | None:
     warnings, busy = other_notes(summary.decision.warnings), busy_line(summary, "markdown")
     if not warnings and busy is None:
         return None
-    return {"busy": busy, "warnings": warnings[:_MOST_WARNINGS], "more": max(0, len(warnings) - _MOST_WARNINGS)}
+    return Notes(busy, warnings[:_MOST_WARNINGS], beyond(warnings, _MOST_WARNINGS))
 
 
 @section("how it was compared", fold="compared")
-def facts(summary: Summary) -> Values | None:
-    """Counts and noise floor; base, head and testbed. Folded, unless they are the problem."""
+def facts(summary: Summary) -> Facts | None:
+    """Folded, unless the testbeds are the problem."""
     if summary.is_unread:
         return None
-    differs = summary.verdict == "INCONCLUSIVE" and summary.decision.testbed_differences
-    return {
-        "counts": counts_line(summary, "markdown") if summary.is_measured else Words(""),
-        "base": base_line(summary, "markdown"),
-        "fold": summary.is_measured and not differs,
-    }
+    differs = summary.verdict == "INCONCLUSIVE" and bool(summary.decision.testbed_differences)
+    counts = counts_line(summary, "markdown") if summary.is_measured else Words("")
+    return Facts(counts, base_line(summary, "markdown"), fold=summary.is_measured and not differs)
 
 
 @section("what to do")
-def remedy(summary: Summary) -> Values | None:
-    """The reasons of a verdict other than PASS, and of a FAIL without a regression, and the next action for each."""
+def remedy(summary: Summary) -> Remedy | None:
+    """The reasons of a verdict other than PASS, and of a FAIL without a regression, and the next action."""
     return worded_remedy(summary) if has_remedy(summary) else None
 
 
 @section("workload file")
-def harness(summary: Summary) -> Values | None:
-    """How an edited workload file changed the measurement itself, whatever the verdict."""
+def harness(summary: Summary) -> Harness | None:
+    """Whatever the verdict."""
     changes = summary.telling_harness_changes
-    return {"changes": changes[:_MOST_CHANGES], "more": max(0, len(changes) - _MOST_CHANGES)} if changes else None
+    return Harness(changes[:_MOST_CHANGES], beyond(changes, _MOST_CHANGES)) if changes else None
 
 
 @section("errors")
-def failures(summary: Summary) -> Values | None:
-    """Failed measurements, each with the end of its traceback."""
+def failures(summary: Summary) -> Failures | None:
     if not summary.failures:
         return None
     worded = worded_failures(summary.failures)
-    return {
-        "failures": worded[:_MOST_FAILURES],
-        "more": max(0, len(worded) - _MOST_FAILURES),
-        "lines": 12 if summary.detail > _SHORT_LISTS else 4,
-    }
+    lines = 12 if summary.detail > _SHORT_LISTS else 4
+    return Failures(worded[:_MOST_FAILURES], beyond(worded, _MOST_FAILURES), lines)
 
 
 @section("missing numbers", fold="moved")
-def missing(summary: Summary) -> Values | None:
-    """Values missing from the documents of a FAIL; an undecided verdict lists them as a reason, with the remedy."""
-    if summary.verdict != "FAIL" or not summary.decision.missing:
+def missing(summary: Summary) -> Missing | None:
+    """Of a FAIL; an undecided verdict lists them as a reason, with the remedy."""
+    entries = summary.decision.missing
+    if summary.verdict != "FAIL" or not entries:
         return None
-    return {**missing_values(summary), "count": len(summary.decision.missing)}
+    listed = missing_list(entries)
+    return Missing(listed.missing, listed.more_missing, len(entries))

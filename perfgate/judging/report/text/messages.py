@@ -12,25 +12,13 @@ from perfgate.document.run import Finding, Severity
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.kernels import with_short_kernel
-from perfgate.judging.report.text.words import Words, say
-from perfgate.locale import current_language, gap_between, translate
+from perfgate.judging.report.text.words import Prose, Words, joined, pieces_of, say
+from perfgate.locale import current_language, translate
 
 # Names of timelines in recordings (trace/summary.py, shape_names).
 _RANK = re.compile(r"rank \d+")
 _MOST_RANKS = 8
 _SEVERITIES: tuple[Severity, ...] = ("severe", "warning", "info")
-
-
-class SentencePieces(str):
-    """A sentence in pieces: ``Words`` are ours, every other piece is outside text that still needs escaping."""
-
-    __slots__ = ("pieces",)
-    pieces: tuple[str, ...]
-
-    def __new__(cls, pieces: tuple[str, ...]) -> SentencePieces:
-        sentence = super().__new__(cls, "".join(pieces))
-        sentence.pieces = pieces
-        return sentence
 
 
 def word(message: Message | str) -> str:
@@ -51,6 +39,16 @@ def word(message: Message | str) -> str:
         return _fill(translate(english), message.values)
     except (KeyError, ValueError, TypeError, AttributeError, IndexError):
         return _uncatalogued(message)
+
+
+def told(message: Message | str) -> str:
+    """A message as a part of a sentence of ours, which templates escape word by word."""
+    first, *rest = pieces_of(word(message))
+    return joined([_prose(first, begins=True), *(_prose(piece, begins=False) for piece in rest)])
+
+
+def _prose(piece: str, *, begins: bool) -> str:
+    return piece if isinstance(piece, Words) else Prose(piece, begins=begins)
 
 
 def word_all(messages: Sequence[Message]) -> str:
@@ -97,10 +95,10 @@ def _of_ranks(worst: Finding, group: Sequence[Finding]) -> str:
     others = [str(finding.evidence["shape"]) for finding in group if finding is not worst]
     if not _RANK.match(rank) or (rank in words and not others):
         return words
-    pieces = [*_pieces(words), Words(" ("), rank]
+    pieces = [*pieces_of(words), Words(" ("), rank]
     if others:
         pieces += [say("; also ")]
-        pieces += _pieces(_word_list(others[:_MOST_RANKS], say(", ")))
+        pieces += pieces_of(_word_list(others[:_MOST_RANKS], say(", ")))
     if len(others) > _MOST_RANKS:
         pieces += [say(" and {more}", more=numbers.counted(len(others) - _MOST_RANKS, "more", "more"))]
     return _joined([*pieces, Words(")")])
@@ -112,22 +110,12 @@ def _fill(sentence: str, values: Mapping[str, MessageValue]) -> str:
     for literal, name, spec, _ in Formatter().parse(sentence):
         pieces += [Words(literal)] if literal else []
         if name is not None:
-            pieces += _pieces(_word_value(values[name], spec or ""))
+            pieces += pieces_of(_word_value(values[name], spec or ""))
     return _joined(pieces)
 
 
 def _joined(pieces: list[str]) -> str:
-    if current_language() == "en":
-        return "".join(pieces)
-    spaced: list[str] = []
-    for piece in pieces:
-        gap = gap_between(spaced[-1], piece) if spaced else ""
-        spaced += [Words(gap), piece] if gap else [piece]
-    return SentencePieces(tuple(spaced))
-
-
-def _pieces(text: str) -> tuple[str, ...]:
-    return text.pieces if isinstance(text, SentencePieces) else (text,)
+    return "".join(pieces) if current_language() == "en" else joined(pieces)
 
 
 def _word_value(value: MessageValue, spec: str) -> str:
@@ -146,7 +134,7 @@ def _word_list(values: Sequence[MessageValue], separator: str, spec: str = "") -
     pieces: list[str] = []
     for position, value in enumerate(values):
         pieces += [separator] if position else []
-        pieces += _pieces(_word_value(value, spec))
+        pieces += pieces_of(_word_value(value, spec))
     return _joined(pieces)
 
 

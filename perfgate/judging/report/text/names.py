@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from perfgate.catalogue.lookup import METRICS
@@ -9,8 +10,8 @@ from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
 from perfgate.document.comparison import Clock, Comparison, Paired
 from perfgate.document.decision import Missing, NoiseFloor
 from perfgate.judging.report.text.index import CLOCK_TITLES
-from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.locale import filled, translate
+from perfgate.judging.report.text.numbers import counted
+from perfgate.judging.report.text.words import SentencePieces, Words, joined, phrase, say
 
 # Parts of a document that may be missing but are no metrics.
 _PARTS = {
@@ -60,7 +61,7 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
         return say(entry.title)
     if clock in entry.clock_titles:
         return say(entry.clock_titles[clock])
-    return Words(filled(translate(CLOCK_TITLES[clock]), {"title": translate(entry.title)}))
+    return say(CLOCK_TITLES[clock], title=say(entry.title))
 
 
 def title_of(entry: Comparison | NoiseFloor) -> str:
@@ -81,6 +82,35 @@ def evidence_of(comparison: Paired) -> str:
     return "run" if is_of_runs else "quad"
 
 
+def named(comparison: Comparison, *, placeless: bool = False) -> str:
+    """The metric of a comparison and, unless ``placeless``, its place."""
+    metric, at = title_of(comparison), place_of(comparison)
+    if comparison.is_of_operator:
+        called = say("calls to {metric}", metric=metric)
+        return called if placeless else say("calls to {metric} in {place}", metric=metric, place=at)
+    return metric if placeless else say("{metric} of {place}", metric=metric, place=at)
+
+
+def calls_or_metric(comparison: Comparison) -> str:
+    """The metric of a comparison in a table that has its place in another cell."""
+    return named(comparison, placeless=True)
+
+
+def listed(texts: Sequence[str], most: int = 3) -> SentencePieces:
+    """The first texts with commas between, and how many more there are."""
+    return with_more(texts[:most], len(texts) - most)
+
+
+def with_more(texts: Iterable[str], more: int) -> SentencePieces:
+    pieces: list[str] = []
+    for text in texts:
+        pieces += [Words(", "), text] if pieces else [text]
+    if more > 0:
+        pieces.append(say(" and {more}", more=counted(more, "more", "more")))
+    return joined(pieces)
+
+
 def first_line(text: str | None) -> str:
     """The first non-blank line of a message, empty without one."""
-    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+    lines = (text or "").strip().splitlines()
+    return lines[0].strip() if lines else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 from perfgate.judging.report.text.words import Words, say
 from perfgate.locale import translate
@@ -29,32 +29,55 @@ def amounts(values: Sequence[float | None], unit: str, *, share: bool = False) -
 
     A ``share`` is of unit 1 and read in percent.
     """
-    if unit == "s":
-        values = [0.0 if value is not None and abs(value) < _SHORTEST else value for value in values]
     finite = [value for value in values if value is not None and math.isfinite(value)]
+    if unit == "s":
+        finite = [0.0 if abs(value) < _SHORTEST else value for value in finite]
     factor, name = _scale(finite, unit, share=share)
-    countable = factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in finite)
-    are_close = len(finite) > 1 and 0 < max(finite) - min(finite) < 0.01 * abs(max(finite))
-    digits = 0 if countable else 4 if are_close else 3
-    zero = Words(f"0 {unit}" if unit in _SCALES else f"0{name}")
-    worded = [DASH if v is None or not math.isfinite(v) else Words(_number(v / factor, digits) + name) for v in values]
-    return [zero if value == 0 else words for value, words in zip(values, worded)]
+    digits = _digits(finite) if factor != 1.0 or unit not in {"1", "B"} or not _are_whole(finite) else 0
+    worded = []
+    for value in values:
+        if value is None or not math.isfinite(value):
+            worded.append(DASH)
+        elif value == 0 or (unit == "s" and abs(value) < _SHORTEST):
+            worded.append(Words(f"0 {unit}" if unit in _SCALES else f"0{name}"))
+        else:
+            worded.append(Words(_number(value / factor, digits) + name))
+    return worded
 
 
-def percent(share: float) -> Words:
-    """The size of a share as a percentage, without its sign: ``6.8 %``."""
-    return Words(f"{percent_number(share)} %")
+def _are_whole(values: Sequence[float]) -> bool:
+    return all(float(value).is_integer() for value in values)
+
+
+def _digits(values: Sequence[float]) -> int:
+    """Significant digits: one more if they are needed to tell the values apart."""
+    are_close = len(values) > 1 and 0 < max(values) - min(values) < 0.01 * abs(max(values))
+    return 4 if are_close else 3
+
+
+def percent(share: float | None) -> Words:
+    """The size of a share as a percentage, without its sign: ``6.8 %``; a dash for None."""
+    return DASH if share is None else Words(f"{percent_number(share)} %")
+
+
+def sign_of(number: float) -> str:
+    if number == 0:
+        return ""
+    return "+" if number > 0 else "−"
 
 
 def signed_percent(share: float) -> Words:
     """A change with its sign: ``−0.9 %``, ``+0.2 %``, ``0.0 %`` if it rounds to nothing."""
     size = f"{abs(share) * 100:.1f}"
-    return Words(f"{'' if size == '0.0' else '+' if share > 0 else '−'}{size} %")
+    sign = "" if size == "0.0" else sign_of(share)
+    return Words(f"{sign}{size} %")
 
 
-def plus_minus(share: float) -> Words:
-    """Half a width: ``±0.9 %``, ``under 0.1 %``."""
-    return percent(share) if _is_tiny(share) else Words(f"±{percent(share)}")
+def plus_minus(share: float | None) -> Words:
+    """Half a width: ``±0.9 %``, ``under 0.1 %``; a dash for None."""
+    if share is None or _is_tiny(share):
+        return percent(share)
+    return Words(f"±{percent(share)}")
 
 
 def to_two_digits(value: float, *, up: bool) -> float:
@@ -65,9 +88,9 @@ def to_two_digits(value: float, *, up: bool) -> float:
     return (math.ceil if up else math.floor)(value / unit) * unit
 
 
-def setting(share: float) -> Words:
-    """A share from the configuration, in the form a user would write: ``1 %``, ``2.5 %``."""
-    return Words(f"{share * 100:.4g} %")
+def setting(share: float | None) -> Words:
+    """A share from the configuration, in the form a user would write: ``1 %``, ``2.5 %``; a dash for None."""
+    return DASH if share is None else Words(f"{share * 100:.4g} %")
 
 
 def confidence(level: float) -> Words:
@@ -77,35 +100,47 @@ def confidence(level: float) -> Words:
 
 def span(base: Words, head: Words) -> Words:
     """Two values side by side, with the unit once if both share it: ``36.1 → 38.6 ms``."""
-    number, _, unit = base.partition(" ")
-    return Words(f"{number if unit and head.endswith(f' {unit}') else base} → {head}")
+    return Words(f"{_without_common_unit(base, head)} → {head}")
 
 
 def reach(low: Words, high: Words) -> Words:
     """The ends of an interval, with the unit once if both share it: ``36.1 to 38.6 ms``."""
     if low == high:
         return low
-    number, _, unit = low.partition(" ")
-    return say("{low} to {high}", low=Words(number) if unit and high.endswith(f" {unit}") else low, high=high)
+    return say("{low} to {high}", low=_without_common_unit(low, high), high=high)
 
 
-def duration(seconds: float) -> Words:
-    """A span of wall time: ``7 m 40 s``."""
+def _without_common_unit(value: Words, other: Words) -> Words:
+    number, _, unit = value.partition(" ")
+    return Words(number) if unit and other.endswith(f" {unit}") else value
+
+
+def duration(seconds: float | None) -> Words:
+    """A span of wall time: ``7 m 40 s``; a dash for None."""
+    if seconds is None:
+        return DASH
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, seconds_left = divmod(rest, 60)
     if hours:
         return say("{hours} h {minutes} m", hours=hours, minutes=minutes)
-    return (
-        say("{minutes} m {seconds} s", minutes=minutes, seconds=seconds_left) if minutes else Words(f"{seconds_left} s")
-    )
+    if minutes:
+        return say("{minutes} m {seconds} s", minutes=minutes, seconds=seconds_left)
+    return Words(f"{seconds_left} s")
 
 
 def counted(count: int, singular: str, plural: str = "") -> Words:
     """A number with its noun: ``1 regression``, ``2 regressions``; Chinese has no plural."""
-    english = f"{{count}} {singular if count == 1 else plural or singular + 's'}"
-    words = translate(f"{{count}} {singular}")
-    return Words((english if words == f"{{count}} {singular}" else words).format(count=f"{count:,}"))
+    english = f"{{count}} {singular}"
+    words = translate(english)
+    if words == english and count != 1:
+        words = f"{{count}} {plural or singular + 's'}"
+    return Words(words.format(count=f"{count:,}"))
+
+
+def beyond(listed: Sized, most: int) -> int:
+    """How many entries a list has beyond the first ``most``."""
+    return max(0, len(listed) - most)
 
 
 def whole(value: float) -> Words:

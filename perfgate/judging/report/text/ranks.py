@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from perfgate.document.trace import DelayRow, RanksDocument
+from typing import NamedTuple
+
+from perfgate.document.trace import DelayRow, RankEntry, RanksDocument, SlowLinkRow, SlowRankRow, SlowStageRow
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
-from perfgate.judging.report.text.words import phrase
-from perfgate.locale import translate
+from perfgate.judging.report.text.words import phrase, say
 
 _LISTED_BAD = 3  # unreadable recordings listed by name, at most
 _SLOW_RANK = phrase("{rank} is slow: {share} longer on its own than the middle one, most of it {part}")
@@ -54,140 +55,131 @@ _WHY = {
 }
 
 
-def rank_answers(document: RanksDocument, *, shown: int) -> list[tuple[str, bool]]:
-    """Which rank the others wait for and why, which stage or link is slow, and which parts of the recordings are missing.
+class RankAnswer(NamedTuple):
+    """A sentence about the ranks, and whether it names something slow or missing."""
 
-    With each sentence comes whether it names something slow.
-    """
+    words: str
+    is_bad: bool = False
+
+
+def rank_answers(document: RanksDocument, *, shown: int) -> list[RankAnswer]:
+    """Which rank the others wait for and why, which stage or link is slow, and which parts of the recordings are missing."""
     return [
         *_of_ranks(document, shown),
-        *[
-            _answer(
-                _SLOW_STAGE,
-                bad=True,
-                stage=slow.stage,
-                time=amount(slow.computing, "s"),
-                share=percent(slow.behind),
-            )
-            for slow in document.slow_stages[:shown]
-        ],
+        *map(_slow_stage, document.slow_stages[:shown]),
         *_of_links(document, shown),
         *_of_collectives(document),
         *_of_recordings(document),
     ]
 
 
-def _of_ranks(document: RanksDocument, shown: int) -> list[tuple[str, bool]]:
+def _of_ranks(document: RanksDocument, shown: int) -> list[RankAnswer]:
     if document.delays:
-        return [_delay(row) for row in document.delays[:shown]]
-    timed = sum(row.own is not None for row in document.ranks)
-    if document.collectives and not document.slow_ranks:
+        return list(map(_delay, document.delays[:shown]))
+    if document.slow_ranks:
+        return list(map(_slow_rank, document.slow_ranks[:shown]))
+    if document.collectives:
         collectives = counted(document.collectives, "collective")
-        return [_answer(_NO_DELAY, ranks=counted(len(document.ranks), "rank"), collectives=collectives)]
-    if not document.slow_ranks:
-        return [_answer(_ALIKE, ranks=counted(timed, "rank")) if timed > 1 else _answer(_TOO_FEW)]
-    return [
-        _answer(
-            _SLOW_RANK,
-            bad=True,
-            rank=rank_name(slow.rank, slow.device),
-            share=percent(slow.behind),
-            part=translate(_PARTS[slow.part]),
-        )
-        for slow in document.slow_ranks[:shown]
-    ]
+        return [RankAnswer(say(_NO_DELAY, ranks=counted(len(document.ranks), "rank"), collectives=collectives))]
+    timed = sum(row.own is not None for row in document.ranks)
+    return [RankAnswer(say(_ALIKE, ranks=counted(timed, "rank")) if timed > 1 else say(_TOO_FEW))]
 
 
-def _delay(row: DelayRow) -> tuple[str, bool]:
-    common = {
-        "rank": rank_name(row.rank, row.device),
-        "share": percent(row.share),
-        "collective": clean(row.collective),
-        "waiting": counted(row.waiting - 1, "rank"),
-        "why": translate(_WHY[row.why]),
-    }
+def _slow_rank(slow: SlowRankRow) -> RankAnswer:
+    rank, part = name_of(slow), say(_PARTS[slow.part])
+    return RankAnswer(say(_SLOW_RANK, rank=rank, share=percent(slow.behind), part=part), is_bad=True)
+
+
+def _slow_stage(slow: SlowStageRow) -> RankAnswer:
+    time, share = amount(slow.computing, "s"), percent(slow.behind)
+    return RankAnswer(say(_SLOW_STAGE, stage=slow.stage, time=time, share=share), is_bad=True)
+
+
+def _delay(row: DelayRow) -> RankAnswer:
+    sentence, seconds = _DELAYS_STEP, row.per_step
     if row.once:
-        sentence = _ONCE_SOMEWHERE if row.step is None else _ONCE
-        return _answer(sentence, bad=True, time=amount(row.worst, "s"), step=row.step, **common)
-    if row.per_step is None:
-        return _answer(_DELAYS, bad=True, time=amount(row.total, "s"), **common)
-    return _answer(_DELAYS_STEP, bad=True, time=amount(row.per_step, "s"), **common)
+        sentence, seconds = _ONCE_SOMEWHERE if row.step is None else _ONCE, row.worst
+    elif row.per_step is None:
+        sentence, seconds = _DELAYS, row.total
+    words = say(
+        sentence,
+        rank=name_of(row),
+        time=amount(seconds, "s"),
+        step=row.step or 0,
+        share=percent(row.share),
+        collective=clean(row.collective),
+        waiting=counted(row.waiting - 1, "rank"),
+        why=say(_WHY[row.why]),
+    )
+    return RankAnswer(words, is_bad=True)
 
 
-def _of_links(document: RanksDocument, shown: int) -> list[tuple[str, bool]]:
-    if not document.slow_links:
-        return [_answer(_LINKS_ALIKE, links=counted(document.links, "link")) if document.links else _answer(_NO_LINKS)]
-    return [
-        _answer(
-            _SLOW_LINK if link.group is None else _SLOW_LOCAL_LINK,
-            bad=True,
-            link=clean(link.link),
-            source=link.source,
-            target=link.target,
-            group=clean(link.group or ""),
-            size=amount(link.size, "B"),
-            operation=clean(link.operation),
-            speed=amount(link.bandwidth, "B/s"),
-            middle=amount(link.middle, "B/s"),
-        )
-        for link in document.slow_links[:shown]
-    ]
+def _of_links(document: RanksDocument, shown: int) -> list[RankAnswer]:
+    if document.slow_links:
+        return list(map(_slow_link, document.slow_links[:shown]))
+    if not document.links:
+        return [RankAnswer(say(_NO_LINKS))]
+    return [RankAnswer(say(_LINKS_ALIKE, links=counted(document.links, "link")))]
 
 
-def _of_collectives(document: RanksDocument) -> list[tuple[str, bool]]:
+def _slow_link(link: SlowLinkRow) -> RankAnswer:
+    words = say(
+        _SLOW_LINK if link.group is None else _SLOW_LOCAL_LINK,
+        link=clean(link.link),
+        source=link.source,
+        target=link.target,
+        group=clean(link.group or ""),
+        size=amount(link.size, "B"),
+        operation=clean(link.operation),
+        speed=amount(link.bandwidth, "B/s"),
+        middle=amount(link.middle, "B/s"),
+    )
+    return RankAnswer(words, is_bad=True)
+
+
+def _of_collectives(document: RanksDocument) -> list[RankAnswer]:
     answers = []
     if document.skew is not None:
         worst = document.skews[0]
-        answers.append(
-            _answer(
-                _APART,
-                time=amount(document.skew, "s"),
-                count=whole(document.collectives),
-                worst=amount(worst.skew, "s"),
-                collective=clean(worst.name),
-                number=worst.number + 1,
-                rank=rank_name(worst.last, None),
-            )
+        words = say(
+            _APART,
+            time=amount(document.skew, "s"),
+            count=whole(document.collectives),
+            worst=amount(worst.skew, "s"),
+            collective=clean(worst.name),
+            number=worst.number + 1,
+            rank=rank_name(worst.last, None),
         )
+        answers.append(RankAnswer(words))
     if document.unjoined:
-        answers.append(_answer(_UNJOINED, collectives=counted(document.unjoined, "collective")))
+        answers.append(RankAnswer(say(_UNJOINED, collectives=counted(document.unjoined, "collective"))))
     return answers
 
 
-def _of_recordings(document: RanksDocument) -> list[tuple[str, bool]]:
+def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
     """Gaps in the recordings, which may be why no rank is named."""
-    answers = []
-    if document.left_out:
-        reasons = [clean(one.reason) for one in document.left_out[:_LISTED_BAD]]
-        recordings = len({row.path for row in document.ranks}) + len(document.left_out)
-        everything = counted(recordings, "recording")
-        answers.append(
-            _answer(_LEFT_OUT, bad=True, left_out=len(document.left_out), all=everything, reasons="; ".join(reasons))
-        )
-    answers += [
-        _answer(
-            _REPEATED,
-            bad=True,
-            rank=one.rank,
-            recordings=counted(1 + len(one.others), "recording"),
-            chosen=clean(one.chosen),
-            others=", ".join(clean(path) for path in one.others[:_LISTED_BAD]),
-        )
-        for one in document.repeated
-    ]
+    words: list[str] = []
+    left_out = document.left_out
+    if left_out:
+        reasons = [clean(entry.reason) for entry in left_out[:_LISTED_BAD]]
+        recordings = counted(len({row.path for row in document.ranks}) + len(left_out), "recording")
+        words.append(say(_LEFT_OUT, left_out=len(left_out), all=recordings, reasons="; ".join(reasons)))
+    for repeated in document.repeated:
+        recordings = counted(1 + len(repeated.others), "recording")
+        chosen, others = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
+        words.append(say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, others=others))
     if document.missing:
-        answers.append(_answer(_MISSING, bad=True, ranks=", ".join(map(str, document.missing))))
-    answers += [
-        _answer(_ENDED_EARLY, bad=True, rank=rank_name(one.rank, one.device), last=one.last)
-        for one in document.ended_early
-    ]
-    return answers
+        words.append(say(_MISSING, ranks=", ".join(map(str, document.missing))))
+    words += [say(_ENDED_EARLY, rank=name_of(ended), last=ended.last) for ended in document.ended_early]
+    return [RankAnswer(text, is_bad=True) for text in words]
 
 
-def _answer(sentence: str, *, bad: bool = False, **values: object) -> tuple[str, bool]:
-    return translate(sentence).format(**values), bad
+def name_of(row: RankEntry) -> str:
+    """The name of a row about a rank, or about a device of a recording without ranks."""
+    return rank_name(row.rank, row.device)
 
 
 def rank_name(rank: int | None, device: int | None) -> str:
-    """The name of a row."""
-    return f"rank {rank}" if rank is not None else "all" if device is None else f"device {device}"
+    if rank is not None:
+        return f"rank {rank}"
+    return "all" if device is None else f"device {device}"

@@ -1,73 +1,81 @@
-"""Templates and the three media they are rendered for, each with its escaping as the default ``finalize``.
-
-Every value in a template is escaped as outside text unless it is ``Words`` (ours) or went through one of the filters here;
-forgetting a filter therefore makes text ugly, never dangerous. An undefined name is an error.
-"""
+"""Templates, rendered for one of three media; an undefined name is an error."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from types import CodeType
-from typing import Any, Literal
+from typing import Literal
 
 from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.bccache import Bucket
 from jinja2.runtime import Context
-from markupsafe import Markup, escape
 
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.message import Message
+from perfgate.document.trend import RunHealth, place_of
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers, svg
-from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
-from perfgate.judging.report.text.kernels import with_short_kernel
-from perfgate.judging.report.text.messages import SentencePieces, word
-from perfgate.judging.report.text.names import evidence_of, first_line, part_of, place_of, title_of
+from perfgate.judging.report.text import names, numbers, svg
+from perfgate.judging.report.text.dates import day, minute, short
+from perfgate.judging.report.text.media import FILTERS, Html, Markdown, Plain, ReadyHtml
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.ranks import name_of
 from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.text.suggestions import noticeable_gain, part_of_gain, times, unnamed_operator
-from perfgate.judging.report.text.words import Linked, Words, say
+from perfgate.judging.report.text.words import Words
 from perfgate.locale import Language, current_language, gap_between, translate
 
 _PLACE = re.compile(r"%\((\w+)\)s")
-_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 Medium = Literal["markdown", "plain", "html"]
-# What a template shows, by the names that it uses.
-Values = Mapping[str, Any]
-# An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
-_URL_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%")
+_MEDIA: dict[Medium, type[Markdown | Plain | Html]] = {"markdown": Markdown, "plain": Plain, "html": Html}
 
 
-class ReadyHtml(Markup, Words):
-    """HTML that a template of ours rendered."""
-
-    __slots__ = ()
+class View:
+    """What a template shows: a frozen record with a field for each name that the template uses."""
 
 
-class _Ready(str):
-    """Text that a filter has made safe for its medium."""
+@dataclass(frozen=True)
+class Inlined:
+    """A style or script of ``templates/`` for an HTML page, and the hash by which the page's policy allows it."""
 
-    __slots__ = ()
+    text: Words
+    sha256: Words
 
 
-def render(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
+def render(template: str, medium: Medium, **values: object) -> Words:
     """Render a template of ``templates/`` for a medium; the result counts as our own words in that medium."""
     return Words(environment(medium).get_template(template).render(values))
 
 
-def render_with_summary(template: str, values: Mapping[str, object]) -> tuple[Words, Words]:
+def render_page(template: str, *views: View) -> str:
+    """Render a whole HTML page that shows several views."""
+    values: dict[str, object] = {}
+    for view in views:
+        values |= vars(view)
+    return environment("html").get_template(template).render(values)
+
+
+def render_with_summary(template: str, view: View) -> tuple[Words, Words]:
     """Render a template as Markdown; the second text is its ``summary``, empty if the template sets none."""
-    module = environment("markdown").get_template(template).make_module(dict(values))
+    module = environment("markdown").get_template(template).make_module(vars(view))
     return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))
 
 
-def line(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
+def line(template: str, medium: Medium, **values: object) -> Words:
     """Render a template to one line, so that it can be laid out over several lines itself."""
     text = " ".join(environment(medium).get_template(template).render(values).split())
     return ReadyHtml(text) if medium == "html" else Words(text)
+
+
+def inlined(*sources: str) -> Inlined:
+    jinja = environment("html")
+    assert jinja.loader is not None
+    text = "".join(jinja.loader.get_source(jinja, source)[0] for source in sources)
+    digest = hashlib.sha256(text.encode()).digest()
+    return Inlined(Words(text), Words(base64.b64encode(digest).decode()))
 
 
 def environment(medium: Medium) -> Environment:
@@ -76,25 +84,26 @@ def environment(medium: Medium) -> Environment:
 
 @cache
 def _environment(medium: Medium, language: Language) -> Environment:
+    shown = _MEDIA[medium]
     jinja = Environment(
         loader=PackageLoader("perfgate.judging.report", "templates"),
         undefined=StrictUndefined,
-        autoescape=medium == "html",
-        finalize=_finalized(_FINALIZE[medium]),
+        autoescape=shown.autoescapes,
+        finalize=_finalized(shown.show),
         optimized=False,
-        bytecode_cache=_COMPILED[medium == "html"],
+        bytecode_cache=_COMPILED[shown.autoescapes],
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
         extensions=["jinja2.ext.i18n"],
     )
     jinja.newstyle_gettext = True  # type: ignore[attr-defined]
-    jinja.globals["gettext"] = partial(_sentence, medium, language)
+    jinja.globals["gettext"] = partial(_sentence, shown, language)
     jinja.globals["absent"] = Words(translate("none", language))
     jinja.globals["language"] = Words(language)
     # After a colon: Chinese ones are as wide as a character, with their space.
     jinja.globals["gap"] = Words("" if language == "zh" else " ")
-    jinja.filters.update(_FILTERS[medium])
+    jinja.filters.update({name: getattr(shown, name) for name in FILTERS if hasattr(shown, name)})
     jinja.filters.update(_NUMBER_FILTERS)
     jinja.filters.update(_DOCUMENT_FILTERS)
     return jinja
@@ -130,23 +139,21 @@ def _finalized(finalize: Callable[[object], str]) -> Callable[..., str]:
     return at_run_time
 
 
-def _sentence(medium: Medium, language: Language, english: str, /, **values: object) -> str:
+def _sentence(medium: type[Markdown | Plain | Html], language: Language, english: str, /, **values: object) -> str:
     """The translation of a ``{% trans %}`` block; values are escaped as everywhere in a template."""
-    escaped = {name: _FINALIZE[medium](value) for name, value in values.items()}
-    sentence = translate(english, language)
-    if medium == "html":
-        sentence = _CODE.sub(r"<code>\1</code>", sentence)  # before the values, which may hold backticks
+    # Before the values, which may hold backticks.
+    words = str(medium.marked_up(translate(english, language)))
+    escaped = {name: str(medium.show(value)) for name, value in values.items()}
     if language == "en":
-        sentence %= escaped
-    else:
-        literals_and_names, sentence = _PLACE.split(sentence), ""
-        for number, piece in enumerate(literals_and_names):
-            text = str(escaped[piece]) if number % 2 else piece % ()
-            sentence += gap_between(sentence, text) + text
-    return Markup(sentence) if medium == "html" else _Ready(sentence)
+        return medium.ready(words % escaped)
+    sentence = ""
+    for number, piece in enumerate(_PLACE.split(words)):
+        text = escaped[piece] if number % 2 else piece % ()
+        sentence += gap_between(sentence, text) + text
+    return medium.ready(sentence)
 
 
-def _interval_bar(comparison: Comparison, scale: float) -> object:
+def _interval_bar(comparison: Comparison, scale: float) -> str:
     """A bar for the interval of a comparison; empty without one."""
     if not isinstance(comparison, Paired) or comparison.interval is None or comparison.outcome == "not_comparable":
         return Words("")
@@ -160,128 +167,50 @@ def _measured(comparison: Comparison) -> Words | None:
     """The number of pairs, turns or quads behind a comparison; None without any."""
     if not isinstance(comparison, Paired) or not comparison.pairs:
         return None
-    return numbers.counted(comparison.pairs, evidence_of(comparison))
+    return numbers.counted(comparison.pairs, names.evidence_of(comparison))
 
 
 def _needed(comparison: Comparison) -> Words | None:
     """The number of pairs, turns or quads that would decide a comparison; None if it is not known."""
     if not isinstance(comparison, Paired) or not comparison.pairs_needed:
         return None
-    return numbers.counted(comparison.pairs_needed, evidence_of(comparison))
+    return numbers.counted(comparison.pairs_needed, names.evidence_of(comparison))
 
 
-def inlined(*sources: str, name: str = "style") -> dict[str, Words]:
-    """A style or script of ``templates/`` as a value for an HTML page, and the hash by which the page's policy allows it."""
-    jinja = environment("html")
-    assert jinja.loader is not None
-    text = "".join(jinja.loader.get_source(jinja, source)[0] for source in sources)
-    digest = hashlib.sha256(text.encode()).digest()
-    return {name: Words(text), f"{name}_hash": Words(base64.b64encode(digest).decode())}
+def _quantity(value: float | None, unit: str, metric: str = "") -> Words:
+    return formats.quantity(value, unit, metric=metric)
 
 
-def is_linkable(url: str | None) -> bool:
-    """Whether an address may become a link."""
-    return bool(url) and str(url).startswith(("https://", "http://")) and _URL_CHARACTERS.issuperset(str(url))
+def _base(comparison: Comparison) -> Words:
+    return formats.sides(comparison)[0]
 
 
-def _ours(value: object) -> str | None:
-    """Text that needs no escaping: our words, filtered text and whole numbers; None for outside text."""
-    if isinstance(value, (Words, _Ready)) or value == "":
-        return str(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, str):
-        return None
-    raise TypeError(
-        f"a template shows {value!r}; numbers are worded in report/format.py, absent values by the template"
-    )
+def _head(comparison: Comparison) -> Words:
+    return formats.sides(comparison)[1]
 
 
-def _finalize_markdown(value: object) -> str:
-    if isinstance(value, Linked):
-        return _markdown_link(value.url, code_span(value))
-    ours = _ours(value)
-    return code_span(with_short_kernel(str(value))) if ours is None else ours
+def _span(comparison: Comparison) -> Words:
+    return numbers.span(*formats.sides(comparison))
 
 
-def _finalize_plain(value: object) -> str:
-    ours = _ours(value)
-    return clean(with_short_kernel(str(value))) if ours is None else ours
+def _whole_cell(words: Words) -> Words:
+    """A number and its unit stay together in narrow table columns."""
+    return Words(words.replace(" ", "\u00a0"))
 
 
-def _finalize_html(value: object) -> Markup:
-    if isinstance(value, Markup):
-        return value
-    ours = _ours(value)
-    return Markup("<code>{}</code>").format(clean(with_short_kernel(str(value)))) if ours is None else escape(ours)
+def _whole_place(entry: names.InPlace) -> str:
+    """The workload and its shape, also a shape called "default"."""
+    return place_of(entry.workload, entry.shape, {})
 
 
-def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str) -> str:
-    """A translated sentence of a document; ``escaped`` escapes outside text at its start, ``within`` elsewhere."""
-    sentence = text if isinstance(text, SentencePieces) else word(text)
-    first, *rest = sentence.pieces if isinstance(sentence, SentencePieces) else (sentence,)
-    return _piece(escaped, first) + "".join(_piece(within, piece) for piece in rest)
+def _attention(run: RunHealth) -> int:
+    """How many steps of a run have findings worth a look."""
+    return sum(status == "attention" for status in run.steps.values())
 
 
-def _piece(escaped: Callable[[str], str], piece: str) -> str:
-    return piece if isinstance(piece, Words) else escaped(piece)
-
-
-def _markdown_link(url: str, text: str) -> _Ready:
-    return _Ready(f"[{Words(text)}]({url})" if is_linkable(url) else text)
-
-
-def _html_prose(text: Message | str) -> Markup:
-    """A sentence with its `code` marked up; backticks of outside text may end it early, but everything is escaped before."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_by_piece(_clean_prose, _clean_prose, text)))))
-
-
-def _clean_prose(text: str) -> str:
-    return clean(text, limit=MAX_PROSE)
-
-
-_FINALIZE: dict[str, Callable[[object], str]] = {
-    "markdown": _finalize_markdown,
-    "plain": _finalize_plain,
-    "html": _finalize_html,
-}
-_FILTERS: dict[str, dict[str, Callable[..., object]]] = {
-    "markdown": {
-        "prose": lambda text: _Ready(_by_piece(prose, partial(prose, begins=False), text)),
-        "command": lambda text: _Ready(code_span(text, limit=MAX_PROSE)),
-        "block": lambda text, lines=12: _Ready(fenced(text, lines=lines)),
-        "link": _markdown_link,
-        "ready": _Ready,
-        "strong": lambda text: _Ready(f"**{Words(text)}**"),
-        "literal": lambda text: _Ready(code_span(text)),
-    },
-    "plain": {
-        "prose": lambda text: _Ready(_by_piece(_clean_prose, _clean_prose, text)),
-        "command": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
-        "block": lambda text, lines=12: _Ready("\n".join(clean(line) for line in text.rstrip().splitlines()[-lines:])),
-        "link": lambda url, text: _Ready(f"{text} ({url})" if is_linkable(url) else text),
-        "ready": _Ready,
-        "strong": _Ready,
-        "literal": lambda text: _Ready(clean(text)),
-    },
-    "html": {
-        "prose": _html_prose,
-        "command": lambda text: Markup("<code>{}</code>").format(clean(text, limit=MAX_PROSE)),
-        "block": lambda text, lines=40: Markup("<pre>{}</pre>").format(
-            "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])
-        ),
-        "link": lambda url, text: Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text),
-        "ready": Markup,
-        "strong": lambda text: Markup("<strong>{}</strong>").format(text),
-        "literal": lambda text: Markup("<code>{}</code>").format(clean(text)),
-        "plain": lambda text: escape(clean(text)),
-        # Only for files of this package itself: the style sheet.
-        "raw": lambda text: Markup(text) if isinstance(text, Words) else escape(text),
-    },
-}
 _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "counted": numbers.counted,
-    "quantity": lambda value, unit, metric="": formats.quantity(value, unit, metric=metric),
+    "quantity": _quantity,
     "percent": numbers.percent,
     "plus_minus": numbers.plus_minus,
     "setting": numbers.setting,
@@ -290,32 +219,39 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "whole": numbers.whole,
     "sentence": lambda message: str(word(message)),
     "words": Words,
-    "said": say,
+    "listed": names.listed,
+    "rank_name": name_of,
     "sparkline": sparkline,
-    # A number and its unit stay together in narrow table columns.
-    "whole_cell": lambda words: Words(words.replace(" ", "\u00a0")),
+    "whole_cell": _whole_cell,
+    "day": day,
+    "minute": minute,
+    "short": short,
 }
 # Filters that word the records of a document and their numbers.
 _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
-    "place": place_of,
-    "metric": title_of,
-    "part": part_of,
+    "place": names.place_of,
+    "metric": names.title_of,
+    "named": names.named,
+    "calls_or_metric": names.calls_or_metric,
+    "part": names.part_of,
     "measured": _measured,
     "needed": _needed,
-    "base": lambda comparison: formats.sides(comparison)[0],
-    "head": lambda comparison: formats.sides(comparison)[1],
+    "base": _base,
+    "head": _head,
     "is_leak": formats.is_leak,
-    "span": lambda comparison: numbers.span(*formats.sides(comparison)),
+    "span": _span,
     "change": formats.change,
     "percent_change": formats.percent_change,
     "interval": formats.interval,
     "limit": formats.limit,
-    "first_line": first_line,
+    "first_line": names.first_line,
     "time_of": formats.time_of,
     "unnamed_operator": unnamed_operator,
     "noticeable_gain": noticeable_gain,
     "part_of_gain": part_of_gain,
     "seconds": lambda values: formats.quantities(list(values), "s"),
     "interval_bar": _interval_bar,
+    "attention": _attention,
+    "whole_place": _whole_place,
     "share_bar": svg.share_bar,
 }

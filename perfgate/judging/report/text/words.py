@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from perfgate.locale import sentence
+import re
+from collections.abc import Iterable
+from typing import overload
+
+from perfgate.locale import current_language, filled, gap_between, translate
+
+_PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Words(str):
@@ -22,15 +28,74 @@ class Linked(str):
         return linked
 
 
-def say(english: str, **values: Words | int) -> Words:
-    """A sentence of ours in the current language; ``{name}`` in it is a value that is worded already.
+class Prose(str):
+    """A sentence of a document around outside names: its plain words stay words in every medium.
 
-    Without values, braces stay. ``make locale`` finds sentences that are literals in the call, and those of the catalogue. A
-    constant is marked with ``phrase`` at its definition.
+    ``begins`` is whether it may begin a line, where a number might start a list.
     """
-    return Words(sentence(english, **values))
+
+    begins: bool
+
+    def __new__(cls, text: str, *, begins: bool = True) -> Prose:
+        prose = super().__new__(cls, text)
+        prose.begins = begins
+        return prose
+
+
+class SentencePieces(str):
+    """A sentence in pieces: ``Words`` are ours, every other piece is outside text that still needs escaping."""
+
+    __slots__ = ("pieces",)
+    pieces: tuple[str, ...]
+
+    def __new__(cls, pieces: Iterable[str]) -> SentencePieces:
+        listed = tuple(pieces)
+        sentence = super().__new__(cls, "".join(listed))
+        sentence.pieces = listed
+        return sentence
+
+
+@overload
+def say(english: str, **values: Words | int) -> Words: ...
+@overload
+def say(english: str, **values: str | int) -> str: ...
+def say(english: str, **values: str | int) -> str:
+    """A sentence of ours in the current language, with values in its ``{places}``; without values, braces stay.
+
+    It counts as ours if its values do. Around outside text it comes in pieces, which templates escape one by one.
+    ``make locale`` finds sentences that are literals in the call, and those of the catalogue. A constant is marked with
+    ``phrase`` at its definition.
+    """
+    words = translate(english)
+    if not values:
+        return Words(words)
+    if all(isinstance(value, (Words, int)) for value in values.values()):
+        return Words(filled(words, values))
+    pieces: list[str] = []
+    for number, piece in enumerate(_PLACE.split(words)):
+        if number % 2 == 0:
+            pieces.append(Words(piece))
+        elif isinstance(value := values[piece], int):
+            pieces.append(Words(value))
+        else:
+            pieces += pieces_of(value)
+    return joined(pieces)
 
 
 def phrase(english: str) -> str:
     """Marks a sentence for ``make locale``."""
     return english
+
+
+def joined(texts: Iterable[str]) -> SentencePieces:
+    """Texts one after another, each still ours or still to be escaped; in Chinese with the gaps around Latin letters."""
+    spaced: list[str] = []
+    for text in texts:
+        for piece in filter(None, pieces_of(text)):
+            gap = gap_between(spaced[-1], piece) if spaced and current_language() != "en" else ""
+            spaced += [Words(gap), piece] if gap else [piece]
+    return SentencePieces(spaced)
+
+
+def pieces_of(text: str) -> tuple[str, ...]:
+    return text.pieces if isinstance(text, SentencePieces) else (text,)

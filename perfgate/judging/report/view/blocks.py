@@ -17,9 +17,8 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import place
-from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.rows import worded_cause
+from perfgate.judging.report.view.causes import CauseView, worded_cause
 from perfgate.judging.report.view.summary import Summary
 
 _COMMIT_LENGTH = 9
@@ -75,8 +74,8 @@ class RegressionBlock:
     places: tuple[str, ...]
     in_title: bool
     names_cause: bool
-    cause: Values | None
-    also: list[Values]
+    cause: CauseView | None
+    also: list[CauseView]
     unexplained: bool
     cost: BlockCost
     counts: list[tuple[Comparison, str | None]]
@@ -86,13 +85,13 @@ class RegressionBlock:
 
 def blocks(summary: Summary) -> list[RegressionBlock]:
     """The numbered regressions of the report; none if the verdict is about something else."""
-    return [_block(number, one, summary) for number, one in enumerate(listed_regressions(summary), 1)]
+    return [_block(number, regression, summary) for number, regression in enumerate(listed_regressions(summary), 1)]
 
 
 def blocks_with_more(summary: Summary) -> tuple[list[RegressionBlock], int]:
     """The blocks, and how many regressions have none although others do."""
-    listed = blocks(summary)
-    return listed, len(summary.decision.regressions) - len(listed) if listed else 0
+    shown = blocks(summary)
+    return shown, len(summary.decision.regressions) - len(shown) if shown else 0
 
 
 def listed_regressions(summary: Summary) -> list[Regression]:
@@ -103,40 +102,36 @@ def listed_regressions(summary: Summary) -> list[Regression]:
 
 def block_numbers(summary: Summary) -> dict[int, int]:
     """The number of the listed cause that explains each comparison, by the comparison's ``id``."""
-    return {
-        id(summary.decision.comparisons[comparison]): number
-        for number, one in enumerate(listed_regressions(summary), 1)
-        if one.causes
-        for comparison in one.comparisons
-    }
+    numbers_by_id: dict[int, int] = {}
+    for number, regression in enumerate(listed_regressions(summary), 1):
+        if regression.causes:
+            for comparison in summary.comparisons_at(regression.comparisons):
+                numbers_by_id[id(comparison)] = number
+    return numbers_by_id
 
 
 def _block(number: int, regression: Regression, summary: Summary) -> RegressionBlock:
     decision, title = summary.decision, summary.worst
     causes = [decision.causes[at] for at in regression.causes]
-    comparisons = [decision.comparisons[at] for at in regression.comparisons]
+    comparisons = summary.comparisons_at(regression.comparisons)
     worst = comparisons[0]
     in_title = any(c is title for c in comparisons)
     leads = bool(causes) and summary.leading_cause is causes[0]
     cost = _cost(regression, comparisons, summary, in_title=in_title)
     is_unexplained = not causes and _searched_in_vain(regression, summary)
-    counts = _worst_shapes(_counts(regression, causes, comparisons))
-    if in_title:
-        counts = [c for c in counts if title is None or c.metric != title.metric]
-    suggestion = None if regression.suggestion is None else decision.suggestions[regression.suggestion]
     return RegressionBlock(
         name=_name(worst, cost, has_cause=bool(causes), in_title=in_title, is_unexplained=is_unexplained),
         worst=worst,
         reason=worst.reason if isinstance(worst, (Bound, Checked)) else None,
-        places=tuple(dict.fromkeys(place(c.workload, c.shape) for c in comparisons)),
+        places=_places(comparisons),
         in_title=in_title,
         names_cause=in_title and leads and bool(causes[0].line),
-        cause=_short(causes[0], summary) if causes else None,
+        cause=worded_cause(causes[0], linked=summary.linked) if causes else None,
         also=_elsewhere(causes, summary),
         unexplained=is_unexplained,
         cost=cost,
-        counts=[(c, _holding(c, summary)) for c in counts],
-        suggestion=None if suggestion is None else _beside(causes, suggestion),
+        counts=_counts(regression, causes, summary, title=title if in_title else None),
+        suggestion=_suggestion(regression, causes, summary),
         accept=_commands(number, regression, summary),
     )
 
@@ -154,12 +149,17 @@ def _name(worst: Comparison, cost: BlockCost, *, has_cause: bool, in_title: bool
     return "metric" if cost.slower else "change"
 
 
+def _places(comparisons: Iterable[Comparison]) -> tuple[str, ...]:
+    places = [place(comparison.workload, comparison.shape) for comparison in comparisons]
+    return tuple(dict.fromkeys(places))
+
+
 def _cost(regression: Regression, comparisons: Iterable[Comparison], summary: Summary, *, in_title: bool) -> BlockCost:
-    slower = [summary.decision.comparisons[at] for at in regression.slower]
+    slower = _worst_shapes(summary.comparisons_at(regression.slower))
     return BlockCost(
-        slower=_told(_worst_shapes(slower), summary.worst if in_title else None),
+        slower=_slower(slower, summary.worst if in_title else None),
         apart=None if regression.apart is None else formats.quantity(regression.apart, "s"),
-        of_job=any(_is_of_job(c) for c in comparisons),
+        of_job=any(map(_is_of_job, comparisons)),
         at_most=None if regression.at_most is None else numbers.percent(regression.at_most),
     )
 
@@ -167,91 +167,106 @@ def _cost(regression: Regression, comparisons: Iterable[Comparison], summary: Su
 def _searched_in_vain(regression: Regression, summary: Summary) -> bool:
     """Whether times got worse for which a search found no cause; jobs have no such search."""
     got_worse = set(regression.slower) & set(regression.comparisons)
-    slower = [summary.decision.comparisons[at] for at in regression.slower]
-    return bool(got_worse) and not all(_is_of_job(c) for c in slower)
+    return bool(got_worse) and not all(map(_is_of_job, summary.comparisons_at(regression.slower)))
 
 
 def _is_of_job(comparison: Comparison) -> bool:
     return isinstance(comparison, Paired) and comparison.is_of_job
 
 
-def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCommands:
-    order, folder = summary.context.accept_order, summary.context.folder
-    here = None
-    # A CI job's folder is gone by the time its report is read.
-    if folder is not None and regression.accepts and not summary.decision.in_ci:
-        from_folder = ["--from", folder] if folder else []
-        here = _accept_command([str(number), *from_folder], summary)
-    return AcceptCommands(
-        command=_accept_command(regression.accepts, summary),
-        here=here,
-        order=order(number, regression.accepts) if regression.accepts and order else None,
-    )
+def _counts(
+    regression: Regression, causes: Sequence[Cause], summary: Summary, *, title: Comparison | None
+) -> list[tuple[Comparison, str | None]]:
+    """The regressed metrics other than times, rules and that of the title, each with the tensor that holds more memory.
+
+    Those of the cause's own shape come first, to match the text below them.
+    """
+    counts = []
+    for at in regression.comparisons:
+        comparison = summary.decision.comparisons[at]
+        if at not in regression.slower and isinstance(comparison, NumberComparison):
+            counts.append(comparison)
+    if causes:
+        counts.sort(key=lambda count: count.place != causes[0].place)
+    others = [count for count in _worst_shapes(counts) if title is None or count.metric != title.metric]
+    return [(count, _holding(count, summary)) for count in others]
 
 
-def _counts(regression: Regression, causes: Sequence[Cause], comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The regressed metrics other than times and rules, those of the cause's own shape first, to match the text below them."""
-    times = set(regression.slower)
-    counts = [
-        c for at, c in zip(regression.comparisons, comparisons) if at not in times and isinstance(c, NumberComparison)
-    ]
-    return sorted(counts, key=lambda c: bool(causes) and c.place != causes[0].place)
-
-
-def _beside(causes: Collection[Cause], tip: Suggestion) -> Suggestion:
+def _suggestion(regression: Regression, causes: Collection[Cause], summary: Summary) -> Suggestion | None:
     """The suggestion without its parts that the cause already shows: line, operator and an estimated gain."""
-    return msgspec.structs.replace(
-        tip,
-        line=None if tip.line in {cause.line for cause in causes} else tip.line,
-        evidence={} if tip.evidence.get("op") in {cause.op for cause in causes} else tip.evidence,
-        gain=tip.gain if tip.gain and tip.gain.kind == "measured" else None,
-    )
+    if regression.suggestion is None:
+        return None
+    tip = summary.decision.suggestions[regression.suggestion]
+    if any(tip.line == cause.line for cause in causes):
+        tip = msgspec.structs.replace(tip, line=None)
+    if any(tip.evidence.get("op") == cause.op for cause in causes):
+        tip = msgspec.structs.replace(tip, evidence={})
+    is_measured = tip.gain is not None and tip.gain.kind == "measured"
+    return tip if is_measured else msgspec.structs.replace(tip, gain=None)
 
 
-def _short(cause: Cause, summary: Summary) -> Values:
-    worded = worded_cause(cause, linked=summary.linked)
-    return {**worded, "time": None} if worded["here"] else worded
+def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
+    """The cause's effects on lines other than its first, one per line.
+
+    The block has already named the change behind them.
+    """
+    lines = {causes[0].line} if causes else set()
+    also = []
+    for cause in causes:
+        if cause.line and cause.line not in lines:
+            lines.add(cause.line)
+            also.append(worded_cause(cause, linked=summary.linked, names_origin=False))
+    return also
 
 
-def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[Values]:
-    """The cause's effects on lines other than its first, one per line."""
-    by_line = {cause.line: cause for cause in reversed(causes) if cause.line}
-    first = causes[0].line if causes else None
-    also = [_short(cause, summary) for line, cause in reversed(by_line.items()) if line != first]
-    # The block has already named the change behind them.
-    return [{**cause, "origin": None} for cause in also]
-
-
-def _told(slower: Sequence[Comparison], titled: Comparison | None) -> list[tuple[Comparison, Words | None]]:
+def _slower(times: Iterable[Comparison], titled: Comparison | None) -> list[tuple[Comparison, Words | None]]:
     """The times that got worse; for the one in the title only the interval, since the title has the rest."""
-    told: list[tuple[Comparison, Words | None]] = []
-    for time in slower:
+    slower: list[tuple[Comparison, Words | None]] = []
+    for time in times:
         if time != titled:
-            told.append((time, None))
-        elif isinstance(time, Paired) and (interval := formats.interval(time)) and time.confidence is not None:
+            slower.append((time, None))
+        elif isinstance(time, Paired) and time.interval and time.confidence is not None:
             level = numbers.confidence(time.confidence)
-            told.append((time, say("{interval} ({confidence} CI)", interval=interval, confidence=level)))
-    return told
+            slower.append(
+                (time, say("{interval} ({confidence} CI)", interval=formats.interval(time), confidence=level))
+            )
+    return slower
 
 
 def _worst_shapes(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """The first comparison of each metric, which is that of its worst shape."""
-    seen: dict[str, Comparison] = {}
+    first: dict[str, Comparison] = {}
     for comparison in comparisons:
-        seen.setdefault(comparison.metric, comparison)
-    return list(seen.values())
+        first.setdefault(comparison.metric, comparison)
+    return list(first.values())
 
 
 def _holding(comparison: Comparison, summary: Summary) -> str | None:
     """The tensor that holds the additional memory; None if the comparison is not about memory held."""
     cause = summary.cause_of(comparison)
-    return cause.sites[0].tensor if cause and cause.amount == "held" and cause.sites else None
+    is_known = cause is not None and cause.amount == "held" and cause.sites
+    return cause.sites[0].tensor if cause and is_known else None
+
+
+def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCommands:
+    if not regression.accepts:
+        return AcceptCommands(None, None, None)
+    order, folder = summary.context.accept_order, summary.context.folder
+    here = None
+    # A CI job's folder is gone by the time its report is read.
+    if folder is not None and not summary.decision.in_ci:
+        from_folder = ["--from", folder] if folder else []
+        here = _accept_command([str(number), *from_folder], summary)
+    return AcceptCommands(
+        command=_accept_command(regression.accepts, summary),
+        here=here,
+        order=order(number, regression.accepts) if order else None,
+    )
 
 
 def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
     # Clones of the branch have it, unlike a merge commit, which only the forge has.
     commit = summary.decision.head.reviewed or summary.decision.head.commit
-    if not keys or commit is None or not COMMIT_ID.fullmatch(commit):
+    if commit is None or not COMMIT_ID.fullmatch(commit):
         return None
-    named = " ".join(shlex.quote(key) for key in keys)
-    return f"perfgate baseline accept {named} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"
+    return f"perfgate baseline accept {shlex.join(keys)} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"

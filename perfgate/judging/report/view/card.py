@@ -9,17 +9,16 @@ from typing import ClassVar
 from perfgate.catalogue.lookup import CARDS, METRICS
 from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.catalogue.records import GATE_STEP
-from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
+from perfgate.document.decision import StepComparison
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.checklist import step_numbers, worded_steps
+from perfgate.judging.report.view.checklist import NumberView, StepView, step_numbers, worded_steps
 from perfgate.judging.report.view.summary import Summary
 
 # The steps that a line of a workload sums up: those with numbers by which a model is read first.
-_IN_SHORT = (1, 2, 4, 5, 3)
+_BEFORE_OPERATORS, _OPERATORS, _AFTER_OPERATORS = (1, 2), 4, (5, 3)
 _NAMES = {
     "latency.p50": phrase("P50"),
     "latency.single": phrase("call"),
@@ -46,7 +45,7 @@ class OneNumber:
 
     template: ClassVar[str] = "comment/step_number.md.j2"
 
-    number: Values
+    number: NumberView
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,13 @@ class Operators:
     template: ClassVar[str] = "comment/step_operators.md.j2"
 
     place: str
-    numbers: Sequence[Values]
-    resolved: Sequence[Values]
+    numbers: Sequence[NumberView]
+    resolved: Sequence[NumberView]
+
+    @property
+    def are_stored(self) -> bool:
+        """Whether main's stored runs have any of them."""
+        return any(number.main for number in self.numbers)
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,18 @@ class NoNumber:
 class StepLine:
     """A step of the head as a row, with what stands for it."""
 
-    step: Values
+    step: StepView
     leading: OneNumber | Operators | NoNumber
+
+
+@dataclass(frozen=True)
+class DecisionRow:
+    """The last step of the checklist, which is the decision."""
+
+    number: int
+    title: Words
+    verdict: Words
+    counts: Words
 
 
 @dataclass(frozen=True)
@@ -95,33 +109,29 @@ class CardLine:
 
 def step_lines(summary: Summary) -> list[StepLine]:
     """Every step of the head with its leading number."""
-    leading: dict[tuple[int, str], list[Values]] = {}
+    leading: dict[tuple[int, str], list[NumberView]] = {}
     for number in step_numbers(summary):
-        if number["leads"]:
-            leading.setdefault((number["step"], number["workload"]), []).append(number)
-    return [
-        StepLine(step, _leading(leading.get((step["number"], step["workload"]), [])))
-        for step in worded_steps(summary.decision.steps)
-    ]
+        if number.row.leads:
+            leading.setdefault(number.step, []).append(number)
+    lines = []
+    for step in worded_steps(summary.decision.steps):
+        numbers_of_step = leading.get((step.number, step.workload), [])
+        lines.append(StepLine(step, _leading(numbers_of_step)))
+    return lines
 
 
-def _leading(worded: Sequence[Values]) -> OneNumber | Operators | NoNumber:
+def _leading(worded: Sequence[NumberView]) -> OneNumber | Operators | NoNumber:
     if not worded:
         return NoNumber()
-    if worded[0]["metric"] == OPERATOR_SHARE:
-        resolved = [number for number in worded if number["is_resolved"]]
-        return Operators(place=worded[0]["place"], numbers=worded, resolved=resolved)
+    if worded[0].row.metric == OPERATOR_SHARE:
+        resolved = [number for number in worded if number.row.is_resolved]
+        return Operators(place=worded[0].place, numbers=worded, resolved=resolved)
     return OneNumber(worded[0])
 
 
-def decision_row(summary: Summary) -> Values:
-    """The last step of the checklist, which is the decision."""
-    return {
-        "number": GATE_STEP,
-        "title": say(CARDS[GATE_STEP].title),
-        "verdict": Words(summary.verdict),
-        "counts": Words(say(", ").join(_outcomes(summary))),
-    }
+def decision_row(summary: Summary) -> DecisionRow:
+    outcomes = Words(say(", ").join(_outcomes(summary)))
+    return DecisionRow(GATE_STEP, say(CARDS[GATE_STEP].title), Words(summary.verdict), outcomes)
 
 
 def _outcomes(summary: Summary) -> list[Words]:
@@ -137,71 +147,56 @@ def _outcomes(summary: Summary) -> list[Words]:
 
 def card_lines(summary: Summary) -> list[CardLine]:
     """Each workload with a leading number: P50, utilization, top operators, batch knee, transfer."""
-    decision = summary.decision
-    steps = {(step.workload, step.number): step for step in decision.steps}
     leading: dict[str, dict[int, list[StepComparison]]] = {}
-    for row in decision.checklist:
-        if row.leads and row.step in _IN_SHORT:
+    for row in summary.decision.checklist:
+        if row.leads and row.step in _OF_STEPS:
             leading.setdefault(row.workload, {}).setdefault(row.step, []).append(row)
-    stored = {_key(entry): entry for entry in decision.stored}
-    of_one = len(leading) == 1
-    return [
-        CardLine(
-            place="" if of_one else place(workload, ""),
-            before=[_part(number, workload, rows, steps, stored) for number in (1, 2)],
-            operators=_operators(rows.get(4, [])),
-            after=[_part(number, workload, rows, steps, stored) for number in (5, 3)],
+    lines = []
+    for workload, rows in leading.items():
+        lines.append(
+            CardLine(
+                place=place(workload, "") if len(leading) > 1 else "",
+                before=[_part(number, workload, rows, summary) for number in _BEFORE_OPERATORS],
+                operators=_operators(rows.get(_OPERATORS, [])),
+                after=[_part(number, workload, rows, summary) for number in _AFTER_OPERATORS],
+            )
         )
-        for workload, rows in leading.items()
-    ]
+    return lines
 
 
-_Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
-
-
-def _key(entry: StepComparison | StoredComparison) -> _Key:
-    return entry.workload, entry.shape, entry.metric, tuple(sorted(entry.labels.items()))
-
-
-def _part(
-    number: int,
-    workload: str,
-    rows: Mapping[int, Sequence[StepComparison]],
-    steps: Mapping[tuple[str, int], StepSummary],
-    stored: Mapping[_Key, StoredComparison],
-) -> Words:
+def _part(number: int, workload: str, rows: Mapping[int, Sequence[StepComparison]], summary: Summary) -> Words:
     """The leading number of a step in a few words, or why there is none."""
     if number in rows:
-        row = rows[number][0]
-        return _number(row, stored.get(_key(row)))
-    step = steps.get((workload, number))
+        return _number(rows[number][0], summary)
     name = say(_OF_STEPS[number])
-    if step is not None and step.status == "not_applicable":
-        return say("{name} n/a", name=name)
+    for step in summary.decision.steps:
+        if (step.workload, step.number) == (workload, number) and step.status == "not_applicable":
+            return say("{name} n/a", name=name)
     return say("{name} not measured", name=name)
 
 
-def _number(row: StepComparison, main: StoredComparison | None) -> Words:
+def _number(row: StepComparison, summary: Summary) -> Words:
     """``P50 6.65 → 6.61 ms (main 6.60 ms)``, ``knee 16 = 16``."""
-    is_comparable = main is not None and main.typical is not None and (row.clock == "wall" or row.evidence == "turn")
-    typical = main.typical if main is not None and is_comparable else None
-    base, head = formats.quantities([row.base, row.head], row.unit, metric=row.metric)
-    of_main = formats.quantity(typical, row.unit, metric=row.metric)
-    both = _both(row, base, head)
-    is_short = row.metric in _NAMES and row.clock not in ("cpu", "device")
-    name = say(_NAMES[row.metric]) if is_short else Words(metric_name(row.metric, row.clock))
-    if typical is None:
+    name = Words(metric_name(row.metric, row.clock))
+    if row.metric in _NAMES and row.clock not in ("cpu", "device"):
+        name = say(_NAMES[row.metric])
+    both = _both(row)
+    main = summary.stored_beside(row)
+    is_comparable = row.clock == "wall" or row.evidence == "turn"
+    if main is None or main.typical is None or not is_comparable:
         return say("{name} {both}", name=name, both=both)
-    if main is not None and main.outside is not None:
-        return say("{name} {both} (main {main}, outside its range)", name=name, both=both, main=of_main)
-    return say("{name} {both} (main {main})", name=name, both=both, main=of_main)
+    typical = formats.quantity(main.typical, row.unit, metric=row.metric)
+    if main.outside is not None:
+        return say("{name} {both} (main {main}, outside its range)", name=name, both=both, main=typical)
+    return say("{name} {both} (main {main})", name=name, both=both, main=typical)
 
 
-def _both(row: StepComparison, base: Words, head: Words) -> Words:
+def _both(row: StepComparison) -> Words:
     """Two values; equal ones are shown once, unless they are batch sizes, which are often equal and look like one side's.
 
     Values that were not measured side by side show no difference, so only head's is shown.
     """
+    base, head = formats.quantities([row.base, row.head], row.unit, metric=row.metric)
     if row.evidence is None:
         return say("{head}, not compared", head=head) if row.head is not None else say("not compared")
     if base != head:
@@ -210,7 +205,9 @@ def _both(row: StepComparison, base: Words, head: Words) -> Words:
 
 
 def _operators(rows: Iterable[StepComparison]) -> list[OperatorShare]:
-    measured = [(row.labels.get("op", ""), row.head) for row in rows if row.head is not None]
-    return [
-        OperatorShare(op.removeprefix("aten::"), numbers.percent(share)) for op, share in measured[:_OPERATORS_IN_SHORT]
-    ]
+    measured = [row for row in rows if row.head is not None]
+    shares = []
+    for row in measured[:_OPERATORS_IN_SHORT]:
+        name = row.labels.get("op", "").removeprefix("aten::")
+        shares.append(OperatorShare(name, numbers.percent(row.head)))
+    return shares

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from perfgate.catalogue.lookup import FAST_PATHS
 from perfgate.document.comparison import Paired
@@ -12,88 +13,147 @@ from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line
-from perfgate.judging.report.text.templates import Medium, Values, line
-from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.text.templates import Medium, line
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.headline import loaded_differences
-from perfgate.judging.report.view.summary import Summary
+from perfgate.judging.report.view.summary import Summary, code_of
 
 _COMMIT_LENGTH = 9
 
 
+@dataclass(frozen=True)
+class Untimed:
+    """The slowest of the workloads that were counted and not timed, and what measuring its times would take."""
+
+    workload: str
+    pairs: int
+    pair: Words
+    budget: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of metrics by outcome, and the size of the measurement: pairs of functions, quads of jobs."""
+
+    regressed: int
+    improved: int
+    unchanged: int
+    inconclusive: int
+    not_comparable: int
+    total: int
+    floor: Words | None
+    aa_pairs: int
+    pairs: int
+    quads: int
+    duration: Words
+    untimed: Untimed | None
+    device: str
+    recorded: bool
+    rules: bool
+
+    @property
+    def moved(self) -> int:
+        return self.regressed + self.improved
+
+
+@dataclass(frozen=True)
+class FailureView:
+    """One failure; ``text`` is its traceback, or the end of its log."""
+
+    side: Words
+    workload: str
+    what: str
+    kind: Words
+    signal: str | None
+    message: str
+    text: str | None
+
+
 def counts_line(summary: Summary, medium: Medium) -> Words:
     """Moved metrics, the noise floor, and the size of the measurement, in one line."""
-    return line("shared/counts.j2", medium, {"counts": counts(summary)})
+    return line("shared/counts.j2", medium, counts=counts(summary))
 
 
 def base_line(summary: Summary, medium: Medium) -> Words:
     """Which commits were compared, why that base, and whether the testbeds agree, in one line."""
     decision = summary.decision
-    values = {
-        "base": {
-            "commit": short(decision.base.commit),
-            "subject": decision.base.subject,
-            "chosen_because": decision.base.chosen_because,
-        },
-        "head": {"commit": short(decision.head.commit), "subject": decision.head.subject, "dirty": decision.head.dirty},
-        "measured": summary.is_measured,
-        "differences": decision.testbed_differences,
-        "packages": loaded_differences(decision),
-        "unloaded": len(decision.package_differences) - len(loaded_differences(decision)),
-        "rules": decision.comparing == "rules",
-    }
-    return line("shared/base.j2", medium, values)
+    packages = loaded_differences(decision)
+    return line(
+        "shared/base.j2",
+        medium,
+        base=decision.base,
+        base_commit=short(decision.base.commit),
+        head=decision.head,
+        head_commit=short(decision.head.commit),
+        measured=summary.is_measured,
+        differences=decision.testbed_differences,
+        packages=packages,
+        unloaded=len(decision.package_differences) - len(packages),
+        rules=summary.is_about_rules,
+    )
 
 
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
     """How long workers waited for CPUs, in one line; None if it was short and no clock but the wall's decided."""
-    decision = summary.decision
-    paired = [comparison for comparison in decision.comparisons if isinstance(comparison, Paired)]
-    clocks = {one.clock for one in paired if one.metric in FAST_PATHS and one.clock != "wall"}
-    if any(isinstance(c.reason, Message) and c.reason.code == CPU_DECIDES for c in decision.comparisons):
-        clocks.add("cpu")
-    if not decision.waited or not (clocks or decision.waited >= BUSY):
+    waited, clocks = summary.decision.waited, _deciding_clocks(summary)
+    if not waited or not (clocks or waited >= BUSY):
         return None
-    return line("shared/busy.j2", medium, {"busy": {"waited": numbers.percent(decision.waited), "clocks": clocks}})
+    basis = Words("")
+    if "device" in clocks:
+        basis = say("; the verdict is based on device time")
+    elif "awake" in clocks:
+        basis = say("; the verdict is based on call times without these waits")
+    elif clocks:
+        basis = say("; the verdict is based on CPU time")
+    return line("shared/busy.j2", medium, waited=numbers.percent(waited), basis=basis)
 
 
-def counts(summary: Summary) -> Values:
-    """Counts of metrics by outcome, and the size of the measurement: pairs of functions, quads of jobs."""
+def _deciding_clocks(summary: Summary) -> set[str]:
+    """The clocks other than the wall's that the verdict rests on."""
+    clocks: set[str] = set()
+    for comparison in summary.decision.comparisons:
+        if isinstance(comparison, Paired) and comparison.metric in FAST_PATHS and comparison.clock != "wall":
+            clocks.add(comparison.clock)
+        if code_of(comparison.reason) == CPU_DECIDES:
+            clocks.add("cpu")
+    return clocks
+
+
+def counts(summary: Summary) -> Counts:
     decision = summary.decision
-    regressed = sum(comparison.outcome == "regressed" for comparison in summary.metrics)
-    paired = [comparison for comparison in decision.comparisons if isinstance(comparison, Paired)]
-    return {
-        "regressed": regressed,
-        "improved": len(summary.improved),
-        "unchanged": len(summary.unchanged),
-        "inconclusive": len(summary.inconclusive),
-        "not_comparable": len(summary.not_comparable),
-        "moved": regressed + len(summary.improved),
-        "total": len(summary.metrics),
-        "floor": None if summary.floor is None else numbers.plus_minus(summary.floor.floor),
-        "aa_pairs": max((floor.pairs for floor in decision.noise_floors), default=0),
-        "pairs": decision.pairs,
-        "quads": max((c.pairs or 0 for c in paired if c.is_of_job), default=0),
-        "duration": numbers.duration(decision.duration),
-        "untimed": _untimed(summary),
-        "device": decision.device,
-        "recorded": decision.recorded,
-        "rules": decision.comparing == "rules",
-    }
+    quads = [c.pairs or 0 for c in decision.comparisons if isinstance(c, Paired) and c.is_of_job]
+    floor = summary.floor
+    return Counts(
+        regressed=sum(comparison.outcome == "regressed" for comparison in summary.metrics),
+        improved=len(summary.improved),
+        unchanged=len(summary.unchanged),
+        inconclusive=len(summary.inconclusive),
+        not_comparable=len(summary.not_comparable),
+        total=len(summary.metrics),
+        floor=None if floor is None else numbers.plus_minus(floor.floor),
+        aa_pairs=max((floor.pairs for floor in decision.noise_floors), default=0),
+        pairs=decision.pairs,
+        quads=max(quads, default=0),
+        duration=numbers.duration(decision.duration),
+        untimed=_untimed(summary),
+        device=decision.device,
+        recorded=decision.recorded,
+        rules=summary.is_about_rules,
+    )
 
 
-def _untimed(summary: Summary) -> Values | None:
-    """The slowest of the workloads that were counted and not timed, and what measuring its times would take."""
-    needs = [(budget, failure) for failure in summary.too_slow if (budget := budget_of(failure)) is not None]
-    if not needs:
+def _untimed(summary: Summary) -> Untimed | None:
+    slow = [failure for failure in summary.too_slow if budget_of(failure) is not None]
+    if not slow:
         return None
-    budget, slowest = max(needs, key=lambda need: need[0])
-    pairs, seconds = (_number(slowest, name) for name in ("pairs", "seconds"))
-    return {
-        "workload": slowest.workload,
-        "pairs": round(pairs),
-        "pair": numbers.duration(seconds / max(1.0, pairs)),
-        "budget": budget,
-    }
+    slowest = max(slow, key=lambda failure: budget_of(failure) or 0)
+    pairs, seconds = _number(slowest, "pairs"), _number(slowest, "seconds")
+    return Untimed(
+        workload=slowest.workload,
+        pairs=round(pairs),
+        pair=numbers.duration(seconds / max(1.0, pairs)),
+        budget=budget_of(slowest) or 0,
+    )
 
 
 def _number(failure: Failure, name: str) -> float:
@@ -109,19 +169,20 @@ def budget_of(failure: Failure) -> int | None:
 
 def short(commit: str | None) -> str | None:
     """The first characters of a commit, as git shows it."""
-    return None if commit is None else commit[:_COMMIT_LENGTH]
+    return commit and commit[:_COMMIT_LENGTH]
 
 
-def worded_failures(failures: Iterable[Failure]) -> list[Values]:
-    """The failures for a template; one that both sides share is listed once, with both."""
-    distinct: dict[tuple[object, ...], list[Failure]] = {}
+def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
+    """The failures in words; one that both sides share is listed once, with both."""
+    distinct: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
         key = (failure.workload, failure.what, failure.error.kind, word(_without_place(failure.error.message)))
         distinct.setdefault(key, []).append(failure)
-    return [
-        {**worded_failure(first), "side": Words(" + ".join(dict.fromkeys(f.side for f in (first, *others))))}
-        for first, *others in distinct.values()
-    ]
+    views = []
+    for same in distinct.values():
+        sides = dict.fromkeys(failure.side for failure in same)
+        views.append(replace(worded_failure(same[0]), side=Words(" + ".join(sides))))
+    return views
 
 
 def _without_place(message: Message | str) -> Message | str:
@@ -135,15 +196,14 @@ def _without_place(message: Message | str) -> Message | str:
     return Message(message.code, {**message.values, "error": bare})
 
 
-def worded_failure(failure: Failure) -> Values:
-    """One failure for a template; ``text`` is its traceback, or the end of its log."""
+def worded_failure(failure: Failure) -> FailureView:
     error = failure.error
-    return {
-        "side": Words(failure.side),
-        "workload": failure.workload,
-        "what": failure.what,
-        "kind": Words(error.kind),
-        "signal": error.signal,
-        "message": first_line(word(error.message)),
-        "text": error.traceback or error.log_tail,
-    }
+    return FailureView(
+        side=Words(failure.side),
+        workload=failure.workload,
+        what=failure.what,
+        kind=Words(error.kind),
+        signal=error.signal,
+        message=first_line(word(error.message)),
+        text=error.traceback or error.log_tail,
+    )

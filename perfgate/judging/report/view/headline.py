@@ -1,7 +1,8 @@
-"""The title: the choice among the sentences of ``templates/shared/headline.j2``, and the numbers in it."""
+"""The title: the verdict, and the sentence that explains it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import multimode
 
 from perfgate.catalogue.names import (
@@ -17,15 +18,17 @@ from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Pair
 from perfgate.document.decision import DecisionDocument, PackageDifference, TestbedDifference
 from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
+from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.templates import Medium, Values, line
-from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.summary import Summary
+from perfgate.judging.report.text.messages import told
+from perfgate.judging.report.text.names import evidence_of, metric_name, named, place_of, title_of
+from perfgate.judging.report.text.templates import Medium, line
+from perfgate.judging.report.text.words import Words, joined, phrase, say
+from perfgate.judging.report.view.missing import missing_words
+from perfgate.judging.report.view.summary import Summary, code_of
 
 # The most significant fields of a different stack.
 _FIRST_FIELDS = ("torch", "torch_npu", "python")
-_NAMED_MISSING = 8
 # The verdicts are the same words in every language; their translation is shown beside them.
 _VERDICTS = {
     "PASS": phrase("PASS"),
@@ -34,77 +37,267 @@ _VERDICTS = {
     "INCONCLUSIVE": phrase("INCONCLUSIVE"),
     "SKIPPED": phrase("SKIPPED"),
 }
-# Titles about one number.
-_NUMBERS = {"time", "counter", "undecided", "improved", "stalls"}
 # Times that a PASS did not bound, in its title.
 _MOST_OPEN = 2
-_METRIC_KINDS = {
-    SIGNATURE: "signature",
-    LOW_PRECISION_OPS: "counter",
-    LATENCY_STALLS: "stalls",
-    JOB_WORK: "other_work",
-    JOB_OUTPUT: "other_output",
-}
+_COUNTS = (LOW_PRECISION_OPS,)
+_SPACE = Words(" ")
 
 
 def headline(summary: Summary, medium: Medium) -> Words:
-    return line("shared/headline.j2", medium, {"headline": headline_values(summary)})
+    decision: DecisionDocument = summary.decision
+    stack: str = ""
+    if decision.comparing == "stack":
+        stack = _stack(stack_differences(decision))
+    title = _title(summary) or _reason(decision)
+    return line("shared/headline.j2", medium, verdict=say(_VERDICTS[summary.verdict]), stack=stack, title=title)
 
 
-def headline_values(summary: Summary) -> Values:
-    """The values of ``shared/headline.j2``; ``kind`` picks the sentence.
+def _stack(differences: Sequence[TestbedDifference]) -> str:
+    """The first difference of an upgraded stack, and how many others there are."""
+    if not differences:
+        return joined([say("upgrade"), Words(": ")])
+    more = say(" and {more_differences} more", more_differences=len(differences) - 1)
+    parts = [say("upgrade"), Words(" ("), changed_field(differences[0])]
+    if len(differences) > 1:
+        parts.append(more)
+    return joined([*parts, Words("): ")])
 
-    With ``placeless`` it names numbers without their place, because there is only one.
-    """
-    kind = _kind(summary)
-    worst = _named(summary, kind)
-    best = next(iter(summary.improved), None)
-    differences = stack_differences(summary.decision)
-    return {
-        "upgrade": summary.decision.comparing == "stack",
-        "rules": summary.decision.comparing == "rules",
-        "kept": sum(isinstance(comparison, Bound) for comparison in summary.unchanged),
-        "difference": next(iter(differences), None),
-        "more_differences": max(0, len(differences) - 1),
-        "harness": next(iter(summary.telling_harness_changes), None),
-        "verdict": say(_VERDICTS[summary.verdict]),
-        "kind": kind,
-        "worst": worst,
-        "costless": isinstance(worst, Exact) and worst.costless,
-        "best": best,
-        "best_is_count": isinstance(best, Exact),
-        "faster": _faster(summary),
-        "placeless": kind in _NUMBERS and _is_only_place(summary),
-        "failure": next(iter(summary.failures), None),
-        "neither_runs": summary.neither_side_runs,
-        "too_slow": next(iter(summary.too_slow), None),
-        "differing": [difference.field for difference in summary.decision.testbed_differences],
-        "invalid": summary.decision.invalid,
-        "missing": next(iter(summary.decision.missing), None),
-        "more_missing": max(0, len(summary.decision.missing) - 1),
-        "reason": next(iter(summary.decision.reasons), None),
-        "unchanged": len(summary.unchanged),
-        "undecided": len(summary.inconclusive),
-        "fast": _fast_path(summary),
-        "mean": _mean_beside(worst, summary) if kind == "stalls" and worst is not None else None,
-        "not_excluded": _not_excluded(summary) if summary.verdict == "PASS" else [],
-        "replaced": _replaced(summary.decision),
-    }
+
+def changed_field(difference: TestbedDifference) -> str:
+    absent = say("none")
+    sides = difference.base or absent, difference.head or absent
+    return joined([difference.field, _SPACE, sides[0], Words(" → "), sides[1]])
+
+
+def _title(summary: Summary) -> str | None:
+    """The sentence behind the verdict; None if the decision's first reason is it."""
+    if summary.verdict == "PASS":
+        return _of_pass(summary)
+    if summary.is_about_harness:
+        return _of_harness(summary)
+    worst = _worst(summary)
+    if summary.verdict in {"FAIL", "WARN"} and worst is not None:
+        return _of_loss(worst, summary)
+    if summary.failures:
+        return _of_failure(summary)
+    return _of_undecided(summary) if summary.verdict == "INCONCLUSIVE" else None
+
+
+def _worst(summary: Summary) -> Comparison | None:
+    """The comparison that got worse, or a rule or check that is not known to hold."""
+    broken = [comparison for comparison in summary.inconclusive if isinstance(comparison, (Bound, Checked))]
+    return summary.worst or next(iter(broken), None)
+
+
+def _reason(decision: DecisionDocument) -> str:
+    return told(decision.reasons[0]) if decision.reasons else say("no reason was given")
+
+
+def further_reasons(summary: Summary) -> list[Message]:
+    """The decision's reasons without the one in the title, and without acceptances, which are shown with their causes."""
+    reasons = summary.decision.reasons[1 if _title(summary) is None else 0 :]
+    return [reason for reason in reasons if code_of(reason) != "verdict.accepted"]
 
 
 def _is_only_place(summary: Summary) -> bool:
-    """Whether everything that was compared, or failed, belongs to one place."""
+    """Whether everything that was compared, or failed, belongs to one place: numbers are then named without it."""
     places = {comparison.place for comparison in summary.metrics}
     workloads = {workload for workload, _ in places} | {failure.workload for failure in summary.decision.failures}
     return len(places) == len(workloads) == 1
 
 
-def _replaced(decision: DecisionDocument) -> list[Replacement]:
-    """The operators replaced by others, each once for all workloads and shapes."""
-    distinct: dict[tuple[object, ...], Replacement] = {}
-    for replaced in decision.replaced:
-        distinct.setdefault((replaced.before, replaced.after, replaced.line), replaced)
-    return list(distinct.values())
+def _named(comparison: Comparison, summary: Summary) -> str:
+    return named(comparison, placeless=_is_only_place(summary))
+
+
+def _of_loss(worst: Comparison, summary: Summary) -> str:
+    """The sentence about one comparison that got worse."""
+    place, reason = place_of(worst), worst.reason
+    if worst.metric == JOB_WORK:
+        return _with_reason(say("{place} does different work on base and head", place=place), worst)
+    if worst.metric == JOB_OUTPUT:
+        return _with_reason(say("{place} produces a different output on head", place=place), worst)
+    if worst.metric == LATENCY_STALLS:
+        return _of_stalls(worst, summary)
+    is_of_kernels = isinstance(worst, Bound) and worst.is_of_kernels
+    if reason is not None and (worst.metric == SIGNATURE or is_of_kernels):
+        return joined([told(reason), Words(" ("), place, Words(")")])
+    if isinstance(worst, Checked):
+        return say("the output of {place} is wrong: its correctness check failed", place=place)
+    if isinstance(worst, Bound):
+        return _of_bound(worst)
+    if isinstance(worst, Exact) or worst.metric in _COUNTS:
+        return _of_count(worst, summary)
+    return _of_time(worst, summary)
+
+
+def _with_reason(words: str, comparison: Comparison) -> str:
+    return words if comparison.reason is None else joined([words, Words(": "), told(comparison.reason)])
+
+
+def _of_bound(worst: Bound) -> str:
+    metric, place, limit = title_of(worst), place_of(worst), formats.limit(worst)
+    if worst.head is None:
+        words = say(
+            "{metric} of {place} is not shown to meet its bound of {limit}", metric=metric, place=place, limit=limit
+        )
+        return _with_reason(words, worst)
+    head, change = formats.sides(worst)[1], formats.change(worst)
+    sentence = phrase("{metric} of {place} is {head}, {change} of {limit}")
+    words = say(sentence, metric=metric, place=place, head=head, change=change, limit=limit)
+    if not worst.limit:
+        return words
+    return joined([words, Words(" ("), _with_reason(worst.limit, worst), Words(")")])
+
+
+def _of_count(worst: Comparison, summary: Summary) -> str:
+    span = numbers.span(*formats.sides(worst))
+    if isinstance(worst, Exact) and worst.costless:
+        words = say("{span}, calls not slower", span=span)
+    elif formats.is_leak(worst):
+        words = say("{span} (a leak)", span=span)
+    else:
+        words = say("{span} (exact)", span=span)
+    return joined([_named(worst, summary), _SPACE, words, _accepted(worst)])
+
+
+def _of_time(worst: Comparison, summary: Summary) -> str:
+    change = formats.percent_change(worst)
+    span = numbers.span(*formats.sides(worst))
+    sized = Words(f" {change} ({span})" if change else f" ({span})")
+    return joined([_named(worst, summary), sized, _accepted(worst)])
+
+
+def _of_stalls(worst: Comparison, summary: Summary) -> str:
+    """The stalls, with the change of the mean call of their place."""
+    parts = [] if _is_only_place(summary) else [place_of(worst), Words(": ")]
+    if worst.reason:
+        parts.append(told(worst.reason))
+    for comparison in summary.metrics:
+        if comparison.metric == MEAN and comparison.place == worst.place:
+            change = formats.percent_change(comparison)
+            if change:
+                parts.append(say("; mean call {change}", change=change))
+            break
+    return joined([*parts, _accepted(worst)])
+
+
+def _accepted(comparison: Comparison) -> str:
+    return say(", accepted by {accepted}", accepted=told(comparison.accepted)) if comparison.accepted else Words("")
+
+
+def _of_harness(summary: Summary) -> str:
+    change = summary.telling_harness_changes[0]
+    words = joined([told(change.message), Words(" ("), change.workload, Words(")")])
+    if len(change.lines) != 1:
+        return words
+    return joined([words, say(" at {line}", line=change.lines[0])])
+
+
+def _of_failure(summary: Summary) -> str:
+    failure = summary.failures[0]
+    who = say("the base could not be measured:")
+    if summary.neither_side_runs:
+        who = say("neither base nor head runs here:")
+    elif failure.side == "head":
+        who = say("the change could not be measured:")
+    what = say("{what} of {workload} failed", what=failure.what, workload=failure.workload)
+    return joined([who, _SPACE, what])
+
+
+def _of_undecided(summary: Summary) -> str | None:
+    """The first obstacle to a verdict; None if only the decision's reasons name it."""
+    decision = summary.decision
+    if summary.is_unread:
+        return say("the measuring job left no usable results")
+    if decision.testbed_differences:
+        return _of_testbeds(decision.testbed_differences)
+    if decision.invalid:
+        first = decision.invalid[0]
+        sentence = phrase("the times of {place} are invalid: {message}")
+        return say(sentence, place=place_of(first), message=told(first.message))
+    if summary.has_reason("uncounted"):
+        return None
+    if decision.missing:
+        first_missing = missing_words(decision.missing[0])
+        return joined([first_missing, _and_more(len(decision.missing) - 1, "more number")])
+    if summary.unjudged:
+        return _of_unjudged(summary.unjudged[0])
+    if summary.too_slow:
+        return _of_slow_calls(summary)
+    return _of_noise(summary)
+
+
+def _of_noise(summary: Summary) -> str | None:
+    if not summary.metrics:
+        return say("no metric could be compared")
+    if summary.inconclusive:
+        return _of_open(summary.inconclusive[0], summary)
+    return say("the recordings contain no comparable times") if summary.has_reason("untimed") else None
+
+
+def _and_more(count: int, noun: str) -> Words:
+    return say(" and {more}", more=numbers.counted(count, noun)) if count > 0 else Words("")
+
+
+def _of_testbeds(differences: Sequence[TestbedDifference]) -> str:
+    first = say("base and head ran on different testbeds ({differing}", differing=differences[0].field)
+    more = _and_more(len(differences) - 1, "more field")
+    return joined([first, more, say("); nothing was compared")])
+
+
+def _of_unjudged(rule: Bound) -> str:
+    sentence = phrase("{subject} could not be checked against perfgate.toml")
+    if rule.is_sla:
+        sentence = phrase("{subject} could not be judged")
+    words = say(sentence, subject=named(rule))
+    if rule.limit:
+        words = joined([words, Words(" ("), rule.limit, Words(")")])
+    return _with_reason(words, rule)
+
+
+def _of_slow_calls(summary: Summary) -> str:
+    words = say("times were not measured")
+    if summary.unchanged:
+        unchanged = numbers.counted(len(summary.unchanged), "metric")
+        words = say("{unchanged} unchanged, but times were not measured", unchanged=unchanged)
+    slow = summary.too_slow[0]
+    return joined([words, Words(" ("), slow.workload, Words(": "), told(slow.error.message), Words(")")])
+
+
+def _of_open(comparison: Comparison, summary: Summary) -> str:
+    parts = [say("{subject} undecided", subject=_named(comparison, summary))]
+    interval = formats.interval(comparison)
+    if interval:
+        parts.append(Words(f": {interval}"))
+    if isinstance(comparison, Paired) and comparison.pairs:
+        pairs = numbers.counted(comparison.pairs, evidence_of(comparison))
+        parts.append(say(" after {pairs}", pairs=pairs))
+    return joined(parts)
+
+
+def _of_pass(summary: Summary) -> str | None:
+    if summary.improved:
+        words = _of_improvement(summary)
+    elif summary.unchanged:
+        words = _of_no_slowdown(summary) or _of_unchanged(summary)
+    else:
+        return None
+    return joined([words, *_not_excluded(summary), *_replaced(summary.decision)])
+
+
+def _of_improvement(summary: Summary) -> str:
+    best = summary.improved[0]
+    span = numbers.span(*formats.sides(best))
+    parts = [_named(best, summary)]
+    if not isinstance(best, Exact) and formats.percent_change(best):
+        parts.append(Words(f" {formats.change(best)}: {span}"))
+    else:
+        parts.append(Words(f" {say('improved')}: {span}"))
+        faster = _faster(summary)
+        if faster:
+            parts += [say(", "), _named(faster, summary), Words(f" {formats.change(faster)}")]
+    return joined([*parts, say(", {unchanged} unchanged", unchanged=Words(f"{len(summary.unchanged):,}"))])
 
 
 def deciding_times(summary: Summary) -> list[Paired]:
@@ -119,131 +312,107 @@ def _faster(summary: Summary) -> Paired | None:
     return max(better, key=lambda c: abs(c.delta or 0.0), default=None)
 
 
-def _fast_path(summary: Summary) -> Values | None:
+def _of_no_slowdown(summary: Summary) -> str | None:
     """The deciding time that may have got worse by most: a call's fast path or a number of a job; None if none was compared.
 
-    Of jobs the places are numbers. ``wider`` are those for which only a slowdown larger than ``margin`` is excluded.
+    Of jobs the places are numbers.
     """
-    timed = [
-        (c.interval[0] if c.better == "higher" else c.interval[1], c.delta, c)
-        for c in deciding_times(summary)
-        if c.interval and c.delta is not None
-    ]
-    if not timed:
+    times = [c for c in deciding_times(summary) if c.interval and c.delta is not None]
+    if not times:
         return None
-    worst_end, delta, worst = max(timed, key=lambda entry: abs(entry[0]))
-    of_jobs = any(c.is_of_job for _, _, c in timed)
-    margins = [c.excluded for _, _, c in timed if c.excluded is not None]
-    # The most frequent margin; of calls the largest, because they are one number in several places.
-    margin = (min(multimode(margins)) if of_jobs else max(margins)) if margins else summary.decision.excluded
-    wider = [
-        (c.excluded, metric_name(c.metric, c.clock))
-        for _, _, c in timed
-        if c.excluded is not None and c.excluded > margin
-    ]
-    return {
-        "margin": numbers.setting(margin),
-        "wider": [(numbers.setting(excluded), name) for excluded, name in dict.fromkeys(wider)],
-        "of_jobs": of_jobs,
-        "metric": metric_name(worst.metric, worst.clock),
-        "place": place(worst.workload, worst.shape),
-        "places": len(timed),
-        "change": numbers.signed_percent(delta),
-        "at_most": numbers.signed_percent(worst_end),
-    }
+    of_jobs = any(time.is_of_job for time in times)
+    margin = _margin(times, summary, of_jobs=of_jobs)
+    parts = [say("no slowdown above {margin}", margin=numbers.setting(margin))]
+    several = len(times) > 1
+    if of_jobs and several:
+        parts.append(say(" in {numbers}", numbers=numbers.counted(len(times), "number")))
+    worst = max(times, key=lambda time: abs(_worse_end(time)))
+    sentence = phrase("{metric} {change}, at most {at_most}")
+    if several:
+        sentence = phrase("worst of {places} shapes is {metric} of {place} {change}, at most {at_most}")
+    if of_jobs and several:
+        sentence = phrase("worst is {metric} of {place} {change}, at most {at_most}")
+    words = say(
+        sentence,
+        metric=title_of(worst),
+        place=place_of(worst),
+        places=Words(f"{len(times):,}"),
+        change=numbers.signed_percent(worst.delta or 0.0),
+        at_most=numbers.signed_percent(_worse_end(worst)),
+    )
+    return joined([*parts, *_wider_margins(times, margin), Words(": "), words])
 
 
-def _mean_beside(stalls: Comparison, summary: Summary) -> Comparison | None:
-    """The mean call of the place of ``stalls``."""
-    return next((c for c in summary.metrics if c.metric == MEAN and c.place == stalls.place), None)
+def _worse_end(time: Paired) -> float:
+    low, high = time.interval or (0.0, 0.0)
+    return low if time.better == "higher" else high
 
 
-def _not_excluded(summary: Summary) -> list[Values]:
+def _margin(times: Sequence[Paired], summary: Summary, *, of_jobs: bool) -> float:
+    """The most frequent margin; of calls the largest, because they are one number in several places."""
+    margins = [time.excluded for time in times if time.excluded is not None]
+    if not margins:
+        return summary.decision.excluded
+    return min(multimode(margins)) if of_jobs else max(margins)
+
+
+def _wider_margins(times: Sequence[Paired], margin: float) -> list[str]:
+    """The numbers for which only a larger slowdown is excluded, in parentheses."""
+    wider: dict[tuple[float, str], None] = {}
+    for time in times:
+        if time.excluded is not None and time.excluded > margin:
+            wider[time.excluded, title_of(time)] = None
+    words: list[str] = []
+    for excluded, metric in wider:
+        words += [say(", ") if words else Words(" (")]
+        words += [say("{margin} for {metric}", margin=numbers.setting(excluded), metric=metric)]
+    return [*words, Words(")")] if words else []
+
+
+def _of_unchanged(summary: Summary) -> str:
+    words = say("{all} unchanged", all=numbers.counted(len(summary.unchanged), "metric"))
+    if summary.is_about_rules:
+        met = sum(isinstance(comparison, Bound) for comparison in summary.unchanged)
+        words = say("{rules} of perfgate.toml met", rules=numbers.counted(met, "rule"))
+    if not summary.inconclusive:
+        return words
+    return joined([words, say(", {undecided} undecided", undecided=Words(f"{len(summary.inconclusive):,}"))])
+
+
+def _not_excluded(summary: Summary) -> list[str]:
     """The gating times that may be slower by more than their margin, farthest beyond it first; of each metric the worst."""
     largest: dict[str, tuple[float, Paired]] = {}
-    for compared in summary.inconclusive:
-        if not isinstance(compared, Paired) or not compared.is_of_call:
+    for time in summary.inconclusive:
+        if not isinstance(time, Paired) or not _may_be_slower(time) or time.interval is None:
             continue
-        reason = compared.reason
-        is_open = compared.gating and compared.unit == "s"
-        if not is_open or compared.interval is None or reason is None or reason.code != "gate.slowdown-possible":
-            continue
-        bound = compared.interval[1]
-        if compared.metric not in largest or bound > largest[compared.metric][0]:
-            largest[compared.metric] = bound, compared
+        bound = time.interval[1]
+        if time.metric not in largest or bound > largest[time.metric][0]:
+            largest[time.metric] = bound, time
     ranked = sorted(largest.values(), key=lambda entry: entry[0] - (entry[1].tolerance or 0.0), reverse=True)
-    return [
-        {"metric": metric_name(compared.metric, compared.clock), "bound": numbers.percent(bound)}
-        for bound, compared in ranked[:_MOST_OPEN]
-    ]
+    words: list[str] = []
+    for bound, time in ranked[:_MOST_OPEN]:
+        name = metric_name(time.metric, time.clock)
+        words.append(say("; {metric} may be up to {bound} slower", metric=name, bound=numbers.percent(bound)))
+    return words
 
 
-def missing_values(summary: Summary) -> Values:
-    """The values of ``shared/missing_list.j2``."""
-    missing = summary.decision.missing
-    return {
-        "missing": missing[:_NAMED_MISSING],
-        "more_missing": max(0, len(missing) - _NAMED_MISSING),
-    }
+def _may_be_slower(time: Paired) -> bool:
+    is_open = code_of(time.reason) == "gate.slowdown-possible"
+    return is_open and time.is_of_call and time.gating and time.unit == "s"
 
 
-def further_reasons(summary: Summary) -> list[Message]:
-    """The decision's reasons without the one in the title, and without acceptances, which are shown with their causes."""
-    reasons = summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
-    return [reason for reason in reasons if reason.code != "verdict.accepted"]
-
-
-def _kind(summary: Summary) -> str:
-    if summary.verdict == "PASS":
-        return "improved" if summary.improved else "unchanged" if summary.unchanged else "reason"
-    if summary.is_about_harness:
-        return "harness"
-    worst = _named(summary, "")
-    if summary.verdict in {"FAIL", "WARN"} and worst is not None:
-        return _kind_of_loss(worst)
-    if summary.failures:
-        return "failure"
-    return _undecided_kind(summary) if summary.verdict == "INCONCLUSIVE" else "reason"
-
-
-def _kind_of_loss(worst: Comparison) -> str:
-    """The sentence about one comparison that got worse."""
-    if worst.metric in _METRIC_KINDS:
-        return _METRIC_KINDS[worst.metric]
-    match worst:
-        case Checked():
-            return "correctness"
-        case Bound():
-            return "expect" if worst.is_of_kernels else "budget"
-        case Exact():
-            return "counter"
-        case _:
-            return "time"
-
-
-def _named(summary: Summary, kind: str) -> Comparison | None:
-    if kind == "unjudged":
-        return summary.unjudged[0]
-    if kind == "undecided":
-        return summary.inconclusive[0]
-    broken = [comparison for comparison in summary.inconclusive if isinstance(comparison, (Bound, Checked))]
-    return summary.worst or next(iter(broken), None)
-
-
-def _undecided_kind(summary: Summary) -> str:
-    checks: list[tuple[object, str]] = [
-        (summary.is_unread, "unread"),
-        (summary.decision.testbed_differences, "testbed"),
-        (summary.decision.invalid, "invalid"),
-        (summary.has_reason("uncounted"), "reason"),
-        (summary.decision.missing, "missing"),
-        (summary.unjudged, "unjudged"),
-        (summary.too_slow, "too_slow"),
-        (not summary.metrics, "nothing"),
-        (summary.inconclusive, "undecided"),
-        (summary.has_reason("untimed"), "untimed"),
-    ]
-    return next((kind for condition, kind in checks if condition), "reason")
+def _replaced(decision: DecisionDocument) -> list[str]:
+    """The operators replaced by others, each once for all workloads and shapes."""
+    distinct: dict[tuple[object, ...], Replacement] = {}
+    for replaced in decision.replaced:
+        distinct.setdefault((replaced.before, replaced.after, replaced.line), replaced)
+    if not distinct:
+        return []
+    first = decision.replaced[0]
+    words = [say("; {before} replaced by {after}", before=first.before, after=first.after)]
+    if first.line:
+        words.append(say(" at {line}", line=first.line))
+    return [*words, _and_more(len(distinct) - 1, "more operator")]
 
 
 def loaded_differences(decision: DecisionDocument) -> list[PackageDifference]:

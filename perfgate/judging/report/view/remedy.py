@@ -2,78 +2,136 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from perfgate.document.comparison import Bound, Comparison, NumberComparison, Paired
+from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT
-from perfgate.judging.report.text.names import evidence_of, place, title_of
-from perfgate.judging.report.text.templates import Medium, ReadyHtml, Values, render
-from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.text.media import ReadyHtml
+from perfgate.judging.report.text.names import evidence_of, place_of, title_of
+from perfgate.judging.report.text.numbers import counted
+from perfgate.judging.report.text.templates import Medium, View, render
+from perfgate.judging.report.text.words import Words, joined, phrase, say
 from perfgate.judging.report.view.facts import budget_of
-from perfgate.judging.report.view.headline import further_reasons, missing_values
-from perfgate.judging.report.view.summary import Summary
+from perfgate.judging.report.view.headline import further_reasons
+from perfgate.judging.report.view.missing import missing_list
+from perfgate.judging.report.view.summary import Summary, code_of
 
 _MOST_REASONS = 5
 # More pairs than this many whole jobs can measure are out of reach of another job.
 _FULL_JOBS = 2
 # Reasons already worded in the title, the table or the list of actions.
 _WORDED = {
-    f"verdict.{code}"
-    for code in (
-        "regressed",
-        "failed",
-        "testbed",
-        "invalid",
-        "missing",
-        "nothing-compared",
-        "undecided",
-        "doubtful",
-        "harness",
-        "not-judged",
-        "costless",
-        "counted-only",
-    )
+    "verdict.regressed",
+    "verdict.failed",
+    "verdict.testbed",
+    "verdict.invalid",
+    "verdict.missing",
+    "verdict.nothing-compared",
+    "verdict.undecided",
+    "verdict.doubtful",
+    "verdict.harness",
+    "verdict.not-judged",
+    "verdict.costless",
+    "verdict.counted-only",
+}
+
+_COOL = phrase(
+    "let the device cool down or lock its clock, then re-run the job; {perfgate_doctor_fitness} shows its state."
+)
+# Against disturbances and tampering, the certain ones first.
+_ON_INVALID: dict[InvalidKind, str] = {
+    "code_changed": phrase(
+        "find the process that writes these files. The change's code must not modify the base's files, and during a "
+        "check no package, library or file that a side uses may be changed. Make the workload write to {tmpdir} "
+        "instead of its checkout."
+    ),
+    "stopped": phrase(
+        "find out what sends {sigstop} to processes of this job: the change's code, a debugger, or a batch system "
+        "that suspends jobs."
+    ),
+    "worker_clock": phrase(
+        "the times that a worker reports disagree with the time that passed outside it; none of its measurements were "
+        "used. If other processes kept the CPUs busy, measure again when the machine is idle. Otherwise look for code "
+        "that replaces a clock or writes to perfgate's socket."
+    ),
+    "worker_changed": phrase(
+        "let perfgate set CPUs, threads and priorities ({gate_cpus}, {measure_threads}), or set them in the workload "
+        "file, which applies to both sides."
+    ),
+    "out_of_turn": phrase(
+        "make a call wait for the work that it starts, and stop threads and processes that it does not need; a side "
+        "that keeps working slows the other side down."
+    ),
+    "late": phrase("give the load generator a CPU of its own, or lower the request rate."),
+    "not_steady": phrase(
+        "look for effects that keep making calls faster for seconds (lazy compilation, growing caches), and move them "
+        "into the construction of the model."
+    ),
+    "foreign_process": phrase("reserve the device for this job (a lock, a queue, one job per card), and re-run it."),
+    "throttled": _COOL,
+    "slow_clock": _COOL,
+    "clocks_differ": phrase(
+        "lock the device's clock at a value that both sides can hold ({lock} on a GPU), then re-run the job. If the change "
+        "draws more power, its lower clock is a cost of the change on this device."
+    ),
+}
+_LITERALS = {
+    "tmpdir": "TMPDIR",
+    "sigstop": "SIGSTOP",
+    "lock": "nvidia-smi -lgc",
+    "gate_cpus": "[gate] cpus",
+    "measure_threads": "[measure] threads",
+    "perfgate_doctor_fitness": "perfgate doctor --fitness",
 }
 
 
-def remedy(summary: Summary) -> Values:
-    """The values of ``shared/remedy.j2``."""
-    decision = summary.decision
-    open_ones = [c for c in summary.inconclusive if c.must_decide]
-    return {
-        "verdict": summary.verdict,
-        "reasons": [
-            reason
-            for reason in further_reasons(summary)
-            if not (isinstance(reason, Message) and reason.code in _WORDED)
-        ][:_MOST_REASONS],
-        "failed_sides": set() if summary.is_about_harness else {failure.side for failure in summary.failures},
-        "same_tree": any(reason.code == "gate.no-change" for reason in decision.reasons if isinstance(reason, Message)),
-        "neither_runs": summary.neither_side_runs,
-        "other_harness": summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
-        "costless": summary.verdict == "WARN" and summary.has_reason("costless"),
-        "unmeasured": needs_workload(summary),
-        "narrower": summary.is_about_harness and summary.verdict == "WARN",
-        "differs": bool(decision.testbed_differences) and decision.comparing == "code",
-        "invalid": decision.invalid[:_MOST_REASONS],
-        **missing_values(summary),
-        "invalid_kinds": {entry.kind for entry in decision.invalid},
-        "undecided": summary.verdict == "INCONCLUSIVE"
-        and any(isinstance(comparison, NumberComparison) for comparison in summary.inconclusive),
-        "unjudged": summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
-        "budget_for_slow": max((budget for f in summary.too_slow if (budget := budget_of(f))), default=None),
-        "out_of_time": any(failure.error.message == TIME_SPENT for failure in decision.failures),
-        "unread": summary.verdict == "INCONCLUSIVE" and summary.is_unread,
-        "nothing": summary.verdict == "INCONCLUSIVE" and not summary.metrics,
-        # An upgrade report starts anew each time, so it cannot ask for more pairs.
-        "wanted": _wanted(open_ones, decision.policy.looks[-1]) if decision.comparing == "code" else None,
-        "in_ci": decision.in_ci,
-        # Pairs accumulate per commit; uncommitted changes cannot be measured again.
-        "uncommitted": decision.head.dirty,
-        "recorded": decision.recorded,
-        "broken_promise": any(
-            isinstance(c, Bound) and not c.is_of_kernels and not c.gating for c in summary.inconclusive
-        ),
-    }
+@dataclass(frozen=True)
+class Remedy(View):
+    """The reasons without a place in the title, the next action, and the needs of ``others`` than the number in the title."""
+
+    reasons: list[Message]
+    missing: list[str]
+    more_missing: int
+    invalid: Sequence[Invalid]
+    to_do: str | None
+    others: str | None
+    broken_promise: bool
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A comparison that more evidence would decide: what was measured, and what is needed."""
+
+    comparison: Paired
+    measured: int
+    needed: int
+
+    @property
+    def evidence(self) -> str:
+        return evidence_of(self.comparison)
+
+
+def remedy(summary: Summary) -> Remedy:
+    decision, missing = summary.decision, missing_list(summary.decision.missing)
+    to_do, others = _obstacle(summary), None
+    if to_do is None and summary.verdict == "INCONCLUSIVE" and _is_undecided(summary):
+        wanted = _wanted(summary)
+        to_do = _for_more_evidence(wanted, summary)
+        others = _others(wanted, summary)
+    reasons = [reason for reason in further_reasons(summary) if code_of(reason) not in _WORDED]
+    is_about_invalid = bool(decision.invalid) and not _is_same_tree(summary) and not _failed_sides(summary)
+    return Remedy(
+        reasons=reasons[:_MOST_REASONS],
+        missing=missing.missing,
+        more_missing=missing.more_missing,
+        invalid=decision.invalid[1:_MOST_REASONS] if is_about_invalid else [],
+        to_do=to_do,
+        others=others,
+        broken_promise=any(map(_is_open_promise, summary.inconclusive)),
+    )
 
 
 def needs_workload(summary: Summary) -> bool:
@@ -85,33 +143,265 @@ def has_remedy(summary: Summary) -> bool:
     return summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} or needs_workload(summary)
 
 
-def _wanted(open_ones: list[Comparison], last_look: int) -> Values | None:
-    """The evidence missing from the first of these comparisons, which the title names; None if no known amount would decide.
-
-    ``others`` need more too. ``looks_used_up``: the last look ended the measuring, so a larger budget gives no more pairs.
-    """
-    paired = [c for c in open_ones if isinstance(c, Paired)]
-    lacking = [(c, c.pairs, c.pairs_needed) for c in paired if c.pairs and c.pairs_needed and c.pairs_needed > c.pairs]
-    if not lacking:
-        return None
-    (first, measured, needed), *others = lacking
-    of_pairs = not first.is_of_job
-    return {
-        "metric": title_of(first),
-        "place": place(first.workload, first.shape),
-        "needed": needed,
-        "measured": measured,
-        "evidence": evidence_of(first),
-        "out_of_reach": of_pairs and needed > _FULL_JOBS * last_look,
-        "looks_used_up": of_pairs and measured >= last_look,
-        "others": [c for c, _, _ in others[:_MOST_REASONS]],
-    }
-
-
 def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
     """The remedy as one item per line, for media that format lists themselves."""
     if not has_remedy(summary):
         return []
-    text = render("shared/remedy.j2", medium, remedy(summary))
-    items = [line.strip().removeprefix("- ") for line in text.splitlines() if line.strip()]
-    return [ReadyHtml(item) if medium == "html" else Words(item) for item in items]
+    lines = []
+    for line in render("shared/remedy.j2", medium, **vars(remedy(summary))).splitlines():
+        item = line.strip().removeprefix("- ")
+        if item:
+            lines.append(ReadyHtml(item) if medium == "html" else Words(item))
+    return lines
+
+
+def _is_open_promise(comparison: Comparison) -> bool:
+    return isinstance(comparison, Bound) and not comparison.is_of_kernels and not comparison.gating
+
+
+def _is_same_tree(summary: Summary) -> bool:
+    return any(code_of(reason) == "gate.no-change" for reason in summary.decision.reasons)
+
+
+def _failed_sides(summary: Summary) -> set[str]:
+    return set() if summary.is_about_harness else {failure.side for failure in summary.failures}
+
+
+def _obstacle(summary: Summary) -> str | None:
+    """The next action against the first obstacle to a verdict; None if there is none but noise."""
+    decision = summary.decision
+    if _is_same_tree(summary):
+        return say(
+            "make a change first, or measure the work tree against itself with {always}.",
+            always="perfgate local --always",
+        )
+    failed = _failed_sides(summary)
+    if failed:
+        return _on_failure(summary, failed)
+    if decision.invalid:
+        return _on_invalid(summary, {entry.kind for entry in decision.invalid})
+    if summary.is_about_harness and summary.verdict in {"INCONCLUSIVE", "WARN"}:
+        return _on_harness(summary)
+    if needs_workload(summary):
+        return say(
+            "add a workload or a shape that runs the changed code. {setting} in the base's {perfgate_toml} asks for this.",
+            setting="[gate] unmeasured",
+            perfgate_toml="perfgate.toml",
+        )
+    if summary.verdict == "WARN" and summary.has_reason("costless"):
+        return say(
+            "check that the additional work per call is intended; calls are shown not to be slower. With {strict} "
+            "this fails the gate.",
+            strict="[gate] strict = true",
+        )
+    return _on_too_little(summary)
+
+
+def _on_failure(summary: Summary, failed: set[str]) -> str:
+    if summary.neither_side_runs:
+        return say(
+            "the base fails in the same place, so this change is not the cause. Fix the error below, on the measuring "
+            "machine or on main, and re-run the job."
+        )
+    if "head" in failed:
+        return say("the change does not run under perfgate. Fix the error below and push again.")
+    return say(
+        "the base does not run under perfgate, so there is nothing to compare with. Fix main first; until then the "
+        "gate cannot decide."
+    )
+
+
+def _on_invalid(summary: Summary, kinds: set[InvalidKind]) -> str:
+    """The action against a disturbance or tampering; of several the one that is certain first."""
+    for kind, sentence in _ON_INVALID.items():
+        if kind in kinds:
+            return say(sentence, **_LITERALS)
+    if summary.decision.head.dirty:
+        return say("something else was running on this machine. Measure again when it is idle.")
+    if summary.decision.in_ci:
+        return say(
+            "something else was running on this machine. Re-run the job when it is idle: its pairs add to these."
+        )
+    return say(
+        "something else was running on this machine. Run {perfgate_check_append} when it is idle: its pairs add to these.",
+        perfgate_check_append="perfgate check --append",
+    )
+
+
+def _on_harness(summary: Summary) -> str:
+    if summary.verdict == "INCONCLUSIVE":
+        return say(
+            "make the workload file run on both base and head, or change it in a separate change first. Until then it "
+            "is unknown whether this change is slower."
+        )
+    return say(
+        "check that the change to the workload file is intended. It does not fail the gate by itself, but once it is "
+        "merged, the parts that are no longer measured are no longer gated."
+    )
+
+
+def _on_too_little(summary: Summary) -> str | None:
+    """The action if too little was measured, or none of it compares."""
+    decision = summary.decision
+    differs = bool(decision.testbed_differences) and decision.comparing == "code"
+    is_open = summary.verdict == "INCONCLUSIVE"
+    if decision.recorded and differs:
+        return say(
+            "record both sides on the same device and software, with the same ranks and the same profiler settings "
+            "(level, AI Core metrics, shapes); the differences are listed above."
+        )
+    if decision.recorded and is_open and (not summary.metrics or _is_undecided(summary)):
+        return say(
+            "record everything that can be counted: the device as well as the host, on Ascend at {level1}, and at "
+            "least three steps marked with {prof_step}. The notes name the missing parts.",
+            level1="Level1",
+            prof_step="prof.step()",
+        )
+    if differs:
+        return say(
+            "measure both sides on one machine with one software stack: re-run {perfgate_check} there. To keep the "
+            "new stack, first record main on it with {perfgate_baseline_record}.",
+            perfgate_check="perfgate check",
+            perfgate_baseline_record="perfgate baseline record",
+        )
+    budgets = [budget_of(failure) or 0 for failure in summary.too_slow]
+    if any(budgets):
+        return say(
+            "set {setting} under {gate} in {perfgate_toml}, or make a call of the workload shorter, for example with "
+            "a smaller batch or fewer layers.",
+            setting=f"budget = {max(budgets)}",
+            gate="[gate]",
+            perfgate_toml="perfgate.toml",
+        )
+    if any(failure.error.message == TIME_SPENT for failure in decision.failures):
+        return say(
+            "the time budget ran out before base and head were compared. Raise {time_budget} or the job's {budget}, "
+            "or measure fewer workloads ({workload}).",
+            time_budget="--time-budget",
+            budget="budget",
+            workload="--workload",
+        )
+    if decision.missing:
+        return say(
+            "re-run the measuring job and check its log: the missing part may be the one that got worse, so there is "
+            "no verdict without it."
+        )
+    return _on_nothing_judged(summary) if is_open else None
+
+
+def _on_nothing_judged(summary: Summary) -> str | None:
+    if summary.unjudged:
+        return say(
+            "make sure that the rule's metric is measured; the reason names the missing part. Without a number the "
+            "rule is not shown to hold. If this device cannot measure the metric, remove the rule from "
+            "{perfgate_toml} on the base branch.",
+            perfgate_toml="perfgate.toml",
+        )
+    if summary.is_unread:
+        return say(
+            "check the log of the measuring job, fix its error, and re-run it. Until there is a verdict, this change "
+            "counts as not measured: nothing is known about its speed."
+        )
+    if not summary.metrics:
+        return say(
+            "neither counters nor pairs of base and head gave numbers. Look for the missing part in the checklist and "
+            "in the log of the run folder, fix it, and re-run the job."
+        )
+    return None
+
+
+def _is_undecided(summary: Summary) -> bool:
+    return any(isinstance(comparison, NumberComparison) for comparison in summary.inconclusive)
+
+
+def _wanted(summary: Summary) -> list[_Wanted]:
+    """The comparisons that more evidence would decide, first the one in the title; none if no known amount would.
+
+    An upgrade report starts anew each time, so it cannot ask for more pairs.
+    """
+    wanted: list[_Wanted] = []
+    if summary.decision.comparing != "code":
+        return wanted
+    for comparison in summary.inconclusive:
+        if not isinstance(comparison, Paired) or not comparison.must_decide:
+            continue
+        measured, needed = comparison.pairs or 0, comparison.pairs_needed or 0
+        if 0 < measured < needed:
+            wanted.append(_Wanted(comparison, measured, needed))
+    return wanted
+
+
+def _for_more_evidence(lacking: Sequence[_Wanted], summary: Summary) -> str:
+    """How much evidence would decide, and how to get it: by another job, or by a longer one."""
+    if not lacking:
+        return say("re-run the job on a quieter machine; the noise exceeded the limit.")
+    wanted = lacking[0]
+    evidence, measured = counted(wanted.needed, wanted.evidence), Words(f"{wanted.measured:,}")
+    if _is_out_of_reach(wanted, summary):
+        return say(
+            "measure on a quieter machine: this one would need about {needed}, and this job measured {pairs}. "
+            "{perfgate_doctor_fitness} shows the sources of noise.",
+            needed=evidence,
+            pairs=measured,
+            perfgate_doctor_fitness="perfgate doctor --fitness",
+        )
+    sentence = phrase("about {needed} would settle it; this job measured {pairs}.")
+    if wanted.evidence == "run":
+        sentence = phrase("about {needed} per side would settle it; this job measured {pairs}.")
+    words = say(sentence, needed=evidence, pairs=measured)
+    return joined([words, _by_another_job(wanted, summary), _by_a_longer_job(wanted, summary)])
+
+
+def _is_out_of_reach(wanted: _Wanted, summary: Summary) -> bool:
+    return not wanted.comparison.is_of_job and wanted.needed > _FULL_JOBS * summary.decision.policy.looks[-1]
+
+
+def _by_another_job(wanted: _Wanted, summary: Summary) -> str:
+    """Pairs accumulate per commit; uncommitted changes cannot be measured again."""
+    if wanted.evidence == "turn":
+        return Words("")
+    if summary.decision.in_ci:
+        return say(" Re-run the job to add to these.")
+    if summary.decision.head.dirty:
+        return Words("")
+    return say(" Run {perfgate_check_append} to add to these.", perfgate_check_append="perfgate check --append")
+
+
+def _by_a_longer_job(wanted: _Wanted, summary: Summary) -> str:
+    if wanted.evidence in ("run", "quad"):
+        return say(
+            " To measure more in one job, raise {budget} of the workload in {perfgate_toml}.",
+            budget="budget",
+            perfgate_toml="perfgate.toml",
+        )
+    # The last look ended the measuring, so a larger budget alone gives no more pairs.
+    if not wanted.comparison.is_of_job and wanted.measured >= summary.decision.policy.looks[-1]:
+        return say(
+            " To measure more in one job, add a larger number to {looks} under {place} in {perfgate_toml}, and raise "
+            "{budget} with it.",
+            looks="looks",
+            place="[gate]",
+            perfgate_toml="perfgate.toml",
+            budget="budget",
+        )
+    return say(
+        " To measure more in one job, raise {budget} under {place} in {perfgate_toml}.",
+        budget="budget",
+        place="[gate]",
+        perfgate_toml="perfgate.toml",
+    )
+
+
+def _others(wanted: Sequence[_Wanted], summary: Summary) -> str | None:
+    """The evidence that other numbers need than the one in the title, if more evidence for that is the remedy."""
+    if len(wanted) < 2 or _is_out_of_reach(wanted[0], summary):
+        return None
+    first = wanted[0].comparison
+    sentence = phrase("This number is for {metric} of {place}. The others would need:")
+    parts = [say(sentence, metric=title_of(first), place=place_of(first))]
+    for number, other in enumerate(wanted[1 : 1 + _MOST_REASONS]):
+        comparison = other.comparison
+        needed = say(" of {place} {needed}", place=place_of(comparison), needed=counted(other.needed, other.evidence))
+        parts += [say(", ")] if number else []
+        parts += [Words(" "), title_of(comparison), needed]
+    return joined(parts)

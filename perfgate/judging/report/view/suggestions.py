@@ -11,7 +11,7 @@ from perfgate.judging.report.text.templates import line
 
 
 def suggestion_lines(suggestion: Suggestion) -> list[str]:
-    words = line("shared/suggestion.j2", "plain", {"suggestion": suggestion})
+    words = line("shared/suggestion.j2", "plain", suggestion=suggestion)
     to_copy = (clean(text, limit=MAX_PROSE) for text in (suggestion.code, suggestion.command) if text)
     return [words, *to_copy]
 

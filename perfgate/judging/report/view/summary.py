@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.comparison import Bound, Checked, Comparison, Recorded
-from perfgate.document.decision import DecisionDocument, Failure, HarnessChange, NoiseFloor, Verdict
-from perfgate.document.explanation import Cause, OperatorDelta
+from perfgate.document.comparison import Bound, Checked, Clock, Comparison, Paired, Recorded
+from perfgate.document.decision import (
+    DecisionDocument,
+    Failure,
+    HarnessChange,
+    NoiseFloor,
+    StepComparison,
+    StoredComparison,
+    Verdict,
+)
+from perfgate.document.explanation import Cause, Explanation, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import Linked
@@ -120,10 +128,13 @@ class Summary:
             return first
         if self.decision.recorded or not self.decision.regressions:
             return first
-        leading = [self.decision.comparisons[at] for at in self.decision.regressions[0].comparisons]
+        leading = self.comparisons_at(self.decision.regressions[0].comparisons)
         if first in leading:
             return first
-        return next((c for c in leading if c.outcome == "regressed" and (c.gating or not gating)), first)
+        for comparison in leading:
+            if comparison.outcome == "regressed" and (comparison.gating or not gating):
+                return comparison
+        return first
 
     @property
     def leading_cause(self) -> Cause | None:
@@ -132,10 +143,13 @@ class Summary:
         if worst is None:
             return None
         for regression in self.decision.regressions[:1]:
-            is_about_worst = any(self.decision.comparisons[at] is worst for at in regression.comparisons)
+            is_about_worst = any(c is worst for c in self.comparisons_at(regression.comparisons))
             if is_about_worst and regression.causes:
                 return self.decision.causes[regression.causes[0]]
         return self.cause_of(worst)
+
+    def comparisons_at(self, positions: Iterable[int]) -> list[Comparison]:
+        return [self.decision.comparisons[at] for at in positions]
 
     @cached_property
     def tested_operators(self) -> list[OperatorDelta]:
@@ -143,6 +157,22 @@ class Summary:
 
     def cause_of(self, comparison: Comparison) -> Cause | None:
         return None if comparison.cause is None else self.decision.causes[comparison.cause]
+
+    def stored_beside(self, row: StepComparison) -> StoredComparison | None:
+        """Main's stored runs of a number of the checklist."""
+        return self._stored.get(_number_key(row))
+
+    @cached_property
+    def _stored(self) -> dict[tuple[object, ...], StoredComparison]:
+        return {_number_key(entry): entry for entry in self.decision.stored}
+
+    def clock_of(self, explained: Explanation) -> Clock:
+        """The clock of the time that an explanation is about."""
+        for comparison in self.decision.comparisons:
+            is_same = comparison.place == explained.place and comparison.metric == explained.metric
+            if is_same and isinstance(comparison, Paired):
+                return comparison.clock
+        return "wall"
 
     @cached_property
     def changed_places(self) -> frozenset[tuple[str, str]]:
@@ -155,11 +185,12 @@ class Summary:
 
         Causes found by an operator's own test are left out: they are listed with the tested operators.
         """
-        places: dict[int, list[str]] = {}
+        places: dict[int, dict[str, None]] = {}
         for number, cause in enumerate(self.decision.causes):
             if not cause.tested:
-                places.setdefault(number if cause.same_as is None else cause.same_as, []).append(place(*cause.place))
-        return [(self.decision.causes[number], tuple(dict.fromkeys(at))) for number, at in places.items()]
+                first = number if cause.same_as is None else cause.same_as
+                places.setdefault(first, {})[place(*cause.place)] = None
+        return [(self.decision.causes[number], tuple(names)) for number, names in places.items()]
 
     @property
     def is_unread(self) -> bool:
@@ -171,9 +202,13 @@ class Summary:
         """Whether anything was measured; testbed and pairs of a skipped change are unknown."""
         return self.decision.procedure.name != "none"
 
+    @property
+    def is_about_rules(self) -> bool:
+        """Whether the head alone was held to the rules of perfgate.toml."""
+        return self.decision.comparing == "rules"
+
     def has_reason(self, rule: str) -> bool:
-        codes = [reason.code for reason in self.decision.reasons if isinstance(reason, Message)]
-        return f"verdict.{rule}" in codes
+        return any(code_of(reason) == f"verdict.{rule}" for reason in self.decision.reasons)
 
     @property
     def is_about_harness(self) -> bool:
@@ -186,6 +221,11 @@ class Summary:
         ranks = ("not_comparable", "removed", "unknown", "changed", "added")
         return sorted(self.decision.harness_changes, key=lambda change: ranks.index(change.kind))
 
+    @property
+    def harness_losses(self) -> list[HarnessChange]:
+        """Those effects of a changed workload file that may hide something."""
+        return [change for change in self.telling_harness_changes if change.kind != "added"]
+
     @cached_property
     def failures(self) -> list[Failure]:
         """The failures of a whole side, head first: the change's author looks for their own first."""
@@ -195,8 +235,11 @@ class Summary:
     @property
     def neither_side_runs(self) -> bool:
         """Whether every failure of the head occurs on the base too, so that the change is not to blame."""
-        failed = {side: {(f.workload, f.what) for f in self.failures if f.side == side} for side in ("base", "head")}
-        return bool(failed["head"]) and failed["head"] <= failed["base"]
+        of_base, of_head = self._failed("base"), self._failed("head")
+        return bool(of_head) and of_head <= of_base
+
+    def _failed(self, side: str) -> set[tuple[str, str]]:
+        return {(failure.workload, failure.what) for failure in self.failures if failure.side == side}
 
     @cached_property
     def too_slow(self) -> list[Failure]:
@@ -218,3 +261,12 @@ class Summary:
 
     def _with_outcome(self, outcome: str) -> list[Comparison]:
         return [comparison for comparison in self.metrics if comparison.outcome == outcome]
+
+
+def code_of(message: Message | str | None) -> str:
+    """The code of a message; empty for the text of another program."""
+    return message.code if isinstance(message, Message) else ""
+
+
+def _number_key(entry: StepComparison | StoredComparison) -> tuple[object, ...]:
+    return (entry.workload, entry.shape, entry.metric, *sorted(entry.labels.items()))

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping
-from datetime import timedelta, timezone
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import NamedTuple
 
 from perfgate.document.comparison import Exact, Outcome, Paired
+from perfgate.document.decision import TestbedDifference
 from perfgate.document.explanation import Cause
-from perfgate.document.history import Acceptance, Triage, moment
+from perfgate.document.history import Triage, moment
 from perfgate.document.trend import (
     BridgedMetric,
     CommitLabel,
+    Direction,
     TrendCause,
     TrendChange,
     TrendDocument,
@@ -25,10 +28,10 @@ from perfgate.document.trend import (
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.dates import day, short
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.rows import worded_cause
+from perfgate.judging.report.view.causes import worded_cause
 
 # The metric that shows whether calls got slower.
 _TIME = "latency.p50"
@@ -54,10 +57,14 @@ _SUGGESTIONS = {
     "fixed": phrase("the level is back, so it can be marked as fixed"),
     "new": phrase("the runs since then are still on the slower level"),
 }
+_SETTLED: dict[str, str] = {
+    "resolved": phrase("the level is back"),
+    "accepted": phrase("accepted"),
+    "refuted": phrase("refuted"),
+}
 _CERTAIN = ("exact", "confirmed")
 _MOST_CERTAIN = 3
 _REQUEST = re.compile(r"[#!]\d{1,10}")
-_NO_COMMIT = {"subject": "", "author": "", "change_request": ""}
 _OUTCOMES: dict[str, Outcome] = {"worse": "regressed", "better": "improved", "changed": "inconclusive"}
 
 
@@ -66,6 +73,159 @@ class MovedSeries(NamedTuple):
 
     series: TrendSeries
     change: TrendChange
+
+
+@dataclass(frozen=True)
+class CommitView:
+    """A commit with the number of its change request, which a forge may turn into a link."""
+
+    commit: str
+    subject: str
+    author: str
+    change_request: Words
+
+
+_NO_COMMIT = CommitView("", "", "", Words(""))
+
+
+@dataclass(frozen=True)
+class ChangeView:
+    """A change of main's histories in words; ``measured`` is the interval of a side-by-side measurement, if there is one."""
+
+    source: TrendChange
+    metric: str
+    place: str
+    change: Words
+    span: Words
+    commits: Sequence[CommitView]
+    evidence: Words
+    measured: Words
+    history: Sequence[float]
+
+    @property
+    def commit(self) -> CommitView:
+        """The only commit that can be the culprit, empty if there are several."""
+        return self.commits[0] if self.commits and self.source.commit_count == 1 else _NO_COMMIT
+
+    @property
+    def subject(self) -> str:
+        return self.commit.subject
+
+    @property
+    def author(self) -> str:
+        return self.commit.author
+
+    @property
+    def change_request(self) -> Words:
+        return self.commit.change_request
+
+    @property
+    def commit_count(self) -> int:
+        return self.source.commit_count
+
+    @property
+    def when(self) -> Words:
+        return day(self.source.first_seen)
+
+    @property
+    def good(self) -> str:
+        return short(self.source.last_good)
+
+    @property
+    def bad(self) -> str:
+        return short(self.source.first_bad)
+
+    @property
+    def resolved_by(self) -> str:
+        return short(self.source.resolved_by)
+
+    @property
+    def accepted(self) -> str:
+        return self.source.accepted or ""
+
+    @property
+    def accepted_until(self) -> Words:
+        return day(self.source.accepted_until) if self.source.accepted_until else Words("")
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self.source.evidence == "confirmed"
+
+    @property
+    def is_settled_beside(self) -> bool:
+        """Whether a side-by-side measurement, whose interval is known, decided it."""
+        return bool(self.measured) and self.source.evidence in ("confirmed", "refuted")
+
+    @property
+    def doubted(self) -> bool:
+        """Whether a side-by-side measurement decided nothing."""
+        return self.source.evidence == "suspected" and self.source.confirmation is not None
+
+    @property
+    def is_resolved(self) -> bool:
+        return self.source.standing == "resolved"
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.source.standing == "accepted"
+
+    @property
+    def is_refuted(self) -> bool:
+        return self.source.standing == "refuted"
+
+
+@dataclass(frozen=True)
+class TriageView:
+    """The state that a person gave a regression."""
+
+    state: Words
+    author: str
+    when: Words
+    reason: str
+
+
+@dataclass(frozen=True)
+class CauseRow:
+    """A cause with its leading change, some of the others, and the operator that runs more often.
+
+    ``certain`` are exact counters among the others if the lead is only suspected; ``next`` are the commands to act on it.
+    ``settled`` is why it is no longer open.
+    """
+
+    lead: ChangeView
+    settled: Words
+    others: Sequence[ChangeView]
+    other_count: int
+    more: int
+    cause: str | None
+    no_slowdown: Words | None
+    certain: Sequence[ChangeView]
+    next: Sequence[str]
+    triage: TriageView | None
+    suggests: Words | None
+    differences: Sequence[TestbedDifference]
+
+
+@dataclass(frozen=True)
+class BridgedView:
+    """A metric that an uplift moved."""
+
+    metric: str
+    place: str
+    change: Words
+    span: Words
+    direction: Words
+
+
+@dataclass(frozen=True)
+class UpliftView:
+    """A change of testbed with the metrics that it moved; ``command`` joins both testbeds if no commit does."""
+
+    uplift: Uplift
+    since: Words
+    moved: Sequence[BridgedView]
+    more: int
+    command: str
 
 
 class Sorted(NamedTuple):
@@ -80,79 +240,87 @@ class Sorted(NamedTuple):
 
 def sort_causes(document: TrendDocument) -> Sorted:
     """The reported causes, certain ones first, without those settled long ago."""
-    causes = sorted(document.causes, key=lambda cause: not _is_certain(cause, document))
-    fresh = [cause for cause in causes if cause.standing == "new"]
-    return Sorted(
-        new_worse=[cause for cause in fresh if cause.direction == "worse"],
-        new_better=[cause for cause in fresh if cause.direction == "better"],
-        new_other=[cause for cause in fresh if cause.direction == "changed"],
-        still_open=[cause for cause in causes if cause.standing == "open" and cause.direction == "worse"],
-        ended=[
-            cause for cause in document.causes if cause.news and cause.standing in ("resolved", "accepted", "refuted")
-        ],
-    )
+    sorted_causes = Sorted([], [], [], [], [])
+    of_new = {
+        "worse": sorted_causes.new_worse,
+        "better": sorted_causes.new_better,
+        "changed": sorted_causes.new_other,
+    }
+    for cause in sorted(document.causes, key=lambda cause: not _is_certain(cause, document)):
+        if cause.standing == "new":
+            of_new[cause.direction].append(cause)
+        elif cause.standing == "open" and cause.direction == "worse":
+            sorted_causes.still_open.append(cause)
+    for cause in document.causes:
+        if cause.news and cause.standing in _SETTLED:
+            sorted_causes.ended.append(cause)
+    return sorted_causes
 
 
 def moved_by(cause: TrendCause, document: TrendDocument) -> list[MovedSeries]:
     """The changes of a cause, the leading one first."""
-    series = [(document.series[place.series], place.change) for place in cause.changes]
-    return [MovedSeries(entry, entry.changes[change]) for entry, change in series]
+    moved = []
+    for place in cause.changes:
+        series = document.series[place.series]
+        moved.append(MovedSeries(series, series.changes[place.change]))
+    return moved
 
 
-def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Values:
-    """A cause with its leading change, at most ``most`` of the others, and the operators that run more often.
-
-    ``certain`` are exact counters among the others if the lead is only suspected; ``next`` are the commands to act on it.
-    """
+def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> CauseRow:
+    """A cause with at most ``most`` of its changes besides the leading one."""
     first, *others = moved_by(cause, document)
     others.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
-    certain = [
-        moved for moved in others if moved.change.evidence == "exact" and moved.change.direction == cause.direction
-    ]
-    return {
-        "lead": change_row(first),
-        "standing": Words(cause.standing),
-        "others": [change_row(moved) for moved in others[:most]],
-        "other_count": len(others),
-        "more": max(0, len(others) - most),
-        "cause": _worded_operator(cause),
-        "no_slowdown": _no_slowdown(cause, document),
-        "certain": [change_row(moved) for moved in certain[:_MOST_CERTAIN]]
-        if first.change.evidence == "suspected"
-        else [],
-        "next": [*_next_commands(cause, first), *_triage_commands(cause)],
-        "triage": triage_view(cause.triage),
-        "suggests": say(_SUGGESTIONS[cause.suggests]) if cause.suggests else None,
-        "differences": cause.differences,
-    }
+    return CauseRow(
+        lead=change_row(first),
+        settled=say(_SETTLED[cause.standing]) if cause.standing in _SETTLED else Words(""),
+        others=[change_row(moved) for moved in others[:most]],
+        other_count=len(others),
+        more=numbers.beyond(others, most),
+        cause=_worded_operator(cause),
+        no_slowdown=_no_slowdown(cause, document),
+        certain=_certain(cause, first, others),
+        next=[*_next_commands(cause, first), *_triage_commands(cause)],
+        triage=triage_view(cause.triage),
+        suggests=say(_SUGGESTIONS[cause.suggests]) if cause.suggests else None,
+        differences=cause.differences,
+    )
 
 
-def triage_view(triage: Triage | None) -> Values | None:
+def _certain(cause: TrendCause, first: MovedSeries, others: Sequence[MovedSeries]) -> list[ChangeView]:
+    if first.change.evidence != "suspected":
+        return []
+    exact = [moved for moved in others if moved.change.evidence == "exact"]
+    same_way = [moved for moved in exact if moved.change.direction == cause.direction]
+    return [change_row(moved) for moved in same_way[:_MOST_CERTAIN]]
+
+
+def triage_view(triage: Triage | None) -> TriageView | None:
     """The state that a person gave a regression; None if it has none, or was set back to new."""
     if triage is None or triage.state == "new":
         return None
-    return {
-        "state": say(TRIAGE_STATES[triage.state]),
-        "author": triage.author,
-        "when": day(triage.changed_at),
-        "reason": triage.reason,
-    }
+    return TriageView(say(TRIAGE_STATES[triage.state]), triage.author, day(triage.changed_at), triage.reason)
 
 
 def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
-    return any(
-        moved.change.evidence in _CERTAIN and moved.change.direction == cause.direction
-        for moved in moved_by(cause, document)
-    )
+    changes = [change for _, change in moved_by(cause, document) if change.evidence in _CERTAIN]
+    return any(change.direction == cause.direction for change in changes)
+
+
+def _is_open_regression(cause: TrendCause) -> bool:
+    return cause.direction == "worse" and cause.standing in ("new", "open")
 
 
 def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
     """The commands that confirm a regression, find its commit, and accept it."""
     series, change = lead
-    if cause.direction != "worse" or cause.standing not in ("new", "open") or not change.first_bad:
+    if not _is_open_regression(cause) or not change.first_bad:
         return []
-    commands = ["perfgate trend --confirm"] if change.evidence == "suspected" and change.confirmation is None else []
-    commands += filter(None, [bisect_command(cause, lead)])
+    commands = []
+    if change.evidence == "suspected" and change.confirmation is None:
+        commands.append("perfgate trend --confirm")
+    bisect = bisect_command(cause, lead)
+    if bisect:
+        commands.append(bisect)
     metric = _at_its_place(series) if len(cause.changes) == 1 else "*"
     commands.append(f"perfgate baseline accept {shlex.quote(metric)} --commit {short(change.first_bad)} --reason TEXT")
     return commands
@@ -164,9 +332,7 @@ def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
     None if there is nothing to search. A number that only the checklist has is compared by no gate: any regression counts.
     """
     series, change = lead
-    if cause.direction != "worse" or cause.standing not in ("new", "open"):
-        return None
-    if not (change.last_good and change.first_bad):
+    if not _is_open_regression(cause) or not change.last_good or not change.first_bad:
         return None
     metric = "" if series.labels or series.informing else f"{shlex.quote(_at_its_place(series))} "
     return f"perfgate bisect {metric}--good {short(change.last_good)} --bad {short(change.first_bad)}"
@@ -179,72 +345,46 @@ def check_command(good: str | None, bad: str | None) -> str:
 
 def _at_its_place(series: TrendSeries) -> str:
     """A metric with its workload and shape, as `document.budget.parse_place` reads it."""
-    place = f"{series.workload}/{series.shape}" if series.shape else series.workload
-    return f"{series.metric}@{place}"
+    return f"{series.metric}@{place_of(series.workload, series.shape, {})}"
 
 
 def recent_uplifts(document: TrendDocument) -> list[Uplift]:
     """The uplifts of the last weeks, reported again once a commit joins the testbeds."""
     first = moment(document.newest) - timedelta(weeks=_RECENT_WEEKS)
-    return [one for one in document.uplifts if moment(one.since) > first]
+    return [uplift for uplift in document.uplifts if moment(uplift.since) > first]
 
 
-def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> Mapping[str, object]:
-    """An uplift with at most ``most`` of the metrics that it moved, for trend/uplift.j2."""
-    return {
-        "first": next(iter(uplift.differences), None),
-        "others": uplift.differences[1:],
-        "since": day(uplift.since),
-        "before": uplift.before[:10],
-        "after": uplift.after[:10],
-        "commits": len(uplift.commits),
-        "moved": [_bridged_row(one, document) for one in uplift.moved[:most]],
-        "more": max(0, len(uplift.moved) - most),
-        "moved_count": len(uplift.moved),
-        "unmoved": uplift.unmoved,
-        "undecided": uplift.undecided,
-        "command": f"git checkout {short(uplift.last_commit)} && perfgate baseline record"
-        if uplift.last_commit
-        else "",
-    }
+def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> UpliftView:
+    """An uplift with at most ``most`` of the metrics that it moved."""
+    command = ""
+    if uplift.last_commit:
+        command = f"git checkout {short(uplift.last_commit)} && perfgate baseline record"
+    return UpliftView(
+        uplift=uplift,
+        since=day(uplift.since),
+        moved=[_bridged_row(bridged, document) for bridged in uplift.moved[:most]],
+        more=numbers.beyond(uplift.moved, most),
+        command=command,
+    )
 
 
-def _bridged_row(one: BridgedMetric, document: TrendDocument) -> Mapping[str, object]:
-    series = document.series[one.after]
-    old, new = formats.quantities([one.old, one.new], series.unit, metric=series.metric)
-    return {
-        "metric": metric_name(series.metric),
-        "place": place_of(series.workload, series.shape, series.labels),
-        "change": formats.change(
-            _compared(
-                series,
-                _OUTCOMES[one.direction],
-                (one.old, one.new),
-                delta=one.delta,
-                interval=one.interval,
-                is_exact=one.interval is None,
-            )
-        ),
-        "span": numbers.span(old, new),
-        "direction": Words(one.direction),
-    }
-
-
-def expired_row(entry: Acceptance) -> Mapping[str, object]:
-    """An acceptance that no longer counts, for trend/expired.j2."""
-    return {
-        "metric": entry.metric,
-        "commit": short(entry.commit),
-        "by": entry.accepted_by,
-        "until": day(entry.until or entry.accepted_at),
-        "reason": entry.reason,
-    }
+def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView:
+    series = document.series[bridged.after]
+    old, new = formats.quantities([bridged.old, bridged.new], series.unit, metric=series.metric)
+    return BridgedView(
+        metric=metric_name(series.metric),
+        place=place_of(series.workload, series.shape, series.labels),
+        change=formats.change(_bridged_comparison(bridged, series)),
+        span=numbers.span(old, new),
+        direction=Words(bridged.direction),
+    )
 
 
 def _triage_commands(cause: TrendCause) -> list[str]:
     """The command that notes a regression as known, or as what its histories suggest."""
-    is_open = cause.direction == "worse" and cause.standing in ("new", "open") and cause.triage is None
-    state = cause.suggests or ("acknowledged" if is_open else None)
+    state = cause.suggests
+    if state is None and _is_open_regression(cause) and cause.triage is None:
+        state = "acknowledged"
     if not cause.first_bad or state is None:
         return []
     return [f"perfgate baseline triage {short(cause.first_bad)} {state} --reason TEXT"]
@@ -253,17 +393,14 @@ def _triage_commands(cause: TrendCause) -> list[str]:
 def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
     """A note that no time moved with the counters, with the noise that may hide it; None if one did or no noise is known."""
     moved = moved_by(cause, document)
-    if cause.direction != "worse" or any(
-        series.kind == "noisy" and change.direction == "worse" and change.standing != "refuted"
-        for series, change in moved
-    ):
+    if cause.direction != "worse" or any(map(_is_slowdown, moved)):
         return None
     workloads = {series.workload for series, _ in moved}
-    noises = [
-        series.noise
-        for series in document.series
-        if series.current and series.metric == _TIME and series.workload in workloads and series.noise is not None
-    ]
+    noises = []
+    for series in document.series:
+        is_time = series.current and series.metric == _TIME and series.workload in workloads
+        if is_time and series.noise is not None:
+            noises.append(series.noise)
     if not noises:
         return None
     return say(
@@ -273,62 +410,48 @@ def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
     )
 
 
-def _worded_operator(cause: TrendCause) -> Values | None:
+def _is_slowdown(moved: MovedSeries) -> bool:
+    series, change = moved
+    return series.kind == "noisy" and change.direction == "worse" and change.standing != "refuted"
+
+
+def _worded_operator(cause: TrendCause) -> str | None:
+    """The operator that runs more often since a change, with its line."""
     if not cause.operators:
         return None
     change = cause.operators[0]
-    return worded_cause(
-        Cause(
-            workload=change.workload,
-            shape=change.shape,
-            op=change.op,
-            base_count=change.base_count or 0.0,
-            head_count=change.head_count or 0.0,
-            line=change.line,
-            counted=True,
-        ),
-        (place_of(change.workload, change.shape, {}),),
+    operator = Cause(
+        workload=change.workload,
+        shape=change.shape,
+        op=change.op,
+        base_count=change.base_count or 0.0,
+        head_count=change.head_count or 0.0,
+        line=change.line,
+        counted=True,
+    )
+    return worded_cause(operator).in_short
+
+
+def change_row(moved: MovedSeries) -> ChangeView:
+    series, change = moved
+    before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
+    return ChangeView(
+        source=change,
+        metric=metric_name(series.metric),
+        place=place_of(series.workload, series.shape, series.labels),
+        change=change_words(moved),
+        span=numbers.span(before, after),
+        commits=[_worded_commit(commit) for commit in change.commits],
+        evidence=say(_EVIDENCE[change.evidence]),
+        measured=_measured(moved),
+        history=[point.value for point in series.points],
     )
 
 
-def change_row(moved: MovedSeries) -> Values:
-    """A change of main's histories. ``author`` and ``change_request`` are those of its commit, if it is one."""
-    series, change = moved
-    before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
-    commits = [_worded_commit(commit) for commit in change.commits]
-    return {
-        "metric": metric_name(series.metric),
-        "place": place_of(series.workload, series.shape, series.labels),
-        "change": change_words(moved),
-        "span": numbers.span(before, after),
-        "when": day(change.first_seen),
-        "good": short(change.last_good),
-        "bad": short(change.first_bad),
-        "commits": commits,
-        "commit_count": change.commit_count,
-        **(commits[0] if change.commit_count == 1 else _NO_COMMIT),
-        "evidence": say(_EVIDENCE[change.evidence]),
-        "evidence_key": Words(change.evidence),
-        "doubted": change.evidence == "suspected" and change.confirmation is not None,
-        "measured": _measured(moved),
-        "standing": Words(change.standing),
-        "accepted": change.accepted or "",
-        "accepted_until": day(change.accepted_until) if change.accepted_until else Words(""),
-        "resolved_by": short(change.resolved_by),
-        "history": [point.value for point in series.points],
-    }
-
-
-def _worded_commit(commit: CommitLabel) -> Values:
-    """A commit with the number of its change request, which a forge may turn into a link."""
+def _worded_commit(commit: CommitLabel) -> CommitView:
     request = commit.change_request if _REQUEST.fullmatch(commit.change_request) else ""
     subject = commit.subject.removesuffix(f" ({request})") if request else commit.subject
-    return {
-        "commit": commit.commit[:10],
-        "subject": subject,
-        "author": commit.author,
-        "change_request": Words(request),
-    }
+    return CommitView(short(commit.commit), subject, commit.author, Words(request))
 
 
 def change_words(moved: MovedSeries) -> Words:
@@ -336,26 +459,30 @@ def change_words(moved: MovedSeries) -> Words:
     series, change = moved
     if change.delta is None and change.evidence != "exact":
         return formats.difference(change.before, change.after, series.unit, metric=series.metric)
-    return formats.change(_as_comparison(series, change))
+    return formats.change(_comparison(series, change))
 
 
 def headline(document: TrendDocument) -> Words:
     """A sentence on the changes since the last report, or that nothing moved, or that no series could be examined."""
     causes = sort_causes(document)
-    parts = [
-        numbers.counted(len(causes.new_worse), "regression") if causes.new_worse else None,
-        numbers.counted(len(causes.new_better), "improvement") if causes.new_better else None,
-        say("{count} other changes", count=len(causes.new_other)) if causes.new_other else None,
-        say("{count} settled", count=len(causes.ended)) if causes.ended else None,
-    ]
-    moved = [part for part in parts if part]
-    still = numbers.counted(len(causes.still_open), "regression") if causes.still_open else None
-    if not (moved or still or document.looked_at):
-        return say("too few runs to look at yet")
-    if not moved:
-        return say("nothing moved; {still} still open", still=still) if still else say("nothing moved")
+    moved: list[Words] = []
+    if causes.new_worse:
+        moved.append(numbers.counted(len(causes.new_worse), "regression"))
+    if causes.new_better:
+        moved.append(numbers.counted(len(causes.new_better), "improvement"))
+    if causes.new_other:
+        moved.append(say("{count} other changes", count=len(causes.new_other)))
+    if causes.ended:
+        moved.append(say("{count} settled", count=len(causes.ended)))
     listed = Words(say(", ").join(moved))
-    return say("{moved}; {still} still open", moved=listed, still=still) if still else listed
+    if causes.still_open:
+        still = numbers.counted(len(causes.still_open), "regression")
+        if moved:
+            return say("{moved}; {still} still open", moved=listed, still=still)
+        return say("nothing moved; {still} still open", still=still)
+    if moved:
+        return listed
+    return say("nothing moved") if document.looked_at else say("too few runs to look at yet")
 
 
 def searched(document: TrendDocument) -> Words:
@@ -379,39 +506,32 @@ def searched(document: TrendDocument) -> Words:
     )
 
 
+def mark_of(document: TrendDocument, *, is_bad: bool) -> Words:
+    """The verdict on main's histories, by which a page is coloured."""
+    if is_bad:
+        return Words("FAIL")
+    return Words("PASS") if document.looked_at else Words("SKIPPED")
+
+
 def gates_line(document: TrendDocument) -> Words | None:
     """The verdicts on changes, and whether they justify a gate that blocks; None if none was kept."""
     gates = document.gates
     if gates is None:
         return None
-    told = say(
+    counts = say(
         "{gates}: {failed} would have failed, {settled} of them withdrawn or accepted.",
         gates=numbers.counted(gates.gates, "gate"),
         failed=gates.failed,
         settled=gates.accepted + gates.withdrawn,
     )
-    names = [Words(entry.commit[:_COMMIT]) for entry in gates.standing if COMMIT_ID.fullmatch(entry.commit)]
+    names = [Words(gate.commit[:_COMMIT]) for gate in gates.standing if COMMIT_ID.fullmatch(gate.commit)]
     if gates.proven:
         advice = say("Let the gate block: set fail-on to regression.")
     elif names:
-        commits = Words(", ").join(names[:_MOST_STANDING])
-        advice = say("Look at {commits} before the gate blocks.", commits=Words(commits))
+        advice = say("Look at {commits} before the gate blocks.", commits=Words(", ".join(names[:_MOST_STANDING])))
     else:
         advice = say("Let the gate block after {needed}.", needed=numbers.counted(gates.needed, "gate"))
-    return Words(f"{told} {advice}")
-
-
-def day(text: str) -> Words:
-    return Words(moment(text).date().isoformat())
-
-
-def minute(text: str) -> Words:
-    return Words(moment(text).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M"))
-
-
-def short(commit: object) -> str:
-    """A commit in its short form; it is still outside text."""
-    return str(commit)[:10] if commit else ""
+    return Words(f"{counts} {advice}")
 
 
 def _measured(moved: MovedSeries) -> Words:
@@ -422,48 +542,49 @@ def _measured(moved: MovedSeries) -> Words:
     return formats.bounds((confirmation.low, confirmation.high), series.unit, metric=series.metric)
 
 
-def _as_comparison(series: TrendSeries, change: TrendChange) -> Exact | Paired:
-    return _compared(
-        series,
-        _OUTCOMES[change.direction],
-        (change.before, change.after),
-        delta=change.delta,
-        interval=change.interval,
-        is_exact=change.evidence == "exact",
+def _comparison(series: TrendSeries, change: TrendChange) -> Exact | Paired:
+    """A shift of level as a comparison, which the functions of ``format`` word."""
+    if change.evidence == "exact":
+        return _exact(series, change.direction, change.before, change.after, change.delta)
+    return _paired(series, change.direction, change.before, change.after, change.delta, change.interval)
+
+
+def _bridged_comparison(bridged: BridgedMetric, series: TrendSeries) -> Exact | Paired:
+    if bridged.interval is None:
+        return _exact(series, bridged.direction, bridged.old, bridged.new, bridged.delta)
+    return _paired(series, bridged.direction, bridged.old, bridged.new, bridged.delta, bridged.interval)
+
+
+def _exact(series: TrendSeries, direction: Direction, base: float, head: float, delta: float | None) -> Exact:
+    return Exact(
+        workload=series.workload,
+        shape=series.shape,
+        metric=series.metric,
+        unit=series.unit,
+        better=series.better,
+        outcome=_OUTCOMES[direction],
+        gating=False,
+        base=base,
+        head=head,
+        delta=delta,
     )
 
 
-def _compared(
+def _paired(
     series: TrendSeries,
-    outcome: Outcome,
-    sides: tuple[float | None, float | None],
-    *,
+    direction: Direction,
+    base: float,
+    head: float,
     delta: float | None,
     interval: tuple[float, float] | None,
-    is_exact: bool,
-) -> Exact | Paired:
-    """Two levels of a series as a comparison, which the functions of ``format`` word."""
-    base, head = sides
-    if is_exact:
-        return Exact(
-            workload=series.workload,
-            shape=series.shape,
-            metric=series.metric,
-            unit=series.unit,
-            better=series.better,
-            outcome=outcome,
-            gating=False,
-            base=base,
-            head=head,
-            delta=delta,
-        )
+) -> Paired:
     return Paired(
         workload=series.workload,
         shape=series.shape,
         metric=series.metric,
         unit=series.unit,
         better=series.better,
-        outcome=outcome,
+        outcome=_OUTCOMES[direction],
         gating=False,
         base=base,
         head=head,

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+
+from markupsafe import Markup
 
 from perfgate.document.clocks import CLOCK_SLACK
 from perfgate.document.conditions import BUSY
-from perfgate.document.history import moment
+from perfgate.document.history import StoredRun, moment
+from perfgate.document.message import Message
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import FLEET, SiteLinks
-from perfgate.judging.report.render.site.cells import testbed_anchor, testbed_link, under
+from perfgate.judging.report.render.site.cells import TestbedLink, testbed_anchor, testbed_link, under
 from perfgate.judging.report.render.site.frame import render_page
-from perfgate.judging.report.render.trend_page import health_cells, step_titles, testbed_cells
+from perfgate.judging.report.render.trend_page import step_titles
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.templates import View
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.trend_rows import day, uplift_row
+from perfgate.judging.report.view.trend_rows import UpliftView, uplift_row
 from perfgate.locale import Language, speaking
 
 _MAX_TESTBEDS, _MAX_RUNS, _MAX_COLUMNS = 200, 60, 40
@@ -28,89 +33,160 @@ _QUEUED_SECONDS = 1.0
 _CLOCK_CODES = ("notes.clock-behind", "notes.clock-set-back")
 
 
+@dataclass(frozen=True)
+class Tally:
+    """How many of the newest runs have a trait, None if none of them reports it."""
+
+    count: int | None
+    runs: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A testbed: its runs, how they went, and how far its clock is wrong.
+
+    ``days`` are those since its last run, ``recent`` its runs of the last weeks. ``clock_ahead`` is how far its clock is ahead:
+    its runs were stored before they began. ``clock_notes`` are what the newest run with a wrong clock shows of it otherwise.
+    """
+
+    span: TestbedSpan
+    link: TestbedLink
+    anchor: Words
+    days: int
+    is_silent: bool
+    recent: int
+    health: MachineHealth
+    clock_ahead: Words
+    clock_notes: Sequence[Message]
+
+
+@dataclass(frozen=True)
+class MachineHealth:
+    """How the newest runs of a testbed went."""
+
+    queue: Words
+    disturbed: Tally
+    throttled: Tally
+    failed: Tally
+    temperature: Words
+    clock: Words
+    floor: Words
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as a row; ``address`` is empty if it has no page."""
+
+    run: RunHealth
+    address: Words
+    clock: Words
+    is_disturbed: bool
+
+
+@dataclass(frozen=True)
+class Fleet(View):
+    """All testbeds, and the newest runs."""
+
+    count: int
+    testbeds: Sequence[Machine]
+    more: int
+    uplifts: Sequence[UpliftView]
+    opened: int
+    matrix: Markup
+    statuses: Sequence[trend_svg.StatusKey]
+    weeks: Markup
+    runs: Sequence[RunRow]
+    notes: Sequence[str]
+
+
 def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> str:
     with speaking(language):
-        root = links.root(FLEET)
-        trend = content.trend
+        root, trend = links.root(FLEET), content.trend
         spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
         newest = trend.health[-_MAX_COLUMNS:]
-        values = {
-            "title": say("Machines"),
-            "count": len(spans),
-            "testbeds": [_testbed(span, content, root) for span in spans[:_MAX_TESTBEDS]],
-            "more": max(0, len(spans) - _MAX_TESTBEDS),
-            "uplifts": [uplift_row(one, trend, most=_MAX_COLUMNS) for one in trend.uplifts[:_MAX_TESTBEDS]],
-            "opened": len(trend.health),
-            "matrix": trend_svg.steps_matrix(newest, step_titles(newest)) if newest else Words(""),
-            "statuses": trend_svg.steps_legend(),
-            "weeks": trend_svg.weeks_bars(trend.weeks),
-            "runs": [_run(run, links, root) for run in reversed(trend.health[-_MAX_RUNS:])],
-            "notes": trend.notes[:_MAX_RUNS],
-        }
-        return render_page("site/fleet.html.j2", FLEET, content, links, values)
+        page = Fleet(
+            count=len(spans),
+            testbeds=[_machine(span, content, root) for span in spans[:_MAX_TESTBEDS]],
+            more=numbers.beyond(spans, _MAX_TESTBEDS),
+            uplifts=[uplift_row(uplift, trend, most=_MAX_COLUMNS) for uplift in trend.uplifts[:_MAX_TESTBEDS]],
+            opened=len(trend.health),
+            matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
+            statuses=trend_svg.steps_legend(),
+            weeks=trend_svg.weeks_bars(trend.weeks),
+            runs=[_run_row(run, links, root) for run in reversed(trend.health[-_MAX_RUNS:])],
+            notes=trend.notes[:_MAX_RUNS],
+        )
+        return render_page("site/fleet.html.j2", say("Machines"), FLEET, content, links, page)
 
 
-def _testbed(span: TestbedSpan, content: SiteContent, root: Words) -> Mapping[str, object]:
+def _machine(span: TestbedSpan, content: SiteContent, root: Words) -> Machine:
     runs = [run for run in content.runs if run.fingerprint == span.fingerprint]
     health = [run for run in content.trend.health if run.fingerprint == span.fingerprint]
     read = moment(content.trend.made_at)
     away = read - moment(span.last_seen)
-    floors = [run.noise_floor for run in health if run.noise_floor is not None]
-    # What the newest run with a wrong clock shows of it, apart from a clock that is ahead.
+    return Machine(
+        span=span,
+        link=testbed_link(span.fingerprint, content, root),
+        anchor=testbed_anchor(span.fingerprint),
+        days=max(0, away.days),
+        is_silent=away > _RECENT,
+        recent=sum(read - moment(run.started_at) <= _RECENT for run in runs),
+        health=_health(health),
+        clock_ahead=_clock_ahead(runs),
+        clock_notes=_clock_notes(health),
+    )
+
+
+def _clock_ahead(runs: Iterable[StoredRun]) -> Words:
     ahead = max((moment(run.started_at) - moment(run.recorded_at) for run in runs), default=timedelta())
-    clock_notes = ([note for note in run.warnings if note.code in _CLOCK_CODES] for run in reversed(health))
-    return {
-        **testbed_cells(span),
-        **testbed_link(span.fingerprint, content, root),
-        "anchor": testbed_anchor(span.fingerprint),
-        "kind": span.device_kind,
-        "first": day(span.first_seen),
-        "last": day(span.last_seen),
-        "days": max(0, away.days),
-        "is_silent": away > _RECENT,
-        "recent": sum(read - moment(run.started_at) <= _RECENT for run in runs),
-        "opened": len(health),
-        "queue": _queue(health),
-        "disturbed": sum(run.waited is not None and run.waited >= BUSY for run in health),
-        "knows_waits": any(run.waited is not None for run in health),
-        "failed": sum(bool(run.failed) for run in health),
-        "throttled": sum(bool(run.throttled) for run in health),
-        "knows_throttling": any(run.throttled is not None for run in health),
-        "temperature": _range([run.temperature for run in health], "Cel"),
-        "clock": _range([run.clock for run in health], "1", metric="thermal.clock"),
-        "floor": numbers.plus_minus(max(floors)) if floors else numbers.DASH,
-        # How far the clock of the machine is ahead: its runs were stored before they began.
-        "clock_ahead": numbers.duration(ahead.total_seconds()) if ahead > CLOCK_SLACK else Words(""),
-        "clock_notes": next((notes for notes in clock_notes if notes), []),
-    }
+    return numbers.duration(ahead.total_seconds()) if ahead > CLOCK_SLACK else Words("")
 
 
-def _range(values: Sequence[float | None], unit: str, metric: str = "") -> Words:
+def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:
+    for run in reversed(health):
+        notes = [note for note in run.warnings if note.code in _CLOCK_CODES]
+        if notes:
+            return notes
+    return []
+
+
+def _health(runs: Sequence[RunHealth]) -> MachineHealth:
+    opened = len(runs)
+    waits = [run.waited for run in runs if run.waited is not None]
+    throttled = [run.throttled for run in runs if run.throttled is not None]
+    floors = [run.noise_floor for run in runs if run.noise_floor is not None]
+    return MachineHealth(
+        queue=_queue([run.queued for run in runs if run.queued is not None]),
+        disturbed=Tally(sum(wait >= BUSY for wait in waits) if waits else None, opened),
+        throttled=Tally(sum(map(bool, throttled)) if throttled else None, opened),
+        failed=Tally(sum(bool(run.failed) for run in runs) if runs else None, opened),
+        temperature=_range([run.temperature for run in runs], "Cel"),
+        clock=_range([run.clock for run in runs], "1", metric="thermal.clock"),
+        floor=numbers.plus_minus(max(floors, default=None)),
+    )
+
+
+def _range(values: Iterable[float | None], unit: str, metric: str = "") -> Words:
     known = [value for value in values if value is not None]
     if not known:
         return numbers.DASH
-    return numbers.reach(*formats.quantities([min(known), max(known)], unit, metric=metric))
+    low, high = formats.quantities([min(known), max(known)], unit, metric=metric)
+    return numbers.reach(low, high)
 
 
-def _queue(health: Sequence[RunHealth]) -> Words:
+def _queue(queued: Sequence[float]) -> Words:
     """How many runs waited in line for the machine, and how long at most."""
-    known = [run.queued for run in health if run.queued is not None]
-    if not known:
+    if not queued:
         return say("not recorded")
-    waited = [seconds for seconds in known if seconds >= _QUEUED_SECONDS]
-    opened = numbers.counted(len(known), "run")
+    waited = [seconds for seconds in queued if seconds >= _QUEUED_SECONDS]
+    opened = numbers.counted(len(queued), "run")
     if not waited:
         return say("none of the newest {opened}", opened=opened)
     longest = numbers.duration(max(waited))
     return say("{count} of the newest {opened}, {longest} at most", count=len(waited), opened=opened, longest=longest)
 
 
-def _run(run: RunHealth, links: SiteLinks, root: Words) -> Mapping[str, object]:
-    return {
-        **health_cells(run),
-        "address": under(root, links.run(run.run_id)),
-        "clock": formats.quantity(run.clock, "1", metric="thermal.clock"),
-        "queued": numbers.DASH if run.queued is None else numbers.duration(run.queued),
-        "waited": numbers.DASH if run.waited is None else numbers.percent(run.waited),
-        "is_disturbed": run.waited is not None and run.waited >= BUSY,
-    }
+def _run_row(run: RunHealth, links: SiteLinks, root: Words) -> RunRow:
+    clock = formats.quantity(run.clock, "1", metric="thermal.clock")
+    is_disturbed = run.waited is not None and run.waited >= BUSY
+    return RunRow(run, under(root, links.run(run.run_id)), clock, is_disturbed)

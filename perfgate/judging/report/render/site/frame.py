@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from perfgate.document.site import SiteContent
 from perfgate.judging.report.render.site.addresses import ALL_RUNS, ALL_SERIES, FLEET, GATES, OPEN, OVERVIEW, SiteLinks
-from perfgate.judging.report.text.templates import environment, inlined
+from perfgate.judging.report.text import templates
+from perfgate.judging.report.text.dates import day
+from perfgate.judging.report.text.templates import Inlined, View, inlined
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.trend_rows import day
 from perfgate.version import __version__
 
 _STYLES = ("page/style.css", "trend/style.css", "site/style.css")
@@ -24,20 +26,43 @@ _NAVIGATION = {
 _FOLDERS = {"series": ALL_SERIES, "runs": ALL_RUNS, "compare": ALL_RUNS}
 
 
-def render_page(
-    template: str, address: str, content: SiteContent, links: SiteLinks, values: Mapping[str, object]
-) -> str:
-    """Render a page for its address; the values of every page have a ``title``."""
+@dataclass(frozen=True)
+class NavigationEntry:
+    """A page that every page leads to."""
+
+    address: Words
+    name: Words
+    is_current: bool
+
+
+@dataclass(frozen=True)
+class Frame(View):
+    """What all pages show; ``root`` is the path from the page to the root of the site."""
+
+    style: Inlined
+    title: Words
+    root: Words
+    links: SiteLinks
+    project: str
+    navigation: Sequence[NavigationEntry]
+    made_at: Words
+    newest: Words
+    version: str
+
+
+def render_page(template: str, title: Words, address: str, content: SiteContent, links: SiteLinks, *views: View) -> str:
+    """Render a page for its address."""
     current = _FOLDERS.get(address.partition("/")[0], address)
-    frame = {
-        **inlined(*_STYLES),
-        "root": links.root(address),
-        "forms": links.forms,
-        "audit": Words(links.audit),
-        "project": content.trend.project,
-        "navigation": [(Words(entry), say(name), entry == current) for entry, name in _NAVIGATION.items()],
-        "made_at": day(content.trend.made_at),
-        "newest": day(content.trend.newest),
-        "version": __version__,
-    }
-    return environment("html").get_template(template).render({**frame, **values})
+    navigation = [NavigationEntry(Words(entry), say(name), entry == current) for entry, name in _NAVIGATION.items()]
+    frame = Frame(
+        style=inlined(*_STYLES),
+        title=title,
+        root=links.root(address),
+        links=links,
+        project=content.trend.project,
+        navigation=navigation,
+        made_at=day(content.trend.made_at),
+        newest=day(content.trend.newest),
+        version=__version__,
+    )
+    return templates.render_page(template, frame, *views)

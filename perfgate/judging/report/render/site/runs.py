@@ -2,32 +2,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.document.clocks import clock_notes
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.kept import KeptOfRun
-from perfgate.document.run import RunDocument, StepResult
+from perfgate.document.message import Message
+from perfgate.document.run import OperatorRow, RunDocument, StepResult
 from perfgate.document.site import BesideLevel, SiteContent
 from perfgate.judging.report.render.site.addresses import SiteLinks, run_address, runs_address
-from perfgate.judging.report.render.site.cells import kept_cells, level_cells, run_cells, testbed_link, under
+from perfgate.judging.report.render.site.cells import (
+    KeptCells,
+    LevelCells,
+    RunCells,
+    kept_cells,
+    run_cells,
+    under,
+)
+from perfgate.judging.report.render.site.compare import split_levels
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.dates import minute
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, place
+from perfgate.judging.report.text.templates import View
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.checklist import step_row
-from perfgate.judging.report.view.page_tables import counter_rows
-from perfgate.judging.report.view.trend_rows import minute
+from perfgate.judging.report.view.page_tables import CounterRow, counter_rows
+from perfgate.judging.report.view.run_steps import ChecklistRow, step_row
 from perfgate.locale import Language, speaking
 
 RUNS_A_PAGE = 200
 _MAX_ROWS, _MAX_OPERATORS, _MAX_WARNINGS = 400, 15, 60
 # The state of the device, of step 19.
 _DEVICE_METRICS = ("thermal.temperature", "thermal.clock", "thermal.throttled", "thermal.power", "thermal.derating")
+
+
+@dataclass(frozen=True)
+class RunList(View):
+    """One page of the list of runs; ``newer`` and ``older`` lead to the pages around it."""
+
+    count: int
+    rows: Sequence[RunCells]
+    newer: Words
+    older: Words
+    page: int
+    pages: int
+    compare_form: Words
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The run of a testbed before or after another one, and the page of both."""
+
+    run: RunCells
+    compare: Words
+
+
+@dataclass(frozen=True)
+class RunError:
+    """A failed workload, step or check of the output; ``text`` is its traceback."""
+
+    workload: str
+    what: Words
+    message: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RunStep:
+    """A step with its title, and what its measurement took."""
+
+    row: ChecklistRow
+    result: StepResult
+    title: str
+    took: Words
+
+
+@dataclass(frozen=True)
+class OperatorList:
+    """The operators of a workload and shape with the most time of their own."""
+
+    place: str
+    rows: list[OperatorRow]
+
+
+@dataclass(frozen=True)
+class DeviceValue:
+    """What the device reported while a workload was measured."""
+
+    name: str
+    workload: str
+    value: Words
+
+
+@dataclass(frozen=True)
+class RunPage(View):
+    """The head of the page of a run; ``recording`` is the name under which a service shows its traces."""
+
+    run: RunCells
+    document: RunDocument
+    facts: Sequence[tuple[Words, str]]
+    recording: Words
+    before: Neighbour | None
+    after: Neighbour | None
+    errors: Sequence[RunError]
+    warnings: Sequence[Message]
+    kept: Sequence[KeptCells]
+    kept_why: str
+
+
+@dataclass(frozen=True)
+class RunTables(View):
+    """The numbers of a run: apart from main's level, and the rest."""
+
+    apart: Sequence[LevelCells]
+    rest: Sequence[LevelCells]
+    steps: Sequence[RunStep]
+    device: Sequence[DeviceValue]
+    comparable: Sequence[tuple[str, str]]
+    observed: Sequence[tuple[str, str]]
+    counters: Sequence[CounterRow]
+    operators: Sequence[OperatorList]
+
+
+@dataclass(frozen=True)
+class Unreadable(View):
+    """Why a run cannot be shown."""
+
+    reason: str
 
 
 def page_count(content: SiteContent) -> int:
@@ -41,17 +147,16 @@ def render_runs(content: SiteContent, links: SiteLinks, language: Language, *, p
         root = links.root(address)
         first = (page - 1) * RUNS_A_PAGE
         pages = page_count(content)
-        values = {
-            "title": say("Runs"),
-            "count": len(content.runs),
-            "rows": [run_cells(run, content, links, root) for run in content.runs[first : first + RUNS_A_PAGE]],
-            "newer": under(root, links.to(runs_address(page - 1))) if page > 1 else Words(""),
-            "older": under(root, links.to(runs_address(page + 1))) if page < pages else Words(""),
-            "page": page,
-            "pages": pages,
-            "compare_form": Words(f"{root}compare/index.html") if links.forms else Words(""),
-        }
-        return render_page("site/runs.html.j2", address, content, links, values)
+        view = RunList(
+            count=len(content.runs),
+            rows=[run_cells(run, content, links, root) for run in content.runs[first : first + RUNS_A_PAGE]],
+            newer=under(root, links.to(runs_address(page - 1))) if page > 1 else Words(""),
+            older=under(root, links.to(runs_address(page + 1))) if page < pages else Words(""),
+            page=page,
+            pages=pages,
+            compare_form=Words(f"{root}compare/index.html" if links.forms else ""),
+        )
+        return render_page("site/runs.html.j2", say("Runs"), address, content, links, view)
 
 
 def render_run(
@@ -66,59 +171,58 @@ def render_run(
     *,
     recording: str = "",
 ) -> str:
-    """The page of a run, with links to its ``neighbours``: the runs of its testbed before and after it.
-
-    ``recording`` is the name under which a service shows the traces of the run.
-    """
+    """The page of a run, with links to its ``neighbours``: the runs of its testbed before and after it."""
     before, after = neighbours
     with speaking(language):
         address = run_address(listed.id)
         root = links.root(address)
-        rows = [level_cells(placed, links, root) for placed in numbers_of_run[:_MAX_ROWS]]
-        apart = [row for row, placed in zip(rows, numbers_of_run) if placed.is_apart]
-        values = {
-            "title": Words(say("Run {id}", id=Words(listed.id[:12]))),
-            "run": run_cells(listed, content, links, root),
-            "id": Words(listed.id[:12]),
-            "sha256": listed.id,
-            "facts": _facts(listed, run),
-            "recording": Words(quote(recording, safe="")),
-            "before": _neighbour(before, listed, links, root, is_earlier=True),
-            "after": _neighbour(after, listed, links, root, is_earlier=False),
-            "errors": _errors(run),
-            "warnings": [*clock_notes(run, listed.recorded_at), *run.warnings][:_MAX_WARNINGS],
-            "apart": apart,
-            "rest": [row for row, placed in zip(rows, numbers_of_run) if not placed.is_apart],
-            "chance": numbers_of_run[0].confidence if numbers_of_run else None,
-            "steps": [_step(step) for step in sorted(run.steps, key=lambda s: (s.number, s.workload))[:_MAX_ROWS]],
-            "device": _device(run),
-            "testbed": testbed_link(listed.fingerprint, content, root),
-            "comparable": sorted(run.testbed.comparable.items())[:_MAX_ROWS],
-            "observed": sorted(run.testbed.observed.items())[:_MAX_ROWS],
-            "counters": counter_rows(None, run)[:_MAX_ROWS],
-            "operators": _operators(run),
-            "kept": [kept_cells(link) for link in kept.links[:_MAX_ROWS]],
-            "kept_why": kept.why,
-        }
-        return render_page("site/run.html.j2", address, content, links, values)
+        apart, rest = split_levels(numbers_of_run[:_MAX_ROWS], links, root)
+        warnings = [*clock_notes(run, listed.recorded_at), *run.warnings]
+        view = RunPage(
+            run=run_cells(listed, content, links, root),
+            document=run,
+            facts=_facts(listed, run),
+            recording=Words(quote(recording, safe="")),
+            before=_neighbour(before, (before, listed), content, links) if before else None,
+            after=_neighbour(after, (listed, after), content, links) if after else None,
+            errors=_errors(run),
+            warnings=warnings[:_MAX_WARNINGS],
+            kept=[kept_cells(link) for link in kept.links[:_MAX_ROWS]],
+            kept_why=kept.why,
+        )
+        tables = RunTables(
+            apart=apart,
+            rest=rest,
+            steps=_steps(run),
+            device=_device(run),
+            comparable=sorted(run.testbed.comparable.items())[:_MAX_ROWS],
+            observed=sorted(run.testbed.observed.items())[:_MAX_ROWS],
+            counters=counter_rows(None, run)[:_MAX_ROWS],
+            operators=_operators(run),
+        )
+        title = say("Run {id}", id=Words(listed.id[:12]))
+        return render_page("site/run.html.j2", title, address, content, links, view, tables)
 
 
 def render_unreadable(address: str, reason: str, content: SiteContent, links: SiteLinks, language: Language) -> str:
     """The page of a run that cannot be read, with the reason."""
     with speaking(language):
-        values = {"title": say("Not readable"), "reason": reason}
-        return render_page("site/unreadable.html.j2", address, content, links, values)
+        page = Unreadable(reason)
+        return render_page("site/unreadable.html.j2", say("Not readable"), address, content, links, page)
 
 
-def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str | Words]]:
+def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str]]:
     """What was measured when; measured by which perfgate."""
     began, ended, queued = run.session.started_at, run.session.finished_at, run.session.queued
-    facts: list[tuple[Words, str | Words]] = [
+    facts: list[tuple[Words, str]] = [
         (say("commit"), run.source.commit or say("none")),
         (say("branch"), run.source.branch or say("none")),
         (say("measured"), minute(began)),
         (say("took"), _took(began, ended)),
-        *([] if queued is None else [(say("waited in line"), numbers.duration(queued))]),
+    ]
+    if queued is not None:
+        facts.append((say("waited in line"), numbers.duration(queued)))
+    facts += [
         (say("recorded"), minute(listed.recorded_at)),
         (say("command"), f"perfgate {run.session.command}"),
         (say("measured by"), f"perfgate {run.perfgate_version}"),
@@ -134,74 +238,54 @@ def _took(began: str, ended: str) -> Words:
 
 
 def _neighbour(
-    other: StoredRun | None, own: StoredRun, links: SiteLinks, root: Words, *, is_earlier: bool
-) -> Mapping[str, object] | None:
-    if other is None:
-        return None
-    pair = (other.id, own.id) if is_earlier else (own.id, other.id)
-    return {
-        "id": Words(other.id[:12]),
-        "subject": other.subject or "",
-        "address": under(root, links.run(other.id)),
-        "compare": under(root, links.compare(*pair)),
-    }
+    other: StoredRun, pair: tuple[StoredRun, StoredRun], content: SiteContent, links: SiteLinks
+) -> Neighbour:
+    root = links.root(run_address(other.id))
+    earlier, later = pair
+    return Neighbour(run_cells(other, content, links, root), under(root, links.compare(earlier.id, later.id)))
 
 
-def _errors(run: RunDocument) -> list[Mapping[str, object]]:
-    failed = [(workload.name, say("workload"), workload.error) for workload in run.workloads if workload.error]
-    failed += [
-        (step.workload, say("step {number}", number=step.number), step.error) for step in run.steps if step.error
-    ]
-    errors: list[Mapping[str, object]] = [
-        {"workload": workload, "what": what, "message": str(word(error.message)), "text": error.traceback or ""}
-        for workload, what, error in failed[:_MAX_WARNINGS]
-    ]
-    return errors + [
-        {
-            "workload": place(check.workload, check.shape),
-            "what": say("output"),
-            "message": str(word(check.message or "")),
-            "text": "",
-        }
-        for check in run.correctness
-        if check.status in ("failed", "error")
-    ]
+def _errors(run: RunDocument) -> list[RunError]:
+    errors = []
+    for workload in run.workloads:
+        if workload.error:
+            message, text = word(workload.error.message), workload.error.traceback
+            errors.append(RunError(workload.name, say("workload"), str(message), text or ""))
+    for step in run.steps:
+        if step.error:
+            message, text = word(step.error.message), step.error.traceback
+            errors.append(RunError(step.workload, say("step {number}", number=step.number), str(message), text or ""))
+    errors = errors[:_MAX_WARNINGS]
+    for check in run.correctness:
+        if check.status in ("failed", "error"):
+            at = place(check.workload, check.shape)
+            errors.append(RunError(at, say("output"), str(word(check.message or "")), ""))
+    return errors
 
 
-def _step(step: StepResult) -> Mapping[str, object]:
-    row = step_row(step)
-    return {
-        "number": row.number,
-        "title": say(CARDS[row.number].title) if row.number in CARDS else row.name,
-        "workload": step.workload,
-        "key": Words(row.key),
-        "status": row.status,
-        "notes": row.notes,
-        "took": numbers.duration(step.duration) if step.duration else numbers.DASH,
-        "waited": numbers.DASH if step.waited is None else numbers.percent(step.waited),
-    }
+def _steps(run: RunDocument) -> list[RunStep]:
+    steps = []
+    for step in sorted(run.steps, key=lambda step: (step.number, step.workload))[:_MAX_ROWS]:
+        row = step_row(step)
+        title = say(CARDS[row.number].title) if row.number in CARDS else row.name
+        steps.append(RunStep(row, step, title, numbers.duration(step.duration or None)))
+    return steps
 
 
-def _device(run: RunDocument) -> list[tuple[str, str, Words]]:
-    """What the device reported while it was measured: name, place, value."""
-    return [
-        (
-            metric_name(value.metric),
-            step.workload,
-            formats.quantity(value.value, metric(value.metric).unit, metric=value.metric),
-        )
-        for step in run.steps
-        for value in step.values
-        if value.metric in _DEVICE_METRICS and value.value is not None
-    ][:_MAX_ROWS]
+def _device(run: RunDocument) -> list[DeviceValue]:
+    values = []
+    for step in run.steps:
+        for value in step.values:
+            if value.metric in _DEVICE_METRICS and value.value is not None:
+                quantity = formats.quantity(value.value, metric(value.metric).unit, metric=value.metric)
+                values.append(DeviceValue(metric_name(value.metric), step.workload, quantity))
+    return values[:_MAX_ROWS]
 
 
-def _operators(run: RunDocument) -> list[Mapping[str, object]]:
-    places: dict[tuple[str, str], list[Mapping[str, object]]] = {}
+def _operators(run: RunDocument) -> list[OperatorList]:
+    places: dict[tuple[str, str], OperatorList] = {}
     for row in sorted(run.operators, key=lambda row: -row.self_time):
-        rows = places.setdefault(row.place, [])
-        if len(rows) < _MAX_OPERATORS:
-            rows.append(
-                {"op": row.op, "count": row.count, "time": formats.quantity(row.self_time, "s"), "share": row.share}
-            )
-    return [{"place": place(*key), "rows": rows} for key, rows in sorted(places.items())]
+        listed = places.setdefault(row.place, OperatorList(place(*row.place), []))
+        if len(listed.rows) < _MAX_OPERATORS:
+            listed.rows.append(row)
+    return [places[key] for key in sorted(places)]

@@ -1,0 +1,23 @@
+"""Moments and commits in their short forms."""
+
+from __future__ import annotations
+
+from datetime import timezone
+
+from perfgate.document.history import moment
+from perfgate.judging.report.text.words import Words
+
+_COMMIT_LENGTH = 10
+
+
+def day(text: str) -> Words:
+    return Words(moment(text).date().isoformat())
+
+
+def minute(text: str) -> Words:
+    return Words(moment(text).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M"))
+
+
+def short(commit: str | None) -> str:
+    """A commit in its short form; it is still outside text."""
+    return commit[:_COMMIT_LENGTH] if commit else ""

@@ -1,0 +1,166 @@
+"""The steps of a run in words, for the terminal, CI and the run's page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.document.job import typical_values
+from perfgate.document.run import FROM_PROFILE, RunDocument, StepResult, Value
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.messages import word, word_findings
+from perfgate.judging.report.text.names import first_line, metric_name
+from perfgate.judging.report.text.templates import line
+from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.view.steps import STATUS_NAMES, busy_machine
+
+_MARKS = {"severe": "!!", "warning": "!", "info": "i"}
+_SHOWN_VALUES = 6
+_SHOWN_OPERATORS = 5
+_LONGEST_NOTE = 200
+
+
+class ChecklistRow(NamedTuple):
+    """One step as a table row; ``key`` is its status as in the document, ``notes`` one line each."""
+
+    number: int
+    name: str
+    key: str
+    status: str
+    notes: list[str]
+
+
+def run_title(run: RunDocument) -> Words:
+    """One line: project, commit, device."""
+    commit = run.source.commit
+    return line(
+        "shared/run_title.j2",
+        "plain",
+        project=run.project,
+        commit=commit and commit[:9],
+        dirty=run.source.dirty,
+        recorded=run.session.command == FROM_PROFILE,
+        device=run.testbed.comparable.get("device.name", run.testbed.device_kind),
+        steps=len(run.steps),
+    )
+
+
+def step_rows(run: RunDocument) -> list[ChecklistRow]:
+    """The steps in number order, then by workload."""
+    ordered = sorted(run.steps, key=lambda step: (step.workload, step.number))
+    workloads = {step.workload for step in run.steps}
+    return [step_row(step, len(workloads) > 1) for step in ordered]
+
+
+def step_row(step: StepResult, several: bool = False) -> ChecklistRow:
+    """One step in words, with the name of its workload if there are ``several``."""
+    name = f"{step.slug} · {step.workload}" if several else step.slug
+    return ChecklistRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
+
+
+def recorded_lines(run: RunDocument) -> list[str]:
+    """The counters of each shape of a recording, and its heaviest operators, one per line; empty for a measured run."""
+    if run.session.command != FROM_PROFILE:
+        return []
+    lines = []
+    for counters in run.counters:
+        words = [f"{metric_name(name)} {value:,}" for name, value in counters.values.items()]
+        lines.append(f"{clean(counters.shape)}: {', '.join(words)}")
+        lines += _heaviest(run, counters.shape)
+    return lines
+
+
+def job_lines(run: RunDocument) -> list[str]:
+    """The numbers of every job of a run, each the median of its turns, one line per job."""
+    lines = []
+    for job in run.jobs:
+        units = {number.metric: number.unit for number in job.numbers}
+        words = []
+        for metric, value in typical_values(job, run.turns).items():
+            quantity = formats.quantity(value, units[metric], metric=metric)
+            words.append(f"{clean(metric_name(metric))} {quantity}")
+        if words:
+            turns = sum(turn.workload == job.name for turn in run.turns)
+            lines.append(f"{clean(job.name)}: {', '.join(words)} ({numbers.counted(turns, 'turn')})")
+    return lines
+
+
+def _heaviest(run: RunDocument, shape: str) -> list[str]:
+    rows = [row for row in run.operators if row.shape == shape]
+    rows.sort(key=lambda row: -row.self_time)
+    lines = []
+    for row in rows[:_SHOWN_OPERATORS]:
+        calls, time = numbers.counted(round(row.count), "call"), formats.quantity(row.self_time, "s")
+        lines.append(f"    {numbers.percent(row.share)} {clean(row.op)}: {calls}, {time}")
+    return lines
+
+
+def _notes(step: StepResult) -> list[str]:
+    notes: list[str] = []
+    busy = busy_machine(step.waited)
+    if busy is not None:
+        notes.append(busy)
+    notes += _value_notes([value for value in step.values if value.value is not None])
+    notes += _missing_notes(value for value in step.values if value.value is None)
+    for finding, words in word_findings(step.findings):
+        notes.append(f"{_MARKS[finding.severity]} {clean(words, limit=_LONGEST_NOTE)}")
+    if step.error:
+        notes.append(clean(first_line(word(step.error.message))))
+    elif step.reason:
+        notes.append(clean(word(step.reason), limit=_LONGEST_NOTE))
+    return notes
+
+
+def _value_notes(present: list[Value]) -> list[str]:
+    """The values in their order; if there is no room for all, the step's leading ones are kept."""
+    by_rank = sorted(present, key=lambda value: not _leads(value))
+    kept = {id(value) for value in by_rank[:_SHOWN_VALUES]}
+    notes: list[str] = []
+    for value in present:
+        if id(value) in kept:
+            unit = METRICS[value.metric].unit if value.metric in METRICS else "1"
+            quantity = formats.quantity(value.value, unit, metric=value.metric)
+            notes.append(f"{_name(value)} {quantity}{_interval(value, unit)}")
+    hidden = len(present) - len(notes)
+    if hidden:
+        notes.append(say("{more} in run.json", more=numbers.counted(hidden, "more value")))
+    return notes
+
+
+def _leads(value: Value) -> bool:
+    return value.metric in METRICS and METRICS[value.metric].leading
+
+
+def _missing_notes(values: Iterable[Value]) -> list[str]:
+    names_by_reason: dict[str, dict[str, None]] = {}
+    for value in values:
+        reason = word(value.reason) if value.reason else ""
+        names_by_reason.setdefault(reason, {})[_name(value)] = None
+    notes: list[str] = []
+    for reason, names in names_by_reason.items():
+        joined = Words(say(", ").join(names))
+        if reason:
+            notes.append(say("{names}: not available, {reason}", names=joined, reason=Words(clean(reason))))
+        else:
+            notes.append(say("{names}: not available", names=joined))
+    return notes
+
+
+def _name(value: Value) -> str:
+    labels = [f"{key} {text}" for key, text in sorted(value.labels.items()) if text != "default"]
+    name = metric_name(value.metric)
+    return clean(f"{name} ({', '.join(labels)})" if labels else name)
+
+
+def _interval(value: Value, unit: str) -> str:
+    if value.interval is None or value.interval == (None, None):
+        return ""
+    low, high = (_end(end, value, unit) for end in value.interval)
+    return f" ({numbers.reach(low, high)})"
+
+
+def _end(end: float | None, value: Value, unit: str) -> Words:
+    return say("not estimable") if end is None else formats.quantity(end, unit, metric=value.metric)
