@@ -16,7 +16,7 @@ from perfgate.document.lines import split_line
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
+from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -168,7 +168,7 @@ class FlameTable:
 
 
 @dataclass(frozen=True)
-class FlamePage(View):
+class FlamePage(TemplateView):
     """The page of all trees."""
 
     style: Inlined

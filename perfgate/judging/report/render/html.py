@@ -17,7 +17,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.names import place
-from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
+from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more
 from perfgate.judging.report.view.card import CardLine, card_lines
@@ -60,7 +60,7 @@ _OWN_PAGES = frozenset({"flame.html", "base/flame.html", "head/flame.html"})
 
 
 @dataclass(frozen=True)
-class PageHead(View):
+class PageHead(TemplateView):
     """The title, the facts below it, and the problems to read first."""
 
     style: Inlined
@@ -80,7 +80,7 @@ class PageHead(View):
 
 
 @dataclass(frozen=True)
-class PageCauses(View):
+class PageCauses(TemplateView):
     """Failures, regressions by cause, and suggestions."""
 
     failures: Sequence[FailureView]
@@ -105,7 +105,7 @@ class SamplesPlot:
 
 
 @dataclass(frozen=True)
-class PageTables(View):
+class PageTables(TemplateView):
     """Comparisons, samples, operators and counters; the scales are those of the interval bars."""
 
     rows: Sequence[tuple[Comparison, Words]]
@@ -118,7 +118,7 @@ class PageTables(View):
 
 
 @dataclass(frozen=True)
-class PageChecklist(View):
+class PageChecklist(TemplateView):
     """The checklist: changed findings, the numbers of every step, and the steps."""
 
     new: Sequence[FindingView]
@@ -131,7 +131,7 @@ class PageChecklist(View):
 
 
 @dataclass(frozen=True)
-class PageEnd(View):
+class PageEnd(TemplateView):
     """The testbed, the kept files, and how the decision was made."""
 
     testbed: Sequence[TestbedDifference]

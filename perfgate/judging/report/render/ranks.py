@@ -13,7 +13,7 @@ from perfgate.judging.report.render.timeline import STYLES, graph
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import beyond
 from perfgate.judging.report.text.ranks import RankAnswer, rank_answers
-from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
+from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -55,7 +55,7 @@ class DrawnMaps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class RanksPage(View):
+class RanksPage(TemplateView):
     """The answers, the maps and the table of ranks; a rank's name is that of its row."""
 
     style: Inlined

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from urllib.parse import quote
 
 from perfgate.document.served import ServedEntry, ServedJob, ServedRecording
-from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
+from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -52,7 +52,7 @@ class AuditRow:
 
 
 @dataclass(frozen=True)
-class ServedPage(View):
+class ServedPage(TemplateView):
     """What all these pages show."""
 
     style: Inlined = field(default_factory=lambda: inlined("flame/style.css"))
@@ -72,7 +72,7 @@ class ServedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Index(ServedPage):
+class ServedIndex(ServedPage):
     """The recordings and jobs of a folder, by default of all, whose page lies at ``home``."""
 
     rows: Sequence[ServedRow]
@@ -101,7 +101,7 @@ class AuditLog(ServedPage):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal(ServedPage):
+class RefusalPage(ServedPage):
     """Why a form was refused, and the address of the page that has it."""
 
     error: str
@@ -119,7 +119,7 @@ def render_index(
 ) -> str:
     """The page of a folder. Its policy header lets the browser load nothing and run nothing."""
     with speaking(language):
-        page = Index(
+        page = ServedIndex(
             rows=list(map(_row, recordings)),
             jobs=list(map(_row, jobs)),
             folder=folder,
@@ -152,4 +152,4 @@ def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str = "
 def render_refusal(error: str, back: str, language: Language) -> str:
     """The page in the place of a form that was refused."""
     with speaking(language):
-        return render_page("served/refusal.html.j2", Refusal(error=error, back=Words(back)))
+        return render_page("served/refusal.html.j2", RefusalPage(error=error, back=Words(back)))

@@ -13,7 +13,7 @@ from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
-from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
+from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -79,7 +79,7 @@ class PackedHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Graph(View):
+class Graph(TemplateView):
     """What ``timeline/graph.html.j2`` needs in the page around it: style, script, and the spans."""
 
     style: Inlined
@@ -88,7 +88,7 @@ class Graph(View):
 
 
 @dataclass(frozen=True)
-class TimelinePage(View):
+class TimelinePage(TemplateView):
     """The page around the graph; ``sides`` are the names of the sides of a track."""
 
     timelines: Sequence[DrawnTimeline]

@@ -29,7 +29,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import day
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.sparkline import sparkline
-from perfgate.judging.report.text.templates import Medium, View, render
+from perfgate.judging.report.text.templates import Medium, TemplateView, render
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import (
@@ -74,7 +74,7 @@ class CauseList:
 
 
 @dataclass(frozen=True)
-class TrendHead(View):
+class TrendHead(TemplateView):
     """The title of the report and the facts around it."""
 
     headline: Words
@@ -88,7 +88,7 @@ class TrendHead(View):
 
 
 @dataclass(frozen=True)
-class TrendCauses(View):
+class TrendCauses(TemplateView):
     """What moved on main, by direction and standing; ``ranges`` are the changes with several candidate commits."""
 
     worse: CauseList
@@ -101,7 +101,7 @@ class TrendCauses(View):
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedSeries:
     """Series that were not searched, and the reason."""
 
     series: int
@@ -111,13 +111,13 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class TrendLists(View):
+class TrendLists(TemplateView):
     """What else there is to report."""
 
     gone: Sequence[str]
     uplifts: Sequence[UpliftView]
     expired: Sequence[Acceptance]
-    not_looked_at: Sequence[LeftOut]
+    not_looked_at: Sequence[SkippedSeries]
     notes: Sequence[str]
     numbers: Sequence[LeadingNumber]
     more_numbers: int
@@ -144,7 +144,7 @@ class Week:
 
 
 @dataclass(frozen=True)
-class RunnerFacts(View):
+class RunnerFacts(TemplateView):
     """How the newest runs went: failures, findings, noise floor, temperature, warnings, and a new testbed."""
 
     weeks: Sequence[Week]
@@ -161,7 +161,7 @@ class RunnerFacts(View):
 
 
 @dataclass(frozen=True)
-class News(View):
+class News(TemplateView):
     """The comment that announces what is new."""
 
     headline: Words
@@ -295,9 +295,9 @@ def _head(document: TrendDocument, context: CommentContext) -> TrendHead:
     )
 
 
-def _left_out(entry: NotLookedAt) -> LeftOut:
+def _left_out(entry: NotLookedAt) -> SkippedSeries:
     names = entry.names[:_MAX_NAMES]
-    return LeftOut(entry.series, say(_REASONS[entry.reason]), names, numbers.beyond(entry.names, _MAX_NAMES))
+    return SkippedSeries(entry.series, say(_REASONS[entry.reason]), names, numbers.beyond(entry.names, _MAX_NAMES))
 
 
 def _runner_facts(document: TrendDocument) -> RunnerFacts:

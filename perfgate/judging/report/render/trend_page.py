@@ -24,7 +24,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import Inlined, View, inlined, render_page
+from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
@@ -128,7 +128,7 @@ class NotSearched:
 
 
 @dataclass(frozen=True)
-class TrendPage(View):
+class TrendPage(TemplateView):
     """The head of the page and what moved."""
 
     style: Inlined
@@ -145,7 +145,7 @@ class TrendPage(View):
 
 
 @dataclass(frozen=True)
-class TrendTables(View):
+class TrendTables(TemplateView):
     """The series, the checklist and the runner over time."""
 
     rows: Sequence[SeriesCells]

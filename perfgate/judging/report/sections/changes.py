@@ -13,7 +13,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import named
 from perfgate.judging.report.text.numbers import beyond, span, to_two_digits
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, joined
 from perfgate.judging.report.view.blocks import RegressionBlock, block_numbers, blocks_with_more, listed_regressions
 from perfgate.judging.report.view.causes import Account, CauseView, worded_account, worded_causes
@@ -41,7 +41,7 @@ class CausedBlock:
 
 
 @dataclass(frozen=True)
-class Causes(View):
+class CausesSection(TemplateView):
     """One block per cause, the most expensive first."""
 
     listed: Sequence[CausedBlock]
@@ -49,7 +49,7 @@ class Causes(View):
 
 
 @dataclass(frozen=True)
-class Moved(View):
+class MovedSection(TemplateView):
     """Regressed metrics, worst first, then improved ones."""
 
     rows: Sequence[ComparisonRow]
@@ -63,7 +63,7 @@ class Moved(View):
 
 
 @dataclass(frozen=True)
-class Improvements(View):
+class ImprovementsSection(TemplateView):
     """The largest improvements, and the lines of ``[budget]`` that would preserve them."""
 
     better: Sequence[str]
@@ -72,7 +72,7 @@ class Improvements(View):
 
 
 @dataclass(frozen=True)
-class Contributions(View):
+class ContributionsSection(TemplateView):
     """Operator changes and counter parts, the largest first, and how much time they account for."""
 
     causes: Sequence[CauseView]
@@ -81,7 +81,7 @@ class Contributions(View):
 
 
 @dataclass(frozen=True)
-class SlowerOperators(View):
+class SlowerOperatorsSection(TemplateView):
     """Operators that got slower by themselves, each with the change of the whole call, if it is known."""
 
     operators: Sequence[tuple[OperatorDelta, Words | None]]
@@ -92,7 +92,7 @@ class SlowerOperators(View):
 
 
 @dataclass(frozen=True)
-class ToTry(View):
+class ToTrySection(TemplateView):
     """Suggestions on newly introduced problems."""
 
     suggestions: Sequence[Suggestion]
@@ -100,7 +100,7 @@ class ToTry(View):
 
 
 @dataclass(frozen=True)
-class Intended(View):
+class IntendedSection(TemplateView):
     """The budgets and limits that would accept the change; a wrong output cannot be tolerated."""
 
     budgets: Sequence[str]
@@ -109,11 +109,11 @@ class Intended(View):
 
 
 @section("causes")
-def causes(summary: Summary) -> Causes | None:
+def causes(summary: Summary) -> CausesSection | None:
     blocks, more = blocks_with_more(summary)
     new, _ = changed_findings(summary)
     listed = [CausedBlock(block, _steps_of(number, new)) for number, block in enumerate(blocks, 1)]
-    return Causes(listed, more) if listed else None
+    return CausesSection(listed, more) if listed else None
 
 
 def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]:
@@ -126,14 +126,14 @@ def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]
 
 
 @section("table", fold="moved")
-def failing(summary: Summary) -> Moved | None:
+def failing(summary: Summary) -> MovedSection | None:
     """Folded after causes or a PASS."""
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None
     listed = moved[: summary.detail]
     numbers, of_metrics = block_numbers(summary), counts(summary)
-    return Moved(
+    return MovedSection(
         rows=grouped(row(comparison, summary, numbers.get(id(comparison))) for comparison in listed),
         more=len(moved) - len(listed),
         confidence=common_confidence(listed),
@@ -146,12 +146,12 @@ def failing(summary: Summary) -> Moved | None:
 
 
 @section("improvements", drop=20)
-def improved(summary: Summary) -> Improvements | None:
+def improved(summary: Summary) -> ImprovementsSection | None:
     """The new baseline that they justify; omitted if the change also fails."""
     better = [comparison for comparison in summary.improved if comparison.gating]
     if summary.verdict not in {"PASS", "WARN"} or not better:
         return None
-    return Improvements(
+    return ImprovementsSection(
         better=[_improvement(comparison) for comparison in better[:_MOST_IMPROVED]],
         more=beyond(better, _MOST_IMPROVED),
         budgets=_tighter_budgets(summary, better)[:_MOST_IMPROVED],
@@ -191,22 +191,22 @@ def _budget_line(budget: Bound, bound: float) -> str:
 
 
 @section("why", drop=10, fold="moved")
-def why(summary: Summary) -> Contributions | None:
+def why(summary: Summary) -> ContributionsSection | None:
     if summary.verdict not in {"FAIL", "WARN"} or not summary.regressed or not summary.causes:
         return None
     most = min(_MOST_CAUSES, summary.detail)
     shown = worded_causes(summary.causes[:most])
-    return Contributions(shown, beyond(summary.causes, most), worded_account(summary))
+    return ContributionsSection(shown, beyond(summary.causes, most), worded_account(summary))
 
 
 @section("slower operators", drop=15, fold="moved")
-def operators(summary: Summary) -> SlowerOperators | None:
+def operators(summary: Summary) -> SlowerOperatorsSection | None:
     """Hardly visible in the whole call; none of them fails the gate."""
     slower = [operator for operator in summary.tested_operators if operator.alone]
     if not slower:
         return None
     most = min(_MOST_OPERATORS, summary.detail)
-    return SlowerOperators(
+    return SlowerOperatorsSection(
         operators=[(test, whole_call(test, summary)) for test in slower[:most]],
         total=len(slower),
         more=beyond(slower, most),
@@ -216,7 +216,7 @@ def operators(summary: Summary) -> SlowerOperators | None:
 
 
 @section("what to try", drop=20, fold="suggestions")
-def suggestions(summary: Summary) -> ToTry | None:
+def suggestions(summary: Summary) -> ToTrySection | None:
     """Suggestions that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
@@ -226,7 +226,7 @@ def suggestions(summary: Summary) -> ToTry | None:
         if regression.suggestion is not None:
             shown.add(_identity(tips[regression.suggestion]))
     distinct = [tip for tip in introduced(tips) if _identity(tip) not in shown]
-    return ToTry(distinct[:_MOST_SUGGESTIONS], beyond(distinct, _MOST_SUGGESTIONS)) if distinct else None
+    return ToTrySection(distinct[:_MOST_SUGGESTIONS], beyond(distinct, _MOST_SUGGESTIONS)) if distinct else None
 
 
 def _identity(tip: Suggestion) -> tuple[str, str | None]:
@@ -234,7 +234,7 @@ def _identity(tip: Suggestion) -> tuple[str, str | None]:
 
 
 @section("if intended")
-def intended(summary: Summary) -> Intended | None:
+def intended(summary: Summary) -> IntendedSection | None:
     if summary.verdict != "FAIL" or summary.is_about_rules:
         return None
     budgets, limits, wrong_output = [], [], False
@@ -252,4 +252,4 @@ def intended(summary: Summary) -> Intended | None:
                 limits.append(f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}')
     if not (budgets or limits or wrong_output):
         return None
-    return Intended(budgets[:_MOST_SETTINGS], limits[:_MOST_SETTINGS], wrong_output)
+    return IntendedSection(budgets[:_MOST_SETTINGS], limits[:_MOST_SETTINGS], wrong_output)

@@ -11,7 +11,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Artifact
 from perfgate.judging.report.sections.section import section
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.card import CardLine, DecisionRow, StepLine, card_lines, decision_row, step_lines
 from perfgate.judging.report.view.checklist import (
@@ -30,7 +30,7 @@ _MOST_CARDS = 10
 
 
 @dataclass(frozen=True)
-class Cards(View):
+class CardsSection(TemplateView):
     """One line for each workload: P50, utilization, top operators, batch knee and transfer, beside base and main."""
 
     cards: Sequence[CardLine]
@@ -38,7 +38,7 @@ class Cards(View):
 
 
 @dataclass(frozen=True)
-class Traces(View):
+class TracesSection(TemplateView):
     """Kept traces of both sides, the page that draws them, and the command that repeats the check."""
 
     context: CommentContext
@@ -47,7 +47,7 @@ class Traces(View):
 
 
 @dataclass(frozen=True)
-class Findings(View):
+class FindingsSection(TemplateView):
     """New findings of the checklist, except those shown with their cause, and the findings that are gone."""
 
     new: Sequence[FindingView]
@@ -56,7 +56,7 @@ class Findings(View):
 
 
 @dataclass(frozen=True)
-class Checklist(View):
+class ChecklistSection(TemplateView):
     """Every step of the head with its leading number, the decision, and a look at the other numbers.
 
     ``outside`` are those outside main's range, ``uncompared`` the notes on steps without turns.
@@ -75,14 +75,14 @@ class Checklist(View):
 
 
 @dataclass(frozen=True)
-class Quantiles(View):
+class QuantilesSection(TemplateView):
     """P50, P90 and P99 of the requests and steps of jobs."""
 
     rows: Sequence[QuantileRow]
 
 
 @dataclass(frozen=True)
-class Unchanged(View):
+class UnchangedSection(TemplateView):
     """Unchanged metrics with both values and the slowdown that is excluded."""
 
     rows: Sequence[ComparisonRow]
@@ -95,7 +95,7 @@ class Unchanged(View):
 
 
 @dataclass(frozen=True)
-class Numbers(View):
+class NumbersSection(TemplateView):
     """Numbers of both sides that are shown and not decided."""
 
     rows: Sequence[Comparison]
@@ -103,34 +103,34 @@ class Numbers(View):
 
 
 @dataclass(frozen=True)
-class Undecided(Numbers):
+class UndecidedSection(NumbersSection):
     """Inconclusive and not comparable metrics, and the evidence that would settle them; ``undecided`` ones first."""
 
     undecided: int
 
 
 @dataclass(frozen=True)
-class Environment(View):
+class EnvironmentSection(TemplateView):
     """Everything needed to reproduce the decision."""
 
     decision: DecisionDocument
 
 
 @section("checklist in short")
-def card(summary: Summary) -> Cards | None:
+def card(summary: Summary) -> CardsSection | None:
     cards = card_lines(summary)
     most = min(_MOST_CARDS, summary.detail)
-    return Cards(cards[:most], numbers.beyond(cards, most)) if cards else None
+    return CardsSection(cards[:most], numbers.beyond(cards, most)) if cards else None
 
 
 @section("trace")
-def trace(summary: Summary) -> Traces | None:
+def trace(summary: Summary) -> TracesSection | None:
     """None if nothing ran."""
     traces = _links(summary, "trace")
     if summary.verdict == "SKIPPED" or not (traces or summary.context.reproduce):
         return None
     flames = _links(summary, "flamegraph")
-    return Traces(summary.context, traces, flames[0] if flames else None)
+    return TracesSection(summary.context, traces, flames[0] if flames else None)
 
 
 def _links(summary: Summary, kind: str) -> list[Artifact]:
@@ -138,14 +138,14 @@ def _links(summary: Summary, kind: str) -> list[Artifact]:
 
 
 @section("new findings")
-def findings(summary: Summary) -> Findings | None:
+def findings(summary: Summary) -> FindingsSection | None:
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding.block is None]
-    return Findings(new, gone, summary.detail) if new or gone else None
+    return FindingsSection(new, gone, summary.detail) if new or gone else None
 
 
 @section("checklist", drop=70)
-def checklist(summary: Summary) -> Checklist | None:
+def checklist(summary: Summary) -> ChecklistSection | None:
     """The page has all numbers."""
     lines = step_lines(summary)
     if not lines:
@@ -155,7 +155,7 @@ def checklist(summary: Summary) -> Checklist | None:
     shown = {(line.step.number, line.step.workload) for line in listed}
     others = [number for number in every_number if not number.row.leads or number.step not in shown]
     outside = [number for number in others if number.main and number.main.outside]
-    return Checklist(
+    return ChecklistSection(
         tally=tally(summary.decision.steps),
         lines=listed,
         decision=decision_row(summary),
@@ -170,18 +170,18 @@ def checklist(summary: Summary) -> Checklist | None:
 
 
 @section("quantiles", drop=75, fold="rest")
-def quantiles(summary: Summary) -> Quantiles | None:
+def quantiles(summary: Summary) -> QuantilesSection | None:
     rows = quantile_rows(summary)[: summary.detail]
-    return Quantiles(rows) if rows else None
+    return QuantilesSection(rows) if rows else None
 
 
 @section("unchanged metrics", drop=60, fold="rest")
-def unchanged(summary: Summary) -> Unchanged | None:
+def unchanged(summary: Summary) -> UnchangedSection | None:
     comparisons = summary.unchanged
     if not comparisons:
         return None
     listed = comparisons[: summary.detail]
-    return Unchanged(
+    return UnchangedSection(
         rows=grouped(row(comparison, summary) for comparison in listed),
         total=len(comparisons),
         not_worse=sum(map(is_one_sided, comparisons)),
@@ -193,24 +193,24 @@ def unchanged(summary: Summary) -> Unchanged | None:
 
 
 @section("informing numbers", drop=65, fold="rest")
-def informing(summary: Summary) -> Numbers | None:
+def informing(summary: Summary) -> NumbersSection | None:
     """Both sides' values of metrics that no test compares."""
-    return Numbers(summary.informing, summary.detail) if summary.informing else None
+    return NumbersSection(summary.informing, summary.detail) if summary.informing else None
 
 
 @section("recorded times", drop=70, fold="rest")
-def recorded(summary: Summary) -> Numbers | None:
+def recorded(summary: Summary) -> NumbersSection | None:
     """The profiler's times of whole steps and of their heaviest operators, side by side and not compared."""
-    return Numbers(summary.recorded, summary.detail) if summary.recorded else None
+    return NumbersSection(summary.recorded, summary.detail) if summary.recorded else None
 
 
 @section("undecided metrics", drop=80, fold="rest")
-def undecided(summary: Summary) -> Undecided | None:
+def undecided(summary: Summary) -> UndecidedSection | None:
     rows = [*summary.inconclusive, *summary.not_comparable]
-    return Undecided(rows, summary.detail, len(summary.inconclusive)) if rows else None
+    return UndecidedSection(rows, summary.detail, len(summary.inconclusive)) if rows else None
 
 
 @section("environment and samples", drop=90, fold="compared")
-def environment(summary: Summary) -> Environment | None:
+def environment(summary: Summary) -> EnvironmentSection | None:
     """None if nothing was measured."""
-    return Environment(summary.decision) if summary.is_measured else None
+    return EnvironmentSection(summary.decision) if summary.is_measured else None

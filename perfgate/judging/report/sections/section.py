@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.view.summary import Summary
 
 KEEP = 0
-Fill = Callable[[Summary], "View | None"]
+Fill = Callable[[Summary], "TemplateView | None"]
 
 
 @dataclass(frozen=True)

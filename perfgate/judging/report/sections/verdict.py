@@ -9,7 +9,7 @@ from perfgate.document.decision import HarnessChange
 from perfgate.document.message import Message
 from perfgate.judging.report.sections.section import Section, section
 from perfgate.judging.report.text.numbers import beyond
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.causes import worst_cause
 from perfgate.judging.report.view.checklist import other_notes
@@ -39,7 +39,7 @@ SIGNS = {"PASS": "✅", "WARN": "⚠️", "FAIL": "❌", "INCONCLUSIVE": "❔", 
 
 
 @dataclass(frozen=True)
-class Title(View):
+class TitleSection(TemplateView):
     """The first line; ``cause`` is that of the regression in the headline."""
 
     sign: Words
@@ -48,14 +48,14 @@ class Title(View):
 
 
 @dataclass(frozen=True)
-class Coverage(View):
+class CoverageSection(TemplateView):
     """How many of the changed functions were measured, and the others."""
 
     coverage: Words
 
 
 @dataclass(frozen=True)
-class Notes(View):
+class NotesSection(TemplateView):
     """Notes to read first: a busy machine, and the gate's warnings."""
 
     busy: Words | None
@@ -64,7 +64,7 @@ class Notes(View):
 
 
 @dataclass(frozen=True)
-class Facts(View):
+class FactsSection(TemplateView):
     """Counts and noise floor; base, head and testbed."""
 
     counts: Words
@@ -73,7 +73,7 @@ class Facts(View):
 
 
 @dataclass(frozen=True)
-class Harness(View):
+class HarnessSection(TemplateView):
     """How an edited workload file changed the measurement itself."""
 
     changes: Sequence[HarnessChange]
@@ -81,7 +81,7 @@ class Harness(View):
 
 
 @dataclass(frozen=True)
-class Failures(View):
+class FailuresSection(TemplateView):
     """Failed measurements, each with the last ``lines`` of its traceback."""
 
     failures: Sequence[FailureView]
@@ -90,41 +90,41 @@ class Failures(View):
 
 
 @dataclass(frozen=True)
-class Missing(MissingList):
+class MissingSection(MissingList):
     """Values missing from the documents."""
 
     count: int
 
 
-def title_view(summary: Summary) -> Title:
-    return Title(Words(SIGNS[summary.verdict]), headline(summary, "markdown"), worst_cause(summary))
+def title_view(summary: Summary) -> TitleSection:
+    return TitleSection(Words(SIGNS[summary.verdict]), headline(summary, "markdown"), worst_cause(summary))
 
 
 title = Section("title", "title", title_view)
 
 
 @section("changed functions")
-def coverage(summary: Summary) -> Coverage | None:
+def coverage(summary: Summary) -> CoverageSection | None:
     line = coverage_line(summary, "markdown")
-    return None if line is None else Coverage(line)
+    return None if line is None else CoverageSection(line)
 
 
 @section("notes")
-def notes(summary: Summary) -> Notes | None:
+def notes(summary: Summary) -> NotesSection | None:
     warnings, busy = other_notes(summary.decision.warnings), busy_line(summary, "markdown")
     if not warnings and busy is None:
         return None
-    return Notes(busy, warnings[:_MOST_WARNINGS], beyond(warnings, _MOST_WARNINGS))
+    return NotesSection(busy, warnings[:_MOST_WARNINGS], beyond(warnings, _MOST_WARNINGS))
 
 
 @section("how it was compared", fold="compared")
-def facts(summary: Summary) -> Facts | None:
+def facts(summary: Summary) -> FactsSection | None:
     """Folded, unless the testbeds are the problem."""
     if summary.is_unread:
         return None
     differs = summary.verdict == "INCONCLUSIVE" and bool(summary.decision.testbed_differences)
     counts = counts_line(summary, "markdown") if summary.is_measured else Words("")
-    return Facts(counts, base_line(summary, "markdown"), fold=summary.is_measured and not differs)
+    return FactsSection(counts, base_line(summary, "markdown"), fold=summary.is_measured and not differs)
 
 
 @section("what to do")
@@ -134,26 +134,26 @@ def remedy(summary: Summary) -> Remedy | None:
 
 
 @section("workload file")
-def harness(summary: Summary) -> Harness | None:
+def harness(summary: Summary) -> HarnessSection | None:
     """Whatever the verdict."""
     changes = summary.telling_harness_changes
-    return Harness(changes[:_MOST_CHANGES], beyond(changes, _MOST_CHANGES)) if changes else None
+    return HarnessSection(changes[:_MOST_CHANGES], beyond(changes, _MOST_CHANGES)) if changes else None
 
 
 @section("errors")
-def failures(summary: Summary) -> Failures | None:
+def failures(summary: Summary) -> FailuresSection | None:
     if not summary.failures:
         return None
     worded = worded_failures(summary.failures)
     lines = 12 if summary.detail > _SHORT_LISTS else 4
-    return Failures(worded[:_MOST_FAILURES], beyond(worded, _MOST_FAILURES), lines)
+    return FailuresSection(worded[:_MOST_FAILURES], beyond(worded, _MOST_FAILURES), lines)
 
 
 @section("missing numbers", fold="moved")
-def missing(summary: Summary) -> Missing | None:
+def missing(summary: Summary) -> MissingSection | None:
     """Of a FAIL; an undecided verdict lists them as a reason, with the remedy."""
     entries = summary.decision.missing
     if summary.verdict != "FAIL" or not entries:
         return None
     listed = missing_list(entries)
-    return Missing(listed.missing, listed.more_missing, len(entries))
+    return MissingSection(listed.missing, listed.more_missing, len(entries))

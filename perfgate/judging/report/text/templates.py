@@ -33,7 +33,7 @@ Medium = Literal["markdown", "plain", "html"]
 _MEDIA: dict[Medium, type[Markdown | Plain | Html]] = {"markdown": Markdown, "plain": Plain, "html": Html}
 
 
-class View:
+class TemplateView:
     """What a template shows: a frozen record with a field for each name that the template uses."""
 
 
@@ -50,7 +50,7 @@ def render(template: str, medium: Medium, **values: object) -> Words:
     return Words(environment(medium).get_template(template).render(values))
 
 
-def render_page(template: str, *views: View) -> str:
+def render_page(template: str, *views: TemplateView) -> str:
     """Render a whole HTML page that shows several views."""
     values: dict[str, object] = {}
     for view in views:
@@ -58,7 +58,7 @@ def render_page(template: str, *views: View) -> str:
     return environment("html").get_template(template).render(values)
 
 
-def render_with_summary(template: str, view: View) -> tuple[Words, Words]:
+def render_with_summary(template: str, view: TemplateView) -> tuple[Words, Words]:
     """Render a template as Markdown; the second text is its ``summary``, empty if the template sets none."""
     module = environment("markdown").get_template(template).make_module(vars(view))
     return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))

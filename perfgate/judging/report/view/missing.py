@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfgate.document.decision import Missing
 from perfgate.judging.report.text.names import part_of, place_of
 from perfgate.judging.report.text.numbers import beyond, counted
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, joined, phrase, say
 
 _NAMED_MISSING = 8
@@ -19,7 +19,7 @@ _ALTHOUGH = {
 
 
 @dataclass(frozen=True)
-class MissingList(View):
+class MissingList(TemplateView):
     """The first missing numbers, and how many others there are."""
 
     missing: list[str]

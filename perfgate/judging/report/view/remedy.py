@@ -12,7 +12,7 @@ from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text.media import ReadyHtml
 from perfgate.judging.report.text.names import evidence_of, place_of, title_of
 from perfgate.judging.report.text.numbers import counted
-from perfgate.judging.report.text.templates import Medium, View, render
+from perfgate.judging.report.text.templates import Medium, TemplateView, render
 from perfgate.judging.report.text.words import Words, joined, phrase, say
 from perfgate.judging.report.view.facts import budget_of
 from perfgate.judging.report.view.headline import further_reasons
@@ -89,7 +89,7 @@ _LITERALS = {
 
 
 @dataclass(frozen=True)
-class Remedy(View):
+class Remedy(TemplateView):
     """The reasons without a place in the title, the next action, and the needs of ``others`` than the number in the title."""
 
     reasons: list[Message]

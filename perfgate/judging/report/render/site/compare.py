@@ -14,7 +14,7 @@ from perfgate.judging.report.render.site.addresses import COMPARE, SiteLinks, co
 from perfgate.judging.report.render.site.cells import LevelCells, RunCells, interval_count, level_cells, run_cells
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.page_tables import testbed_rows
 from perfgate.judging.report.view.trend_rows import check_command
@@ -37,7 +37,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Comparing(View):
+class Comparing(TemplateView):
     """Two runs; ``timed`` numbers have an interval at ``level``, of which about ``by_chance`` fall outside."""
 
     earlier: RunCells
@@ -55,7 +55,7 @@ class Comparing(View):
 
 
 @dataclass(frozen=True)
-class CompareForm(View):
+class CompareForm(TemplateView):
     """The runs to choose from; ``unknown`` are digits that no run, or more than one, begins with."""
 
     unknown: str

@@ -21,7 +21,7 @@ from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.render.trend_page import step_titles
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import UpliftView, uplift_row
 from perfgate.locale import Language, speaking
@@ -42,7 +42,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Machine:
+class FleetMachine:
     """A testbed: its runs, how they went, and how far its clock is wrong.
 
     ``days`` are those since its last run, ``recent`` its runs of the last weeks. ``clock_ahead`` is how far its clock is ahead:
@@ -84,11 +84,11 @@ class RunRow:
 
 
 @dataclass(frozen=True)
-class Fleet(View):
+class Fleet(TemplateView):
     """All testbeds, and the newest runs."""
 
     count: int
-    testbeds: Sequence[Machine]
+    testbeds: Sequence[FleetMachine]
     more: int
     uplifts: Sequence[UpliftView]
     opened: int
@@ -119,12 +119,12 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
         return render_page("site/fleet.html.j2", say("Machines"), FLEET, content, links, page)
 
 
-def _machine(span: TestbedSpan, content: SiteContent, root: Words) -> Machine:
+def _machine(span: TestbedSpan, content: SiteContent, root: Words) -> FleetMachine:
     runs = [run for run in content.runs if run.fingerprint == span.fingerprint]
     health = [run for run in content.trend.health if run.fingerprint == span.fingerprint]
     read = moment(content.trend.made_at)
     away = read - moment(span.last_seen)
-    return Machine(
+    return FleetMachine(
         span=span,
         link=testbed_link(span.fingerprint, content, root),
         anchor=testbed_anchor(span.fingerprint),

@@ -9,7 +9,7 @@ from perfgate.document.site import SiteContent
 from perfgate.judging.report.render.site.addresses import ALL_RUNS, ALL_SERIES, FLEET, GATES, OPEN, OVERVIEW, SiteLinks
 from perfgate.judging.report.text import templates
 from perfgate.judging.report.text.dates import day
-from perfgate.judging.report.text.templates import Inlined, View, inlined
+from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.version import __version__
 
@@ -36,7 +36,7 @@ class NavigationEntry:
 
 
 @dataclass(frozen=True)
-class Frame(View):
+class Frame(TemplateView):
     """What all pages show; ``root`` is the path from the page to the root of the site."""
 
     style: Inlined
@@ -50,7 +50,9 @@ class Frame(View):
     version: str
 
 
-def render_page(template: str, title: Words, address: str, content: SiteContent, links: SiteLinks, *views: View) -> str:
+def render_page(
+    template: str, title: Words, address: str, content: SiteContent, links: SiteLinks, *views: TemplateView
+) -> str:
     """Render a page for its address."""
     current = _FOLDERS.get(address.partition("/")[0], address)
     navigation = [NavigationEntry(Words(entry), say(name), entry == current) for entry, name in _NAVIGATION.items()]

@@ -10,7 +10,7 @@ from perfgate.document.site import SiteContent
 from perfgate.judging.report.render.site.addresses import GATES, SiteLinks
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import gates_line
 from perfgate.locale import Language, speaking
@@ -30,7 +30,7 @@ class GateRow:
 
 
 @dataclass(frozen=True)
-class Gates(View):
+class Gates(TemplateView):
     """The verdicts, newest first."""
 
     mark: Words

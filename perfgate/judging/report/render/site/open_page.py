@@ -21,7 +21,7 @@ from perfgate.judging.report.render.trend_page import ChangeCells, noise_words
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     TRIAGE_STATES,
@@ -101,7 +101,7 @@ class ConfirmedRow:
 
 
 @dataclass(frozen=True)
-class TriageForm:
+class TriageFields:
     """The form that gives a regression a state."""
 
     action: Words
@@ -110,14 +110,14 @@ class TriageForm:
 
 
 @dataclass(frozen=True)
-class OpenPage(View):
+class OpenPage(TemplateView):
     """What is open, accepted, measured side by side, and settled."""
 
     mark: Words
     count: int
     pictures: Sequence[OpenPicture]
     more: int
-    triage: TriageForm | None
+    triage: TriageFields | None
     returned: Sequence[ReturnedCause]
     failed_gates: Sequence[FailedGate]
     accepted: Sequence[AcceptedRow]
@@ -194,9 +194,9 @@ def _failed_gates(content: SiteContent, anchors: _Anchors) -> list[FailedGate]:
     return failed
 
 
-def _triage_form(links: SiteLinks) -> TriageForm:
+def _triage_form(links: SiteLinks) -> TriageFields:
     states = [(Words(state), say(words)) for state, words in TRIAGE_STATES.items()]
-    return TriageForm(Words(TRIAGE), Words(links.form_key), states)
+    return TriageFields(Words(TRIAGE), Words(links.form_key), states)
 
 
 def _accepted(entry: Acceptance, today: date) -> AcceptedRow:

@@ -19,7 +19,7 @@ from perfgate.judging.report.render.site.series import workload_anchor
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import (
     ChangeView,
@@ -89,7 +89,7 @@ class TestbedCells:
 
 
 @dataclass(frozen=True)
-class Overview(View):
+class Overview(TemplateView):
     """The first page."""
 
     mark: Words

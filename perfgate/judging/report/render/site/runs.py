@@ -29,7 +29,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import minute
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.page_tables import CounterRow, counter_rows
 from perfgate.judging.report.view.run_steps import ChecklistRow, step_row
@@ -42,7 +42,7 @@ _DEVICE_METRICS = ("thermal.temperature", "thermal.clock", "thermal.throttled", 
 
 
 @dataclass(frozen=True)
-class RunList(View):
+class RunList(TemplateView):
     """One page of the list of runs; ``newer`` and ``older`` lead to the pages around it."""
 
     count: int
@@ -100,7 +100,7 @@ class DeviceValue:
 
 
 @dataclass(frozen=True)
-class RunPage(View):
+class RunPage(TemplateView):
     """The head of the page of a run; ``recording`` is the name under which a service shows its traces."""
 
     run: RunCells
@@ -116,7 +116,7 @@ class RunPage(View):
 
 
 @dataclass(frozen=True)
-class RunTables(View):
+class RunTables(TemplateView):
     """The numbers of a run: apart from main's level, and the rest."""
 
     apart: Sequence[LevelCells]
@@ -130,7 +130,7 @@ class RunTables(View):
 
 
 @dataclass(frozen=True)
-class Unreadable(View):
+class Unreadable(TemplateView):
     """Why a run cannot be shown."""
 
     reason: str

@@ -19,7 +19,7 @@ from perfgate.judging.report.render.trend_page import ChangeCells, SeriesCells, 
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import View
+from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import MovedSeries
 from perfgate.locale import Language, speaking
@@ -47,7 +47,7 @@ class SeriesGroup:
 
 
 @dataclass(frozen=True)
-class SeriesList(View):
+class SeriesList(TemplateView):
     """All series, by workload."""
 
     count: int
@@ -67,7 +67,7 @@ class ValueRow:
 
 
 @dataclass(frozen=True)
-class Choice:
+class FilterChoice:
     """A value of a property, and the series that it leads to."""
 
     name: str
@@ -80,11 +80,11 @@ class SeriesFilter:
     """A property of a series with the other values of it."""
 
     name: Words
-    choices: Sequence[Choice]
+    choices: Sequence[FilterChoice]
 
 
 @dataclass(frozen=True)
-class SeriesPage(View):
+class SeriesPage(TemplateView):
     """A series, of the runs of one branch alone if ``branch`` is not empty."""
 
     series: TrendSeries
@@ -175,7 +175,7 @@ class _Filters:
             filters.append(SeriesFilter(say("branch"), self._branches()))
         return [entry for entry in filters if len(entry.choices) > 1]
 
-    def _choices(self, number: int) -> list[Choice]:
+    def _choices(self, number: int) -> list[FilterChoice]:
         """The values of one property: each leads to the series with most of the other properties in common."""
         own = _properties(self._series)
         best: dict[str, tuple[int, TrendSeries]] = {}
@@ -191,16 +191,16 @@ class _Filters:
         for value, (_, entry) in list(best.items())[:_MAX_CHOICES]:
             address = self._links.series(entry, self._branch)
             if address:
-                choices.append(Choice(value, under(self._root, address), value == own[number]))
+                choices.append(FilterChoice(value, under(self._root, address), value == own[number]))
         return choices
 
-    def _branches(self) -> list[Choice]:
+    def _branches(self) -> list[FilterChoice]:
         main = under(self._root, self._links.series(self._series))
-        choices = [Choice(say("all"), main, not self._branch)]
+        choices = [FilterChoice(say("all"), main, not self._branch)]
         for name, entries in self._content.branches.items():
             if any(entry.key == self._series.key for entry in entries):
                 address = under(self._root, self._links.series(self._series, name))
-                choices.append(Choice(name, address, name == self._branch))
+                choices.append(FilterChoice(name, address, name == self._branch))
         return [choice for choice in choices if choice.address]
 
 
