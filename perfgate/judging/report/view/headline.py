@@ -122,12 +122,12 @@ def _of_loss(worst: Comparison, summary: Summary) -> str:
     is_of_kernels = isinstance(worst, Bound) and worst.is_of_kernels
     if reason is not None and (worst.metric == SIGNATURE or is_of_kernels):
         return joined([told(reason), Words(" ("), place, Words(")")])
+    if isinstance(worst, Exact) or worst.metric in _COUNTS:
+        return _of_count(worst, summary)
     if isinstance(worst, Checked):
         return say("the output of {place} is wrong: its correctness check failed", place=place)
     if isinstance(worst, Bound):
         return _of_bound(worst)
-    if isinstance(worst, Exact) or worst.metric in _COUNTS:
-        return _of_count(worst, summary)
     return _of_time(worst, summary)
 
 
