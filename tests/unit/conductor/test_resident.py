@@ -11,6 +11,7 @@ import pytest
 
 from perfgate.conductor.sides.function.plan import MOST_RESIDENT_PAIRS, draw_plans, pairs_of_start
 from perfgate.document.decision import Policy
+from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate
 from tests.fakes.device import FakeDevice
 from tests.traps.virtual import MS, Side, VirtualGate, documents_of, judged, works
@@ -114,3 +115,22 @@ def test_measure_pairs__resident_sides__every_pair_has_its_own_blocks() -> None:
     assert all(len(blocks.start_ns) == 6 for blocks in ends)
     for earlier, later in itertools.pairwise(ends):
         assert later.start_ns[0] != earlier.start_ns[0]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_decide__starts_left_out_on_an_accelerator__evidence_is_missing(side: int) -> None:
+    """Without them the pairs of one start would pass for independent ones."""
+    measured, _ = VirtualGate(works(MS), works(MS), device=noisy_device, policy=THREE_LOOKS, resident=True).measure()
+    documents = [on_an_accelerator(run) for run in documents_of(measured)]
+    assert judged(documents[0], documents[1], policy=THREE_LOOKS).missing == []
+    without = [msgspec.structs.replace(replicate, start=None) for replicate in documents[side].replicates]
+    documents[side] = msgspec.structs.replace(documents[side], replicates=without)
+
+    decision = judged(documents[0], documents[1], policy=THREE_LOOKS)
+
+    assert decision.verdict == "INCONCLUSIVE"
+    assert {entry.metric for entry in decision.missing} == {"start"}
+
+
+def on_an_accelerator(run: RunDocument) -> RunDocument:
+    return msgspec.structs.replace(run, testbed=msgspec.structs.replace(run.testbed, device_kind="cuda"))

@@ -36,6 +36,7 @@ from perfgate.document.samples import BlockColumns, Replicate
 RowArm = Literal["run", "ab", "aa", "stretch", "turn"]
 
 SEAL, HARNESS, QUAD, SITES, TWINS = "seal", "harness", "quad", "sites", "replicates.aa"
+START = "start"
 SETTING, STEP = "settings.", "steps."
 OPERATORS, SUBROUTINES = "operators", "subroutines"
 # The conductor sees these of every block, on any device.
@@ -119,7 +120,10 @@ def rows_of_workloads(run: RunDocument, side: Side, *, profiles: bool = False) -
     for record in run.workloads:
         _add_record(tables[record.name], record, run)
     for replicate in run.replicates:
-        _add_replicate(tables[replicate.workload], replicate, side, profiles=profiles)
+        table = tables[replicate.workload]
+        _add_replicate(table, replicate, side, profiles=profiles)
+        if run.testbed.device_kind != "cpu":
+            _add_start(table, replicate)
     for harness in run.harness:
         _add_harness(tables[harness.workload], harness)
     for counters in run.counters:
@@ -164,6 +168,13 @@ def _add_replicate(table: RowTable, replicate: Replicate, side: Side, *, profile
             if replicate.arm == "ab":
                 table.add(Row(name, shape, metric))
             _add_lane(table, process._replace(shape=shape, metric=metric), columns)
+
+
+def _add_start(table: RowTable, replicate: Replicate) -> None:
+    """Announce the start of a process on an accelerator, which base and head share; without it all pairs look independent."""
+    if replicate.arm != "aa":
+        row = Row(replicate.workload, "", START, replicate.arm, replicate.pair)
+        table.announce(row, str(replicate.start), whole=replicate.start is not None)
 
 
 def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:

@@ -38,6 +38,7 @@ from perfgate.judging.gate.evidence.rows import (
     REPORTED,
     SETTING,
     SITES,
+    START,
     STEADINESS,
     TWINS,
     Expected,
@@ -92,6 +93,7 @@ class WorkloadPlan:
             yield from self._pairs()
             yield from self._lanes()
             yield from self._stretches()
+            yield from self._starts()
             yield from self._quads()
             yield from self._columns()
             yield from self._settings()
@@ -170,6 +172,13 @@ class WorkloadPlan:
         for number in range(self._required.aa_pairs):
             twins = Row(self._name, "", TWINS, key=(number,))
             yield Requirement("base", Expected(twins, named_by="configuration"))
+
+    def _starts(self) -> Iterator[Requirement]:
+        """Yield the start of each process on an accelerator, the same on both sides."""
+        for table in self._tables.values():
+            for expected in table.announced:
+                if expected.row.metric == START:
+                    yield from on_both_sides([expected])
 
     def _processes(self, table: RowTable) -> list[Row]:
         return [row for row in table.of_metric(LATENCY) if row.arm != "run" and not row.shape]
