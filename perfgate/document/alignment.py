@@ -120,7 +120,7 @@ def align(base: Iterable[Work], head: Iterable[Work]) -> list[AlignedWork]:
     """Every row of both sides once, paired if they are the same operator; largest change of the amount first.
 
     Rows that share name, inputs and line are paired before those that share less, each row with at most one other. Among
-    several candidates, those with the nearest lines and counts are paired.
+    several candidates, the nearest lines and counts are paired.
     """
     before = sorted(base, key=_order)
     after = sorted(head, key=_order)

@@ -11,7 +11,7 @@ from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapeEntry
 
 # An effect of an operator that a counter shows besides its running: its result is kept in memory, a repeated input saves it,
-# it ran after the call returned, it computes in full precision, or it runs in a mode that changes what runs after it: autograd
+# it ran after the call returned, it computes in full precision, or it runs in a mode that changes later operators: autograd
 # records it, a module trains, a loader has no workers, a transfer may block.
 Aspect = Literal[
     "kept",
@@ -39,7 +39,7 @@ Bottleneck = Literal["compute", "memory", "scheduling", "synchronisation", "tran
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a comparison: an operator's count on both sides and the line that calls it, or a stage's seconds.
 
-    ``sites`` are the lines of the head at which it grew, the one to name first, each with its own counts; ``line`` is the
+    ``sites`` are the lines of the head at which it grew, most relevant first, each with its counts; ``line`` is the
     first of them, or if it only fell, one at which it is or was. ``tensor`` is the form of the largest tensor that a site
     holds (``float32[8,96]``), of a part that is memory. ``ranks`` is the number of the rank that a count is of, or ``each``
     if every rank has it.
@@ -252,7 +252,7 @@ class Cause(CauseCount, frozen=True, kw_only=True):
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator that a call ran ``count`` times, and the one that it runs as often instead, from ``line`` of the head."""
+    """An operator that a call ran ``count`` times, and its equally frequent replacement, at ``line`` of the head."""
 
     workload: str
     shape: str

@@ -68,7 +68,7 @@ class CountedShape:
 
     @cached_property
     def _located_operators(self) -> frozenset[str]:
-        """The operators of which it is known where their count varies."""
+        """The operators with known places at which their count varies."""
         return frozenset(operator for aspect, operator, _ in self._varying if aspect == FRAMEWORK_OPS)
 
     def varies(self, row: Work) -> bool:
@@ -167,7 +167,7 @@ class CountedShape:
 
 
 def largest_line(rows: Iterable[Work]) -> str | None:
-    """The line with the largest share of a counter; the first of equal ones."""
+    """The line with the largest share of a counter; the first of equal lines."""
     return max(rows, key=lambda row: row.amount).line
 
 

@@ -192,7 +192,7 @@ def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
 def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
     """Operators by name inform and explain; they do not fail the gate, for one may rightly replace another.
 
-    Views are left to the run documents: they launch nothing.
+    Views are left to the run documents: they launch no work.
     """
     if not shape.is_of_calls:
         return

@@ -1,4 +1,4 @@
-"""Counts of both sides: the one rule by which all of them are compared. Less is always better."""
+"""Counts of both sides: the rule by which all of them are compared. Less is always better."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ MAX_LINES = 6
 
 
 def grown_lines(before: Iterable[Work], after: Iterable[Work], base_code: Collection[str]) -> list[Part]:
-    """The lines of ``after`` with a higher amount, the one to name first.
+    """The lines of ``after`` with a higher amount, most relevant first.
 
-    The same code on both sides is the same line, whatever its number. A line of edited code replaces the line that was
-    removed from there. ``base_code`` is the text of every known line of the base, whatever it runs there: a line that the base
-    has too was not added by the change, though it may behave differently now. So new code comes before it, unless it adds less
-    than half as much.
+    The same code on both sides is the same line, even if its number differs. A line of edited code replaces the line that was
+    removed from there. ``base_code`` is the text of every known line of the base, even if it runs other operators: a line that
+    the base has too was not added by the change, though it may behave differently now. So new code comes before it, unless it
+    adds less than half the most.
     """
     grown = [pair for pair in _aligned_by_code(before, after, base_code) if pair.head and pair.delta > 0]
     most = max((pair.delta for pair in grown), default=0.0)
@@ -38,7 +38,7 @@ def grown_lines(before: Iterable[Work], after: Iterable[Work], base_code: Collec
 
 
 def _aligned_by_code(before: Iterable[Work], after: Iterable[Work], base_code: Collection[str]) -> list[AlignedWork]:
-    """The rows of both sides, line by line: by their code, and removed lines with the new ones in their place."""
+    """The rows of both sides, line by line: by their code, and removed lines with the new lines in their place."""
     old = _by_code(before)
     new = _by_code(after)
     pairs: list[AlignedWork] = []

@@ -71,7 +71,8 @@ def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) ->
 def judge_subroutines(
     evidence: Evidence, policy: Policy, alpha: float, *, invalid: Iterable[Invalid] = ()
 ) -> list[Paired]:
-    """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times, whatever the call does.
+    """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times,
+    even if the call did not change.
 
     One regressed if its change is estimated beyond its tolerance and shown beyond chance: the false-discovery rate of a
     workload is at most ``alpha`` over all looks.

@@ -1,4 +1,4 @@
-"""The table of work, from profiles of jobs: what the functions of a project run in a unit of a job's work."""
+"""The table of work, from profiles of jobs, per unit of the job's work."""
 
 from __future__ import annotations
 

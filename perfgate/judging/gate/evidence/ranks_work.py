@@ -1,4 +1,4 @@
-"""The table of work, from ranks of a job: what each of them runs in a profiled step."""
+"""The table of work, from the profiled steps of ranks."""
 
 from __future__ import annotations
 

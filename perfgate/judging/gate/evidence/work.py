@@ -1,4 +1,4 @@
-"""The table of work: what one side does, from exact counters, traces, profiles and recordings, as one kind of row."""
+"""The table of work of one side, from exact counters, traces, profiles and recordings, as one kind of row."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _of_operator(operator: OpCount) -> Work:
 
 
 def traced_work(rows: Iterable[CallRow]) -> list[Work]:
-    """The seconds of a traced call, by operator, inputs and line; and those of Python functions."""
+    """The seconds of a traced call, by operator, inputs and line, and of Python functions."""
     return [
         Work(
             operator=row.op,
@@ -103,7 +103,7 @@ def traced_work(rows: Iterable[CallRow]) -> list[Work]:
 
 
 def calls_by_line(rows: Iterable[Work]) -> list[Work]:
-    """The calls of operators from each line, whatever their inputs."""
+    """The calls of operators from each line, added up over their inputs."""
     calls: dict[tuple[str, str | None, str | None], float] = defaultdict(float)
     for row in rows:
         calls[row.operator, row.line, row.code] += row.calls

@@ -7,7 +7,7 @@ the time outside operators is scheduling.
 
 Otherwise the call is busy, and the roofline gives the class (Williams, Waterman, Patterson, CACM 52(4), 2009): every operator
 takes at least its floating point operations over the machine's rate, and at least its bytes over the machine's bandwidth. The
-larger of the two bounds the operator, as ``compute`` or ``memory``. The call is bound by the one that makes up CLEAR of its
+larger of the two bounds the operator, as ``compute`` or ``memory``. The call is bound by the resource with CLEAR of its
 least time or more; below that there is no result. If the least time is below OVERHEAD_LIMIT of the operators' time, the
 operators are so small that the cost is calling them: scheduling.
 

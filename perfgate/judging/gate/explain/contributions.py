@@ -37,7 +37,7 @@ from perfgate.stats.summary import median
 # A difference is believed if its interval at 95 % lies on one side of zero. It explains a difference found by another measure,
 # so a wrong one among dozens of operators costs a line of text, and a missing one leaves the loss unexplained.
 _TAIL = 0.025
-# Of the measured difference; a smaller part explains nothing, and several of them remain together as unexplained.
+# Of the measured difference; smaller parts stay unexplained.
 MIN_PART = 0.01
 MAX_CONTRIBUTIONS = 30
 MAX_OTHER_INPUTS = 12
@@ -152,7 +152,7 @@ class _TracedCall:
             parts,
             measured,
             at_most=cost_of_an_event(self._before.account, pairs, clocked),
-            # Kernels, beside which the host runs.
+            # The operators are kernels; the host runs at the same time.
             on_device="operators" not in self._before.account.parts,
         )
         large = [part for part in parts if abs(part.seconds) >= smallest]
@@ -317,10 +317,10 @@ def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
 def _in_order(parts: Sequence[OperatorDelta], measured: float, counted: Collection[str]) -> list[OperatorDelta]:
     """The parts in the order of the time that their lines explain together, the likeliest cause first.
 
-    The cost of one line of code mostly spreads over several operators: the one that the code calls (``clone``, one of those
-    ``counted`` exactly) comes before its inner ones (``copy_``). If operators were added, removed, run more often or run on
-    other inputs, those that merely take longer are side effects (the caches are colder), unless the former explain little and
-    one of the latter explains much; and the time between operators grows with their number.
+    The cost of one line of code mostly spreads over several operators: the operator that the code calls (``clone``, which is
+    ``counted`` exactly) comes before the operators that it calls (``copy_``). If operators were added, removed, run more often
+    or run on other inputs, operators that merely take longer are side effects (the caches are colder), unless the former
+    explain little and one of the latter explains much; and the time between operators grows with their number.
     """
     sign = 1 if measured > 0 else -1
     of_lines: dict[object, float] = defaultdict(float)
@@ -344,7 +344,7 @@ def _in_order(parts: Sequence[OperatorDelta], measured: float, counted: Collecti
 
 
 def _largest(aligned: Iterable[AlignedWork], *, growing: bool) -> AlignedWork | None:
-    """The pair of rows that changed most in one direction; one with a changed count or changed inputs before all others.
+    """The pair of rows that changed most in one direction; pairs with another count or other inputs come first.
 
     A trace is recorded once a side, so its times alone are noise more often than not.
     """

@@ -3,7 +3,7 @@
 A finding rests on a number, and a noisy number lies now above its limit and now below it. So a finding of one side alone is
 called new or gone only if the comparison shows that its number moved: an exact count differs, of the metric or of an operator
 that the finding names, or the interval of the difference excludes no change and lies on the finding's side. Every other finding
-stands as measured, and none stands beside a number measured side by side that lies within its limit.
+stands as measured, and a finding is dropped if its number, measured side by side, lies within the limit.
 """
 
 from __future__ import annotations

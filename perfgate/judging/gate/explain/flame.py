@@ -1,7 +1,7 @@
 """Flame graphs of both sides of a check, with the times that the pairs profiled.
 
 A trace shows which frames ran under which; its times, under a heavy profiler in some calls, are the weaker evidence. So the
-times of operators and of the rest of the call are the ones that the pairs profiled, spread over the stacks as traced. If they
+times of operators and of the rest of the call come from the pairs, spread over the stacks as traced. If they
 still contradict the clock, frames are not compared by time.
 """
 

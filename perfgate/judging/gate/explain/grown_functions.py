@@ -52,7 +52,7 @@ class _Time(NamedTuple):
         return (self.cpu * math.sqrt(1 - share) + self.waited) ** 2 / self.samples
 
     def growth(self, after: _Time, stretch: float) -> float:
-        """The seconds that are added; waits grow by ``stretch`` of their own accord."""
+        """The seconds that are added; waits may grow by ``stretch`` anyway."""
         return after.cpu - self.cpu + max(0.0, after.waited - self.waited * stretch)
 
 

@@ -38,9 +38,9 @@ class GrownOperator(NamedTuple):
 
 
 def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[GrownOperator]:
-    """The operators that take longer beyond the spread of their calls, most first; between equals those of the change.
+    """The operators that take longer beyond the spread of their calls, most first; of equal operators, a changed one first.
 
-    Base's calls are scaled to as many batches as head's.
+    Base's calls are scaled to the number of head's batches.
     """
     if not base.operator_units or not head.operator_units:
         return []

@@ -52,7 +52,7 @@ class HeadCode:
         return grouped
 
     def _group(self, cause: Cause) -> Hashable:
-        """What causes of one group share: a chain of values in the change, else a line, else the operator."""
+        """The key of a group: a chain of values in the change, else a line, else the operator."""
         chain = self.at(cause.place).chain_of(cause.line)
         if chain:
             return "chain", chain

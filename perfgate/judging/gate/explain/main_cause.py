@@ -55,7 +55,7 @@ def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
     if isinstance(comparison, Exact):
         return next((cause for cause in causes if cause.inputs_change), None)
     if comparison.metric == SIGNATURE:
-        # What the change does to its counts is what made the output another one.
+        # The change to its counts also changed its output.
         return next((cause for cause in causes if cause.counted and cause.is_of_change), None)
     if comparison.unit != "s":
         return None

@@ -64,7 +64,7 @@ def operator_times(
 ) -> list[OperatorDelta]:
     """The time of every profiled operator on both sides, most time first, shape by shape.
 
-    The difference is that of its explanation, which excludes the profiler's own time, else that of its test, else the paired
+    The difference comes from the explanation, which excludes the profiler's own time, else from the test, else from the paired
     estimate.
     """
     spoiled = {entry.place for entry in invalid}

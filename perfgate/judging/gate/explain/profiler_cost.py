@@ -1,6 +1,6 @@
 """The profiler's own cost, subtracted from the contributions of operators.
 
-The profiler slows a CPU with every operator it records, also the one that launches the kernels of a device. Base gives the
+The profiler slows a CPU with every operator it records, also the launch of a kernel. Base gives the
 upper bound of that cost: its profiled call less its clocked call, shared among its operators. If additional operators add up
 to more than the measured difference, up to this bound is subtracted from them, and any remaining excess is reported.
 """

@@ -83,7 +83,7 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
 
 
 def _parts(functions: Sequence[GrownFunction], operators: Sequence[GrownOperator]) -> list[OperatorDelta]:
-    """The functions that take longer, each with its slower operators; else the operators, of whatever function.
+    """The functions that take longer, each with its slower operators; else the operators, called by any function.
 
     Operators of a device come first: the function that waits for the device takes longer too, and is not to blame.
     """
@@ -107,6 +107,6 @@ def _of_function(grown: GrownFunction) -> OperatorDelta:
 
 
 def _leading(operators: Sequence[GrownOperator]) -> list[GrownOperator]:
-    """The operators that explain a good part of what all of them add."""
+    """The operators that add a good part of the total."""
     total = math.fsum(operator.delta.seconds for operator in operators)
     return [operator for operator in operators if operator.delta.seconds >= EXPLAINS * total]

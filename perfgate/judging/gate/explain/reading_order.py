@@ -25,9 +25,9 @@ _LISTED_FIRST = {name for name, metric in METRICS.items() if metric.listed_first
 
 
 def reading_order(comparison: Comparison) -> tuple[float, ...]:
-    """Regressions, the worst first; improvements, the largest first; undecided ones, those that hold up the verdict first.
+    """Regressions, the worst first; improvements, the largest first; undecided comparisons, blockers of the verdict first.
 
-    Of paired times the one that decides first leads, not the largest: that would be the luckiest. The turnaround contains all
+    Of paired times, the first to decide leads, not the largest: the largest would be the luckiest. The turnaround contains all
     other times, so it comes after them, and so do instructions. A counter with the line of its
     increase precedes one that only counts; the calls of an operator precede the memory that they take.
     """
@@ -42,14 +42,14 @@ def reading_order(comparison: Comparison) -> tuple[float, ...]:
 
 
 def _excess(comparison: Comparison) -> float:
-    """The worsening beyond what is tolerated."""
+    """The worsening beyond the tolerance."""
     if not isinstance(comparison, NumberComparison):
         return 0.0
     return max(0.0, comparison.worsening - (comparison.tolerance or 0.0))
 
 
 def _order_within_evidence(comparison: Comparison) -> tuple[float, ...]:
-    """Checks, bounds, times, counts and recordings, each in an order of its own."""
+    """Checks, bounds, times, counts and recordings, each sorted by its own criteria."""
     is_last = comparison.metric in _LISTED_LAST
     is_not_first = comparison.metric not in _LISTED_FIRST
     match comparison:
