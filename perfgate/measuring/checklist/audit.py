@@ -6,7 +6,7 @@ The copies are those of the exact counters (``counting.dispatch.copied``), class
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -95,9 +95,18 @@ def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[Aud
     for _ in range(_WARM_UP_CALLS):
         call()
     audits = [audit_call(context, call) for _ in range(calls)]
-    if len({tuple(op.name for op in audit) for audit in audits}) > 1:
-        return audits[-1]
-    return [ops[-1]._replace(host_ns=int(np.median([op.host_ns for op in ops]))) for ops in zip(*audits)]
+    last = audits[-1]
+    if any(_names(audit) != _names(last) for audit in audits):
+        return last
+    typical = []
+    for ops in zip(*audits):
+        host_ns = np.median([op.host_ns for op in ops])
+        typical.append(ops[-1]._replace(host_ns=int(host_ns)))
+    return typical
+
+
+def _names(audit: Sequence[AuditedOp]) -> list[str]:
+    return [op.name for op in audit]
 
 
 def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]:
@@ -188,8 +197,10 @@ def _order(tensor: Any, *, either: str = EITHER) -> str:
     channels_last = tensor.is_contiguous(memory_format=formats[tensor.dim()])
     if channels_first and channels_last:
         return either
-    names = _ORDERS[tensor.dim()]
-    return names[0] if channels_first else names[1] if channels_last else "strided"
+    first, last = _ORDERS[tensor.dim()]
+    if channels_first:
+        return first
+    return last if channels_last else "strided"
 
 
 def _dtype(tensor: Any) -> str:

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NamedTuple
@@ -89,9 +90,9 @@ def explained_exit(error: SystemExit, project: ProjectCode | None, printed: str)
         ended = Message("mistake.at", {"error": ended, "place": place})
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     is_imported = any(frame.f_code.co_name == "<module>" and not _is_our_file(frame) for frame in frames)
-    return (
-        Message("mistake.hint", {"error": ended, "hint": Message("mistake.exit-in-import")}) if is_imported else ended
-    )
+    if is_imported:
+        ended = Message("mistake.hint", {"error": ended, "hint": Message("mistake.exit-in-import")})
+    return ended
 
 
 class PrintedText:
@@ -165,8 +166,9 @@ def _refused_call(frame: FrameType) -> str | None:
     if frame.f_code is BoundWorkload.raw_inputs.__code__:
         return f"inputs({', '.join(['batch', 'seed', *bound.workload.shapes[frame.f_locals['shape']]])})"
     if frame.f_code is BoundWorkload.forward.__code__:
-        workload = bound.workload
-        return "train_step(model, inputs)" if workload.train_step else "call(model, inputs)" if workload.call else None
+        if bound.workload.train_step:
+            return "train_step(model, inputs)"
+        return "call(model, inputs)" if bound.workload.call else None
     return _CALLS.get(frame.f_code)
 
 
@@ -219,8 +221,10 @@ def _folders(root: Path) -> Iterator[str]:
     """The folders of the project in which a package may lie, the outer ones first, two deep."""
     level = [root]
     for _ in range(2):
-        level = sorted(folder for parent in level for folder in parent.iterdir() if _may_hold_code(folder))
-        yield from (folder.relative_to(root).as_posix() for folder in level)
+        folders = chain.from_iterable(map(Path.iterdir, level))
+        level = sorted(filter(_may_hold_code, folders))
+        for folder in level:
+            yield folder.relative_to(root).as_posix()
 
 
 def _may_hold_code(folder: Path) -> bool:

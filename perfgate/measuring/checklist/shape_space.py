@@ -61,8 +61,10 @@ def _is_size(value: Any) -> bool:
 
 def _sizes(arguments: Arguments) -> list[Any]:
     """All values, with lists and tuples flattened."""
-    lists = (value if isinstance(value, (list, tuple)) else [value] for value in arguments.values())
-    return [size for values in lists for size in values]
+    sizes: list[Any] = []
+    for value in arguments.values():
+        sizes += value if isinstance(value, (list, tuple)) else [value]
+    return sizes
 
 
 def _beyond(sizes: list[Any]) -> Iterator[tuple[int, str]]:

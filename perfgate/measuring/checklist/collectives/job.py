@@ -66,6 +66,9 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     worked_ns: list[int]
     refused: dict[str, str] = {}
 
+    def timed_of(self, operation: Operation) -> list[OperationSamples]:
+        return [sample for sample in self.timed if sample.operation == operation]
+
 
 def sizes_up_to(largest: int) -> list[int]:
     """1 KiB, 4 KiB, 16 KiB … up to ``largest`` bytes."""

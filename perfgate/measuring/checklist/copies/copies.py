@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,15 +60,19 @@ class CopiesLevel(NamedTuple):
 
     @property
     def pooled(self) -> Seconds:
-        return np.concatenate([walls for visit in self.visits for walls in visit])
+        return np.concatenate(list(chain.from_iterable(self.visits)))
 
     def gain_over(self, alone: CopiesLevel) -> Versus:
         """How many times the throughput of another level it has, over the visits to both, pass by pass."""
-        return summarize_turns(np.array([[1e9 / _rate(visit) for visit in level.visits] for level in (alone, self)]).T)
+        return summarize_turns(np.stack([1e9 / alone._rates, 1e9 / self._rates], axis=1))
 
     @property
     def _log_rates(self) -> Seconds:
-        return np.log([_rate(visit) for visit in self.visits])
+        return np.log(self._rates)
+
+    @property
+    def _rates(self) -> Seconds:
+        return np.array([_rate(visit) for visit in self.visits])
 
 
 def _rate(seconds: Iterable[Seconds]) -> float:

@@ -330,8 +330,10 @@ def _offered(context: StepContext, shape: str, effort: _Effort) -> Iterator[tupl
     workload, seed = context.workload.workload, context.seed
     traffic = workload.traffic
     burstiness = traffic.burstiness if traffic is not None else 1.0
-    budgets = [budget.rate for metric in _OPEN_LOOP_QUANTILES for budget in context.budgets_on(metric, shape)]
-    promised = list(dict.fromkeys(rate for rate in (workload.sla.rate, *budgets) if rate is not None))
+    rates = [workload.sla.rate]
+    for metric in _OPEN_LOOP_QUANTILES:
+        rates += [budget.rate for budget in context.budgets_on(metric, shape)]
+    promised = list(dict.fromkeys(rate for rate in rates if rate is not None))
     for rate in promised:
         share = _MOST_SECONDS_OF_PROMISES / (len(promised) * len(context.workload.shapes))
         longest = max(share, _FULL.most_open_loop)

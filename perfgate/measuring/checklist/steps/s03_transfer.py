@@ -145,11 +145,13 @@ def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, npt
     device, chance = context.device, random.Random(context.seed)
     find_steady_state(transfers.calls[_ON_DEVICE], device, cap_seconds=warm_up_seconds)
     latest = device.clock_ns() + int(seconds * 1e9)
-    rounds: list[dict[str, float]] = []
-    while len(rounds) < most_rounds and (len(rounds) < _FEWEST_ROUNDS or device.clock_ns() < latest):
-        order = chance.sample(list(transfers.calls), len(transfers.calls))
-        rounds.append({mode: _median_ns(transfers.calls[mode], device) for mode in order})
-    return {way: np.asarray([times[way] for times in rounds]) for way in transfers.calls}
+    times: dict[str, list[float]] = {way: [] for way in transfers.calls}
+    for number in range(most_rounds):
+        if number >= _FEWEST_ROUNDS and device.clock_ns() >= latest:
+            break
+        for way in chance.sample(list(times), len(times)):
+            times[way].append(_median_ns(transfers.calls[way], device))
+    return {way: np.asarray(column) for way, column in times.items()}
 
 
 def _median_ns(call: Callable[[], Any], device: Device) -> float:

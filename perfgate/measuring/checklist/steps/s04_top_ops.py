@@ -92,9 +92,13 @@ class TopOpsStep:
             names |= runs.names
             all_runs.append((of_shape, runs))
         for of_shape, runs in all_runs:
-            rows = [row for account in outcome.accounts if account.shape == runs.shape for row in account.rows]
             # The line of the heaviest row of each operator, which is its first.
-            runs.judge(of_shape, lines={row.op: row.line for row in reversed(rows) if row.line is not None})
+            lines: dict[str, str] = {}
+            for account in outcome.accounts:
+                for row in account.rows if account.shape == runs.shape else ():
+                    if row.line is not None:
+                        lines.setdefault(row.op, row.line)
+            runs.judge(of_shape, lines=lines)
         _judge_missing(outcome, context.expected_kernels, names)
         if not context.brief:
             _judge_counters(context, outcome)

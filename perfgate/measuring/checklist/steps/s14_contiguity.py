@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from perfgate.catalogue.lookup import card
@@ -145,7 +146,8 @@ def _try_channels_last(outcome: StepOutcome, context: StepContext, shape: str, a
 
 def _no_channels_last(context: StepContext, audit: Sequence[AuditedOp]) -> Message | None:
     """Why channels_last is not tried, None if it is."""
-    orders = {order for op in audit if op.convolution for order in op.convolution} - {EITHER}
+    convolutions = [op.convolution for op in audit if op.convolution]
+    orders = set(chain.from_iterable(convolutions)) - {EITHER}
     if context.device.kind == "npu":
         return Message("operators.npu-own-formats")
     if context.workload.workload.train_step is not None:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any, Literal
 
 import numpy as np
@@ -205,11 +205,11 @@ def _hit_rates(kernels: KernelTable) -> list[tuple[str, Access, float, float]]:
         times[op] += 0 if kernel.is_collective else total_ns
     total = sum(times.values()) or 1
     rates = _rates(kernels.counters, np.array(type_of, dtype=np.int64)[kernels.alike_number], len(types))
-    return [
-        (op, access, rate, times[op] / total)
-        for op in sorted(types, key=lambda op: (-times[op], op))
-        for access, rate in rates[types[op]].items()
-    ]
+    rows = []
+    for op in sorted(types, key=lambda op: (-times[op], op)):
+        for access, rate in rates[types[op]].items():
+            rows.append((op, access, rate, times[op] / total))
+    return rows
 
 
 def _rates(counters: CounterColumns, row: IntColumn, types: int) -> list[dict[Access, float]]:
@@ -221,7 +221,7 @@ def _rates(counters: CounterColumns, row: IntColumn, types: int) -> list[dict[Ac
         return np.bincount(row[chosen], weights, minlength=types).astype(np.float64)
 
     names = {name: column for name in counters.names if (column := _COLUMN.search(name))}
-    accesses = {(str(access), result): np.zeros(types) for access in _ACCESSES for result in ("hit", "miss")}
+    accesses = {(str(access), result): np.zeros(types) for access, result in product(_ACCESSES, ("hit", "miss"))}
     for name, counts in counters.columns(*names).items():
         # Counts are integers written with decimals.
         accesses[names[name]["access"], names[name]["result"]] += added_up(~np.isnan(counts), np.rint(counts))

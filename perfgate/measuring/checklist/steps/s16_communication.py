@@ -358,11 +358,15 @@ def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
     """The operations of the backend; repetitions are matched between ranks by their order."""
     operations = []
     for operation in OPERATIONS:
-        by_rank = [[sample for sample in report.timed if sample.operation == operation] for report in reports]
-        by_size = list(zip(*by_rank))
-        if by_size:
-            slowest = {ranks[0].size: np.max([rank.nanoseconds for rank in ranks], axis=0) for ranks in by_size}
-            wrong = (ranks[0].size for ranks in by_size if not all(rank.right for rank in ranks))
+        by_rank = [report.timed_of(operation) for report in reports]
+        slowest: dict[int, Ints] = {}
+        wrong: list[int] = []
+        for ranks in zip(*by_rank):
+            size = ranks[0].size
+            slowest[size] = np.max([rank.nanoseconds for rank in ranks], axis=0)
+            if not all(rank.right for rank in ranks):
+                wrong.append(size)
+        if slowest:
             operations.append(OperationTimes(operation, len(reports), slowest, tuple(wrong)))
     return operations
 

@@ -148,12 +148,12 @@ def installed_cann(host: Host) -> list[Path]:
     """
     base = host.below(ASCEND)
     patterns = ("cann", "cann-*", "ascend-toolkit/latest", "ascend-toolkit/[0-9]*", "nnae/latest", "nnrt/latest")
-    folders = [folder for pattern in patterns for folder in sorted(base.glob(pattern), reverse=True)]
-    return [
-        folder
-        for folder in folders
-        if cann_version(folder) or (folder / "set_env.sh").exists() or (folder / "lib64").is_dir()
-    ]
+    installed = []
+    for pattern in patterns:
+        for folder in sorted(base.glob(pattern), reverse=True):
+            if cann_version(folder) or (folder / "set_env.sh").exists() or (folder / "lib64").is_dir():
+                installed.append(folder)
+    return installed
 
 
 def set_env(home: str) -> str:
@@ -183,8 +183,10 @@ def _version_in(file: Path) -> str | None:
 
 
 def missing_libraries(host: Host, names: tuple[str, ...] = NEEDED) -> list[str]:
-    folders = list(dict.fromkeys(_library_folders(host)))
-    return [name for name in names if not any(os.access(folder / name, os.R_OK) for folder in folders)]
+    missing = list(names)
+    for folder in _library_folders(host):
+        missing = [name for name in missing if not os.access(folder / name, os.R_OK)]
+    return missing
 
 
 def _library_folders(host: Host) -> Iterator[Path]:

@@ -152,9 +152,9 @@ def _telemetry(
     table = table or InfoTable()
     listed = table.chip(chip.npu_id, chip.chip_id)
     row = listed.state if listed else DeviceState()
-    loads = ((name, share(block.get(key))) for block in (common, usages) for key, name in _UNITS.items())
-    units = {name: value for name, value in loads if value is not None}
-    units |= {name: value for name, value in row.units.items() if name not in units}
+    units = _loads(common) | _loads(usages)
+    for name, load in row.units.items():
+        units.setdefault(name, load)
     compute = [units[name] for name in _COMPUTE if name in units]
     used, total = _memory(usages) if row.memory_total is None else (row.memory_used, row.memory_total)
     temperature, power = common.number("Temperature(C)", "NPU Temperature (C)"), common.number("NPU Real-time Power(W)")
@@ -172,6 +172,15 @@ def _telemetry(
         health=row.health or health.get("Health Status"),
         foreign_processes=table.foreign_processes(chip.npu_id, chip.chip_id, own),
     )
+
+
+def _loads(block: ChipBlock) -> dict[str, float]:
+    loads = {}
+    for key, name in _UNITS.items():
+        load = share(block.get(key))
+        if load is not None:
+            loads[name] = load
+    return loads
 
 
 def _memory(usages: ChipBlock) -> tuple[int | None, int | None]:

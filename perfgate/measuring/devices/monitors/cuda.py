@@ -124,7 +124,7 @@ def parse_rows(text: str, fields: tuple[str, ...], command: str) -> list[dict[st
         raise UnmeasuredError(Message("device.nvidia-smi-no-table", values)) from error
     if not cells or any(len(row) != len(fields) for row in cells):
         raise UnmeasuredError(Message("device.nvidia-smi-no-row", {**printed, "count": len(fields)}))
-    return [dict(zip(fields, (cell.strip() for cell in row))) for row in cells]
+    return [dict(zip(fields, map(str.strip, row))) for row in cells]
 
 
 def parse_gpus(text: str) -> list[dict[str, str]]:

@@ -78,9 +78,8 @@ def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
     runs = _runs(summary.timeline)
     if not runs.order.size:
         return None
-    fused, elementwise = (
-        np.array([judge(name) for name in runs.names], dtype=bool)[runs.name] for judge in (is_fused, is_elementwise)
-    )
+    fused = np.array([is_fused(name) for name in runs.names], dtype=bool)[runs.name]
+    elementwise = np.array([is_elementwise(name) for name in runs.names], dtype=bool)[runs.name]
     begin, end = _sequences(runs, elementwise[runs.order])
     until = np.concatenate(([0], np.cumsum(runs.duration[runs.order])))
     lengths = until[end] - until[begin]

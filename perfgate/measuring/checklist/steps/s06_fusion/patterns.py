@@ -207,7 +207,9 @@ def find_patterns(nodes: Sequence[Node]) -> list[Pattern]:
     """Every pattern, in the order of the call: the largest kinds claim their operators first."""
     graph = _Graph(nodes)
     finders: tuple[Callable[[_Graph], Iterator[Pattern]], ...] = (_attentions, _norms, _after_products, _chains)
-    patterns = [pattern for finder in finders for pattern in finder(graph)]
+    patterns: list[Pattern] = []
+    for finder in finders:
+        patterns += finder(graph)
     return sorted(patterns, key=lambda pattern: pattern.ops)
 
 

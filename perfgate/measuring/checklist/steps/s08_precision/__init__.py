@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.locale import Activity
-from perfgate.measuring.checklist.audit import AuditedOp, AuditedProduct, audit_shape, is_cast
+from perfgate.measuring.checklist.audit import AuditedOp, AuditedProduct, Copy, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import FailedExperiment
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
@@ -119,7 +119,7 @@ def _judge_kernels_or_casts(outcome: StepOutcome, context: StepContext, shape: s
 
 def _judge_casts(outcome: StepOutcome, audit: Sequence[AuditedOp], *, timed: bool) -> None:
     """The casts of a call, and their share if operators are synchronous."""
-    casts = [(op, copy) for op in audit for copy in op.copies if copy.cause == "dtype"]
+    casts = _casts_of(audit)
     outcome.number("precision.casts", len(casts))
     busy_ns = sum(op.host_ns for op in audit)
     if not timed or not busy_ns:
@@ -130,6 +130,13 @@ def _judge_casts(outcome: StepOutcome, audit: Sequence[AuditedOp], *, timed: boo
         op, copy = max(casts, key=lambda cast: cast[0].host_ns)
         evidence: MaybeEvidence = {"op": op.name, "change": copy.pair, "casts": len(casts), "line": op.line}
         outcome.above("precision.cast_share", share, evidence)
+
+
+def _casts_of(audit: Sequence[AuditedOp]) -> list[tuple[AuditedOp, Copy]]:
+    casts = []
+    for op in audit:
+        casts += [(op, copy) for copy in op.copies if copy.cause == "dtype"]
+    return casts
 
 
 def _judge_kernel_casts(outcome: StepOutcome, table: KernelTable, calls: int, audit: Sequence[AuditedOp] = ()) -> bool:
@@ -149,7 +156,7 @@ def _judge_kernel_casts(outcome: StepOutcome, table: KernelTable, calls: int, au
     for kernel, _, total_ns in casts:
         if kernel.input_dtypes and kernel.output_dtypes:
             changes[f"{kernel.input_dtypes[0]} -> {kernel.output_dtypes[0]}"] += total_ns
-    lines = Counter(op.line for op in audit for copy in op.copies if copy.cause == "dtype" and op.line is not None)
+    lines = Counter(op.line for op, _ in _casts_of(audit) if op.line is not None)
     for change, _ in changes.most_common(1):
         # The line with the most casts.
         line = next((line for line, _ in lines.most_common(1)), None)

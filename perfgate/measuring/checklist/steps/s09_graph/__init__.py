@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -183,7 +184,7 @@ def _judge_graphs(outcome: StepOutcome, graphs: Compilations | FailedExperiment)
     if isinstance(graphs, FailedExperiment):
         outcome.missing(("graph.breaks", "graph.recompiles"), graphs.reason)
         return
-    places = {site for sites in graphs.breaks.values() for site in sites}
+    places = set(chain.from_iterable(graphs.breaks.values()))
     # Sites with a line of the project come first.
     breaks = sorted(places, key=lambda site: (site.line is None, site.line or "", site.name))
     recompiles: Counter[Site] = Counter()
@@ -243,9 +244,9 @@ def _judge_gain(outcome: StepOutcome, timed: _Timed, *, compiles_itself: bool) -
 def _add_signs_of_graphs(outcome: StepOutcome, summary: DeviceSummary, level: str | None) -> None:
     """Add the graph launches of a device and its host, as far as they were recorded."""
     events = summary.timeline.events.of_kind("runtime")
-    kinds = [next((kind for kind, calls in _LAUNCHES.items() if calls.search(name)), None) for name in events.names]
     launches: Counter[str] = Counter()
-    for kind, count in zip(kinds, counts_by_name(events.name, len(kinds)).tolist()):
+    for name, count in zip(events.names, counts_by_name(events.name, len(events.names)).tolist()):
+        kind = next((kind for kind, calls in _LAUNCHES.items() if calls.search(name)), None)
         if kind is not None and count:
             launches[kind] += count
     for kind, count in sorted(launches.items()):
@@ -336,8 +337,8 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[s
     heads = [marks.heads(start, end) for start, end in zip(calls.start.tolist(), calls.end.tolist())]
     if not heads or not all(heads):
         return {}
-    owner = np.array([call for call, own in enumerate(heads) for _ in own], np.int64)
-    every = [head for own in heads for head in own]
+    owner = np.repeat(np.arange(len(heads)), [len(own) for own in heads])
+    every = list(chain.from_iterable(heads))
     moments = np.array([(head.module, head.entry, head.run, head.begun) for head in every], np.int64)
     natives = [head.native for head in every]
     is_split = None not in natives

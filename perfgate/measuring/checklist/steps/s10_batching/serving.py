@@ -122,10 +122,10 @@ def candidates(
         [continuous(size) for size in service.sizes],
         [time_out(size, max_wait) for size in service.sizes],
     ]
-    best = [
-        _of_lowest_p99(Candidate(policy, simulate(arrivals, policy, service)) for policy in policies)[-1]
-        for policies in kinds
-    ]
+    best = []
+    for policies in kinds:
+        simulated = [Candidate(policy, simulate(arrivals, policy, service)) for policy in policies]
+        best.append(_of_lowest_p99(simulated)[-1])
     if promised is None:
         return best
     fewer = arrivals[: arrivals.size // _PART_FOR_RATES]
@@ -190,13 +190,12 @@ class PolicyReplay:
         Neighbours share a queue, blocks hardly. The interval is one at ``CONFIDENCE``.
         """
         per_segment = math.ceil(_BLOCKS / len(self.stretches))
-        differences = [
-            math.log(before.mean() / after.mean())
-            for first, second in zip(other.stretches, self.stretches)
-            for before, after in zip(
-                np.array_split(first.latencies, per_segment), np.array_split(second.latencies, per_segment)
-            )
-        ]
+        differences = []
+        for first, second in zip(other.stretches, self.stretches):
+            blocks_before = np.array_split(first.latencies, per_segment)
+            blocks_after = np.array_split(second.latencies, per_segment)
+            for before, after in zip(blocks_before, blocks_after):
+                differences.append(math.log(before.mean() / after.mean()))
         values, alpha = np.asarray(differences), (1 - CONFIDENCE) / 2
         low, high = lower_bound(values, alpha), upper_bound(values, alpha)
         return SampleEstimate(math.exp(estimate(values)), math.exp(low), math.exp(high), len(differences))

@@ -85,11 +85,11 @@ class ReplayedProduct:
 
     def shapes(self, padding: Mapping[str, int]) -> str:
         """The shapes of the operands that are multiplied, e.g. ``31x1000 @ 1000x1000``, bias apart."""
-        shapes = [
-            "x".join(str(size) for size in _padded_shape(argument, letters, self, padding))
-            for argument, letters in zip(self.arguments, self.form.arguments)
-            if isinstance(argument, Operand) and letters not in (self.form.result, "n", "o")
-        ]
+        shapes = []
+        for argument, letters in zip(self.arguments, self.form.arguments):
+            if isinstance(argument, Operand) and letters not in (self.form.result, "n", "o"):
+                sizes = _padded_shape(argument, letters, self, padding)
+                shapes.append("x".join(map(str, sizes)))
         return " @ ".join(shapes)
 
 
