@@ -29,8 +29,11 @@ _WORK = {
 }
 
 
-def rows_of_job(run: RunDocument, name: str) -> RowTable:
-    """The rows of a job in a document, apart from those that only its settings ask for."""
+def rows_of_job(run: RunDocument, name: str, settings: JobReference | None, work: Iterable[str]) -> RowTable:
+    """The rows of a job in a document, with those that its ``settings`` ask for if the trusted side knows them.
+
+    ``work`` are the counts of work in main's stored run.
+    """
     table = RowTable()
     record = next((job for job in run.jobs if job.name == name), None)
     turns = [turn for turn in run.turns if turn.workload == name]
@@ -38,7 +41,7 @@ def rows_of_job(run: RunDocument, name: str) -> RowTable:
     if record is None:
         return table
     _add_record(table, record)
-    for row, turn in turns_by_row(name, turns):
+    for row, turn in _turns_by_row(name, turns):
         table.add(row._replace(metric=TURNS))
         for metric, value in turn.values.items():
             number = row._replace(metric=metric)
@@ -53,10 +56,12 @@ def rows_of_job(run: RunDocument, name: str) -> RowTable:
         else:
             table.announce(row._replace(metric=REQUESTS), whole=False)
     _promise_fields(table, record, turns)
+    if settings is not None:
+        _promise_proofs(table, record, turns, settings, work)
     return table
 
 
-def turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]]:
+def _turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]]:
     """Yield each turn with its place among the rows: its quad, and the number of the turn in it."""
     taken: dict[int, int] = {}
     for turn in turns:
@@ -133,16 +138,13 @@ def _is_whole(count: RankCounts) -> bool:
 # --- rows that the trusted settings of a job ask for
 
 
-def promise_proofs(
+def _promise_proofs(
     table: RowTable, record: JobRecord, turns: Sequence[Turn], settings: JobReference, work: Iterable[str]
 ) -> None:
-    """Promise the proof that the turns of a side are comparable with those of the other: their work and their output.
-
-    ``work`` are the counts of work in main's stored run.
-    """
+    """Promise the proof that the turns of a side are comparable with those of the other: their work and their output."""
     asked = _work_of(settings, work)
     with_output = set(_turns_with_output(settings, turns))
-    for row, turn in turns_by_row(settings.name, turns):
+    for row, turn in _turns_by_row(settings.name, turns):
         for name, times in asked.items():
             is_done = _has_done(turn.work.get(name), times)
             table.promise(row._replace(metric=f"work.{name}"), whole=is_done, named_by="configuration")
@@ -194,7 +196,7 @@ def _turns_with_output(settings: JobReference, turns: Sequence[Turn]) -> Iterato
     if own.compares_share:
         answers = own.probe_loads * _requests_of(settings)
         checked = {turn.start for turn in turns if len(turn.texts) == answers}
-    for row, turn in turns_by_row(settings.name, turns):
+    for row, turn in _turns_by_row(settings.name, turns):
         has_own = bool(turn.output) and not own.compares_share
         if needs_none or has_own or turn.start in checked:
             yield row

@@ -6,7 +6,7 @@ whether it gates: none of this is taken from an artifact if the trusted side kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from perfgate.catalogue.names import NUMBER
 from perfgate.document.job import JobRecord
@@ -27,7 +27,6 @@ from perfgate.judging.gate.evidence.job_rows import (
     STEPS_COUNTED,
     TURNS,
     ZERO,
-    promise_proofs,
     settings_text,
 )
 from perfgate.judging.gate.evidence.rows import Expected, Row, RowTable
@@ -39,12 +38,18 @@ class JobPlan:
     """The rows that both documents must have of one job, given what each has."""
 
     def __init__(
-        self, name: str, evidence: Evidence, tables: dict[Side, RowTable], required: RequiredJob | None
+        self,
+        name: str,
+        evidence: Evidence,
+        tables: Mapping[Side, RowTable],
+        required: RequiredJob | None,
+        settings: JobReference | None,
     ) -> None:
         self._name = name
         self._evidence = evidence
         self._tables = tables
         self._required = required
+        self._settings = settings
 
     def requirements(self) -> Iterator[Requirement]:
         """Yield what is required; only the job itself if a document has no record or no turns of it."""
@@ -53,9 +58,6 @@ class JobPlan:
             yield from on_both_sides([Expected(whole)])
             return
         record = next(job for job in self._evidence.base.run.jobs if job.name == self._name)
-        settings = self._settings()
-        if settings is not None:
-            self._promise_proofs(record, settings)
         for table in self._tables.values():
             yield from on_both_sides(table.announced)
         yield from self._turns()
@@ -64,26 +66,13 @@ class JobPlan:
             for expected in table.promised:
                 yield Requirement(side, expected)
         if self._required is not None:
-            yield from self._configured(self._required, settings, record)
-
-    def _settings(self) -> JobReference | None:
-        """The settings that both sides were measured by, if the trusted side knows the job and its kind."""
-        if self._required is None:
-            return None
-        settings = self._required.measured_by(*self._evidence.runs)
-        kinds = {job.kind for run in self._evidence.runs for job in run.jobs if job.name == self._name}
-        return settings if settings is not None and kinds == {settings.kind} else None
-
-    def _promise_proofs(self, record: JobRecord, settings: JobReference) -> None:
-        work = self._required.work if self._required else ()
-        for table, turns in zip(self._tables.values(), self._evidence.turns(self._name)):
-            promise_proofs(table, record, turns, settings, work)
+            yield from self._configured(self._required, record)
 
     def _turns(self) -> Iterator[Requirement]:
         """Yield as many turns of each quad as any other quad has, from the first quad to the last of either side."""
         turns = [row for table in self._tables.values() for row in table.of_metric(TURNS)]
         numbers = sorted({row.key for row in turns})
-        for quad in range(max(row.unit for row in turns) + 1):
+        for quad in range(max((row.unit for row in turns), default=-1) + 1):
             for number in numbers:
                 yield from on_both_sides([Expected(Row(self._name, "", TURNS, "turn", quad, number))])
 
@@ -123,10 +112,9 @@ class JobPlan:
             for turn in _of_turns(table, metric):
                 yield Requirement(side, Expected(turn._replace(key=(*turn.key, ABOVE_ZERO))))
 
-    def _configured(
-        self, required: RequiredJob, settings: JobReference | None, record: JobRecord
-    ) -> Iterator[Requirement]:
+    def _configured(self, required: RequiredJob, record: JobRecord) -> Iterator[Requirement]:
         """Yield the trusted side's settings, and under them the numbers as it lists them."""
+        settings = self._settings
         own = settings or required.reference
         yield from self._fixed(Row(self._name, "", SETTINGS, key=(CONFIGURED,)), settings_text(own.kind, own.sha256))
         if settings is None:
@@ -153,3 +141,12 @@ class JobPlan:
 
 def _of_turns(table: RowTable, metric: str) -> list[Row]:
     return [row for row in table.of_metric(metric) if row.arm == "turn" and len(row.key) == 1]
+
+
+def settings_of(name: str, evidence: Evidence, required: RequiredJob | None) -> JobReference | None:
+    """The settings that both sides were measured by, if the trusted side knows the job and its kind."""
+    if required is None:
+        return None
+    settings = required.measured_by(*evidence.runs)
+    kinds = {job.kind for run in evidence.runs for job in run.jobs if job.name == name}
+    return settings if settings is not None and kinds == {settings.kind} else None

@@ -10,9 +10,9 @@ from perfgate.document.run import Side
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import rows_of_job
 from perfgate.judging.gate.evidence.rows import SEAL, Expected, Row, RowTable, rows_of_workloads
-from perfgate.judging.gate.evidence.trusted import Required
+from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
 from perfgate.judging.gate.plan.difference import SIDES, Requirement, missing_rows, on_both_sides
-from perfgate.judging.gate.plan.jobs import JobPlan
+from perfgate.judging.gate.plan.jobs import JobPlan, settings_of
 from perfgate.judging.gate.plan.workloads import WorkloadPlan
 
 
@@ -51,10 +51,16 @@ def _missing_of_jobs(evidence: Evidence, required: Required, *, timed: bool) -> 
     trusted = required.jobs if timed else {}
     for name in _job_names(evidence, required if timed else Required()):
         if name not in failed:
-            tables = {side: rows_of_job(run, name) for side, run in zip(SIDES, evidence.runs)}
-            plan = JobPlan(name, evidence, tables, trusted.get(name))
-            missing += missing_rows(plan.requirements(), tables)
+            missing += _missing_of_job(name, evidence, trusted.get(name))
     return missing
+
+
+def _missing_of_job(name: str, evidence: Evidence, required: RequiredJob | None) -> list[Missing]:
+    settings = settings_of(name, evidence, required)
+    work = required.work if required is not None else ()
+    tables = {side: rows_of_job(run, name, settings, work) for side, run in zip(SIDES, evidence.runs)}
+    plan = JobPlan(name, evidence, tables, required, settings)
+    return missing_rows(plan.requirements(), tables)
 
 
 def _workload_names(evidence: Evidence, required: Required) -> list[str]:
