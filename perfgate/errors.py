@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.locale import sentence, shown
+from perfgate.locale import Activity, sentence
 
 EXIT_PASS = 0
 EXIT_FAIL = 1
@@ -23,10 +23,8 @@ class PerfgateError(Exception):
     exit_code = EXIT_USAGE
 
     def __init__(self, english: str = "", /, **values: object) -> None:
-        super().__init__(english.format_map(values) if values else english)
-        places = {
-            name: value.shown if isinstance(value, PerfgateError) else shown(value) for name, value in values.items()
-        }
+        super().__init__(str(Activity(english, **values)))
+        places = {name: value.shown if isinstance(value, PerfgateError) else value for name, value in values.items()}
         self.shown: str = sentence(english, **places)
 
 

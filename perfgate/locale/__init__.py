@@ -1,4 +1,9 @@
-"""The languages of reports: English sentences in code and data, their Chinese in ``zh.po``, and which one is being written."""
+"""The languages of reports: English sentences in code and data, their Chinese in ``zh.po``, and the language being written.
+
+There are two ways to word a sentence outside templates. Documents hold a ``Message``: a code of the catalogue with its values.
+A command says an English sentence with its values: `sentence` words it at once; an `Activity` or an error, which another
+sentence may quote, keeps the English and words it when it is shown.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +68,7 @@ def sentence(english: str, **values: object) -> str:
 
     ``make locale`` finds the sentences that are written out in the call.
     """
-    return filled(translate(english), values) if values else translate(english)
+    return Activity(english, **values).shown
 
 
 class Activity(str):
@@ -74,7 +79,7 @@ class Activity(str):
     _values: Mapping[str, object]
 
     def __new__(cls, english: str, **values: object) -> Activity:
-        activity = super().__new__(cls, english.format_map(values))
+        activity = super().__new__(cls, english.format_map(values) if values else english)
         activity._english, activity._values = english, values
         return activity
 
@@ -90,7 +95,10 @@ class Activity(str):
     @property
     def shown(self) -> str:
         """In the language that is spoken now, so that a constant of a module may be one."""
-        return filled(translate(self._english), {name: shown(value) for name, value in self._values.items()})
+        words = translate(self._english)
+        if not self._values:
+            return words
+        return filled(words, {name: shown(value) for name, value in self._values.items()})
 
 
 def shown(activity: Shown) -> Shown | str:

@@ -274,7 +274,7 @@ def clear_errors(path: Path) -> Iterator[None]:
                 remedy = of_words
         # A full disk or a locked file is not a usage error.
         kind = StoreRefusedError if any(word in text for word in (*_FULL, *_LOCKED)) else StoreError
-        raise kind(f"the store {path} cannot be used: {text}; {remedy}") from error
+        raise kind("the store {path} cannot be used: {text}; {remedy}", path=path, text=text, remedy=remedy) from error
 
 
 def _identity(path: Path) -> tuple[int, int]:
