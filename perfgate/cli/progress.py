@@ -80,8 +80,10 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     def _draw(self) -> None:
         from rich.text import Text
 
-        known = outlook(self._foresight, time.monotonic() - self._foreseen_at) if self._foresight else ""
-        text = Text(" · ".join(filter(None, (known, self._status))), no_wrap=True)
+        parts = [self._status] if self._status else []
+        if self._foresight:
+            parts.insert(0, outlook(self._foresight, time.monotonic() - self._foreseen_at))
+        text = Text(" · ".join(filter(None, parts)), no_wrap=True)
         text.truncate(self._console.width - _SPINNER_COLUMNS, overflow="ellipsis")
         self._spinner.update(text)
 
@@ -99,11 +101,15 @@ def outlook(foresight: Foresight, elapsed: float) -> str:
 
 def _part(foresight: Foresight) -> str:
     number, count = foresight.number, foresight.count
-    steps = f"{number}/{count}" if number is not None and count is not None and count > 1 else ""
+    steps = ""
+    if number is not None and count is not None and count > 1:
+        steps = f"{number}/{count}"
     if foresight.part is None:
         return sentence("{steps} steps", steps=steps) if steps else ""
+    if foresight.part == "pairs" and number is None:
+        return sentence("pairs")
     if foresight.part == "pairs":
-        return sentence("pair {number}", number=number) if number is not None else sentence("pairs")
+        return sentence("pair {number}", number=number)
     name = {"checklist": sentence("checklist"), "turns": sentence("checklist in turns")}[foresight.part]
     return f"{name} {steps}" if steps else name
 
@@ -120,6 +126,5 @@ def _about(seconds: float) -> str:
     """A time, rounded to its accuracy."""
     if seconds >= 150:
         return sentence("about {minutes} min left", minutes=round(seconds / 60))
-    return sentence(
-        "about {seconds} s left", seconds=max(1, math.ceil(seconds / 5) * 5 if seconds > 10 else round(seconds))
-    )
+    rounded = math.ceil(seconds / 5) * 5 if seconds > 10 else max(1, round(seconds))
+    return sentence("about {seconds} s left", seconds=rounded)

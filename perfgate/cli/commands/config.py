@@ -73,6 +73,9 @@ def _lines(setting: Setting) -> list[str]:
 def _toml(value: Any) -> str:
     if value is None:
         return "unset"
+    if value == {}:
+        return "{}"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {_toml(entry)}" for name, entry in value.items()) + " }" if value else "{}"
+        entries = ", ".join(f"{name} = {_toml(entry)}" for name, entry in value.items())
+        return f"{{ {entries} }}"
     return json.dumps(value, ensure_ascii=False)

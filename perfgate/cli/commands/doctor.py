@@ -84,7 +84,10 @@ def COMMAND(
         report.render_planted(planted, console)
         report.render_resolutions(resolutions, console)
     doctor.write_doctor(out, document)
-    click.echo(doctor.to_json(document) if as_json else sentence("written to {folder}: doctor.json", folder=out))
+    if as_json:
+        click.echo(doctor.to_json(document))
+    else:
+        click.echo(sentence("written to {folder}: doctor.json", folder=out))
     raise SystemExit(doctor.exit_code(document))
 
 

@@ -73,7 +73,8 @@ def wrapped(line: str, width: int) -> str:
     """Wrap a line to a width in columns: between words, and anywhere between Chinese characters."""
     lines, row = [], ""
     label = _LABEL.match(line)
-    indent = " " * (4 if line.startswith("  ") else columns(label.group()) if label else 0)
+    width_of_label = columns(label.group()) if label else 0
+    indent = " " * (4 if line.startswith("  ") else width_of_label)
     for piece in _pieces(line):
         if row.strip() and columns(row + piece.rstrip()) > width:
             lines.append(row.rstrip())

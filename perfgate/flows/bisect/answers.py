@@ -88,13 +88,17 @@ def read_first(
     found = regressed(decision, pattern)
     if found:
         chance = min(_chance(one, decision) for one in found)
-        return TrialReading("slow", chance) if chance <= allowed else TrialReading("undecided", 1.0)
+        if chance > allowed:
+            return TrialReading("undecided", 1.0)
+        return TrialReading("slow", chance)
     is_fast = decision.verdict != "INCONCLUSIVE"
     if pattern is not None:
         # A verdict on other metrics does not cover the named one.
         named = [comparison for comparison in decision.comparisons if _matches(comparison, pattern)]
         is_fast = any(comparison.outcome in ("unchanged", "improved") for comparison in named)
-    return TrialReading("fast", decision.policy.alpha_ok) if is_fast else _unanswered(decision)
+    if not is_fast:
+        return _unanswered(decision)
+    return TrialReading("fast", decision.policy.alpha_ok)
 
 
 def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:

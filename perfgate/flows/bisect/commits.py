@@ -98,16 +98,16 @@ class StoredCounters:
             self._followed, self._values = [], []
 
     def answer(self, commit: str) -> Answer | None:
-        values = [values.get(commit) for values in self._values]
-        if not values or None in values:
-            return None
-        worse = [
-            one.base is not None
-            and value is not None
-            and (value > one.base if one.better == "lower" else value < one.base)
-            for one, value in zip(self._followed, values)
-        ]
-        return "slow" if any(worse) else "fast"
+        answer: Answer | None = None
+        for counter, values in zip(self._followed, self._values):
+            value, old = values.get(commit), counter.base
+            if value is None:
+                return None
+            rose = old is not None and value > old
+            fell = old is not None and value < old
+            if answer != "slow":
+                answer = "slow" if (rose if counter.better == "lower" else fell) else "fast"
+        return answer
 
 
 def states_between(

@@ -106,8 +106,9 @@ class StateCounter:
                     raise ImpossibleStateError(english(as_message(workload.error.message)))
             old = Checkout(base, harness=head, python=sides.base_python)
             known = self._count_old(config, old, references, before, counted)
-        is_comparable = not any(workload.error for run in (known, counted) for workload in run.workloads)
-        return compare_counters(Evidence(known, counted), (of_base or config).policy()) if is_comparable else None
+        if any(workload.error for workload in (*known.workloads, *counted.workloads)):
+            return None
+        return compare_counters(Evidence(known, counted), (of_base or config).policy())
 
     def _count_old(
         self, config: Config, old: Checkout, references: Sequence[WorkloadReference], commit: str, counted: RunDocument

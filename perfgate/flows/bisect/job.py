@@ -117,7 +117,9 @@ def judge_commit(
     except (ConfigError, SetUpError) as error:
         progress.note(error.shown)
         return "impossible"
-    return "impossible" if failed_on(decision, "head") else read_first(decision, metric).answer
+    if failed_on(decision, "head"):
+        return "impossible"
+    return read_first(decision, metric).answer
 
 
 def bisect_stack(

@@ -89,20 +89,31 @@ def inputs_of(repository: Repository, folder: Path, forge: Forge, options: InitO
         image = options.image or (f"python:{version}" if version else "")
         inputs.update({"tags": labels, "publish-tags": publishing, "image": image, "setup": [setup] if setup else []})
     else:
-        more = _CONTAINERS[options.device]
-        container = json.dumps({"image": options.image, **more} if more else options.image) if options.image else ""
-        inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "container": container})
-        inputs.update({"publish-on": json.dumps(publishing) if publishing else ""})
-        asked = ["grep", "--quiet", "--fixed-strings", "filter=lfs", "--", ":(glob)**/.gitattributes"]
-        uses_lfs = run_git(repository.root, asked, {}).code == 0
-        inputs.update({"python-version": version, "setup": setup, "lfs": uses_lfs})
+        search = ["grep", "--quiet", "--fixed-strings", "filter=lfs", "--", ":(glob)**/.gitattributes"]
+        inputs["runs-on"] = json.dumps(labels or "ubuntu-latest")
+        inputs["container"] = _container(options)
+        inputs["publish-on"] = json.dumps(publishing) if publishing else ""
+        inputs["python-version"] = version
+        inputs["setup"] = setup
+        inputs["lfs"] = run_git(repository.root, search, {}).code == 0
     inputs["submodules"] = "recursive" if (repository.root / ".gitmodules").is_file() else ""
     inputs["python"] = "" if version else python
     inputs["fail-on"] = "never"
     return {name: value for name, value in inputs.items() if value}
 
 
+def _container(options: InitOptions) -> str:
+    """The container to measure in, as JSON: an image, or an image with devices; empty without one."""
+    if not options.image:
+        return ""
+    devices = _CONTAINERS[options.device]
+    if not devices:
+        return json.dumps(options.image)
+    return json.dumps({"image": options.image, **devices})
+
+
 def _labels(options: InitOptions, forge: Forge | None = None) -> list[str]:
     if options.labels or options.device not in _LABELS:
         return list(options.labels or ())
-    return [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
+    label = _LABELS[options.device]
+    return ["self-hosted", label] if forge == "github" else [label]

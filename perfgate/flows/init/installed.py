@@ -41,7 +41,9 @@ class Revision:
         """The URL of a file at the commit; empty if the server's URL scheme is unknown."""
         if self.host == "github.com":
             return f"https://raw.githubusercontent.com/{self.path}/{self.commit}/{file}"
-        return f"https://{self.host}/{self.path}/-/raw/{self.commit}/{file}" if "gitlab" in self.host else ""
+        if "gitlab" in self.host:
+            return f"https://{self.host}/{self.path}/-/raw/{self.commit}/{file}"
+        return ""
 
 
 def named_revision(action: str, host: str) -> Revision:

@@ -59,7 +59,9 @@ def _find_package(folder: Path, name: str) -> tuple[str, str]:
 def _python(table_says: object, cfg_says: str, folder: Path) -> str:
     """The running Python's version if the project supports it, because the pins are from here; else the oldest supported."""
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
-    wanted, path = (str(table_says), folder / PYPROJECT) if table_says else (cfg_says, folder / SETUP_CFG)
+    wanted, path = cfg_says, folder / SETUP_CFG
+    if table_says:
+        wanted, path = str(table_says), folder / PYPROJECT
     try:
         takes = SpecifierSet(wanted)
     except InvalidSpecifier as error:

@@ -163,7 +163,8 @@ def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
             if value == "pip:":
                 pip_indent = indent
             elif pip_indent is not None and indent > pip_indent:
-                pip += [value] if _INDEX_OPTION.match(value) or not value.startswith(("-", ".")) else []
+                if _INDEX_OPTION.match(value) or not value.startswith(("-", ".")):
+                    pip.append(value)
             else:
                 pip_indent = None
                 conda.append(_conda_name(value))

@@ -116,11 +116,12 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
             ours=document.project,
         )
     suspected = _suspected(document)
-    believed = [
-        entry
-        for entry in read.confirmations[:MOST_CONFIRMATIONS]
-        if _is_plausible(entry) and any(is_about(entry, suspect.change, suspect.series) for suspect in suspected)
-    ]
+    believed: list[Confirmation] = []
+    for entry in read.confirmations[:MOST_CONFIRMATIONS]:
+        if not _is_plausible(entry):
+            continue
+        if any(is_about(entry, suspect.change, suspect.series) for suspect in suspected):
+            believed.append(entry)
     if len(believed) < len(read.confirmations):
         note(
             sentence(

@@ -137,11 +137,11 @@ def _kept_beside_changes(
 
 
 def has_open_regression(document: TrendDocument) -> bool:
-    return any(
-        change.direction == "worse" and change.standing in ("new", "open")
-        for series in document.series
-        for change in series.changes
-    )
+    for series in document.series:
+        for change in series.changes:
+            if change.direction == "worse" and change.standing in ("new", "open"):
+                return True
+    return False
 
 
 def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:
