@@ -81,8 +81,11 @@ def _check_heat(name: str, telemetry: DeviceState) -> FitnessCheck:
     parts = _heat([telemetry])
     if not parts:
         return FitnessCheck(name, "unavailable", "the driver reports neither temperature nor power of this card")
-    missing = "; no power" if telemetry.power is None else "; no temperature" if telemetry.temperature is None else ""
-    return FitnessCheck(name, "ok", ", ".join(parts) + missing)
+    if telemetry.power is None:
+        parts[-1] += "; no power"
+    elif telemetry.temperature is None:
+        parts[-1] += "; no temperature"
+    return FitnessCheck(name, "ok", ", ".join(parts))
 
 
 def _heat(readings: list[DeviceState]) -> list[str]:

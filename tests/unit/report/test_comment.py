@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Procedure, SideSummary, StepSummary
+from perfgate.document.decision import Failure, Invalid, PowerCap, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CALLS_TOO_SLOW, TIME_SPENT, ErrorDetail
@@ -421,6 +421,19 @@ def test_facts__workers_waited_for_cpus__the_comment_begins_with_it(verdict: str
         + decides
     )
     assert lines[at + 1] == ""
+
+
+def test_environment__power_limit__its_share_of_the_blocks_on_both_sides() -> None:
+    text = render_comment(make_decision("PASS", power_cap=PowerCap(base=1.0, head=0.98)), CONTEXT)
+    assert "- the device was at its power limit in 100 % of base's blocks and 98.0 % of head's\n" in text
+    assert "power limit" not in render_comment(make_decision("PASS"), CONTEXT)
+
+
+def test_invalid__clocks_differ__by_how_much_and_what_to_do() -> None:
+    message = Message("gate.clocks-differ", {"change": -0.1})
+    entry = Invalid(workload="encoder", shape="long", kind="clocks_differ", message=message)
+    text = render_comment(make_decision("INCONCLUSIVE", invalid=[entry]), CONTEXT)
+    assert "lock the device's clock at a value that both sides can hold (`nvidia-smi -lgc` on a GPU)" in text
 
 
 def test_facts__workers_waited_a_little_and_the_wall_decides__nothing_is_said_of_it() -> None:

@@ -41,11 +41,19 @@ class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     def get(self, *keys: str) -> str | None:
         """The value of the first key present, None if it is marked as unavailable."""
-        return next((value for key in keys if (value := word(self.values.get(_plain(key)))) is not None), None)
+        for key in keys:
+            value = word(self.values.get(_plain(key)))
+            if value is not None:
+                return value
+        return None
 
     def number(self, *keys: str) -> float | None:
         """The first of these keys that has a number."""
-        return next((value for key in keys if (value := number(self.values.get(_plain(key)))) is not None), None)
+        for key in keys:
+            value = number(self.values.get(_plain(key)))
+            if value is not None:
+                return value
+        return None
 
 
 class MappedChip(msgspec.Struct, frozen=True, kw_only=True):

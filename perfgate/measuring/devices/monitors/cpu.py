@@ -54,11 +54,8 @@ class CpuSensor:
         self._clock = clock
         self._zones = [zone for zone in zones if _PROCESSOR.search(text_of(zone / "type"))]
         self._clocks = [host.below(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq") for cpu in cpus]
-        self._packages = [
-            package
-            for package in packages
-            if _PACKAGE.fullmatch(package.name) and _number(package / "energy_uj") is not None
-        ]
+        self._packages = [package for package in packages if _PACKAGE.fullmatch(package.name)]
+        self._packages = [package for package in self._packages if _number(package / "energy_uj") is not None]
         self._before = self._energy()
 
     def shows_anything(self) -> bool:
@@ -71,11 +68,10 @@ class CpuSensor:
         The fastest clock is that of a core at work. Rated is the clock without turbo, which only some drivers report
         (base_frequency of intel_pstate): no CPU holds its highest clock on all cores, so a lower one is not throttling.
         """
-        degrees = [value / 1000 for zone in self._zones if (value := _number(zone / "temp")) is not None]
-        now = [value for clock in self._clocks if (value := _number(clock / "scaling_cur_freq")) is not None]
-        rated = [value for clock in self._clocks if (value := _number(clock / "base_frequency")) is not None]
+        millidegrees = _numbers(self._zones, "temp")
+        now, rated = _numbers(self._clocks, "scaling_cur_freq"), _numbers(self._clocks, "base_frequency")
         return DeviceState(
-            temperature=max(degrees, default=None),
+            temperature=max(millidegrees) / 1000 if millidegrees else None,
             power=self._power(),
             clock=max(now) * _KILOHERTZ if now else None,
             rated_clock=min(rated) * _KILOHERTZ if rated else None,
@@ -91,8 +87,14 @@ class CpuSensor:
 
     def _energy(self) -> tuple[float, list[float]] | None:
         """The time of reading the counters of all packages, in s, and their values, in J."""
-        joules = [value / 1e6 for package in self._packages if (value := _number(package / "energy_uj")) is not None]
+        joules = [value / 1e6 for value in _numbers(self._packages, "energy_uj")]
         return (self._clock(), joules) if joules and len(joules) == len(self._packages) else None
+
+
+def _numbers(folders: list[Path], name: str) -> list[float]:
+    """The numbers in these files, as far as they have one."""
+    numbers = [_number(folder / name) for folder in folders]
+    return [value for value in numbers if value is not None]
 
 
 def _number(path: Path) -> float | None:
