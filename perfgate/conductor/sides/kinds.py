@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -89,13 +89,12 @@ def make_layouts(
 
     if fits == "swap":
         halves = reference.settings.halves
-        return [
-            {
-                name: make(place_on_half(bench, reference, checkouts[name], name, half))
-                for name, half in zip(NAMES, order)
-            }
-            for order in (halves, halves[::-1])
-        ]
+
+        def on_halves(halves: Sequence[str]) -> dict[SideName, Side]:
+            places = (place_on_half(bench, reference, checkouts[name], name, half) for name, half in zip(NAMES, halves))
+            return dict(zip(NAMES, map(make, places)))
+
+        return [on_halves(halves), on_halves(halves[::-1])]
     places = {name: place_of(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
     if fits == "alternate" and reference.kind != "command":
         sides, visit = {name: make(replace(place, alone=True)) for name, place in places.items()}, Visit()

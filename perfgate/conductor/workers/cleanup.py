@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from perfgate.document.message import Message
@@ -65,7 +66,7 @@ def _processes_at_home(scratch: Path) -> Iterator[int]:
 
 def leftover_notes(workers: Iterable[Sequence[str]]) -> list[Message]:
     """The notes for documents on processes that workers left running, each by its name; none without any."""
-    names = [name for worker in workers for name in worker]
+    names = list(chain.from_iterable(workers))
     if not names:
         return []
     counts = Counter(one_line(name, limit=40) or "?" for name in names)

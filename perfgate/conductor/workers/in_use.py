@@ -75,21 +75,24 @@ class UsedFiles:
     @cached_property
     def words(self) -> frozenset[str]:
         """Names that a loaded module or perfgate has in quotes, and those of the checkouts."""
-        quoted = {word for file in self._modules for word in _words_in(file, _QUOTED)}
-        return frozenset(quoted | self._words_of_checkouts)
+        quoted = (_words_in(file, _QUOTED) for file in self._modules)
+        return self._words_of_checkouts.union(*quoted)
 
     @cached_property
     def programs(self) -> frozenset[str]:
         """The words that may name a program: of modules that start programs, and of the checkouts."""
-        quoted = {word for file in self._starting for word in _words_in(file, _QUOTED)}
-        return frozenset(quoted | self._words_of_checkouts)
+        quoted = (_words_in(file, _QUOTED) for file in self._starting)
+        return self._words_of_checkouts.union(*quoted)
 
     @cached_property
     def absent_programs(self) -> frozenset[str]:
         """Of these words those that may name a program that was not there before: a function of the same file is none."""
-        quoted = {word for file in self._starting for word in _words_in(file, _QUOTED) - _functions_in(file)}
-        of_checkouts = {word for file in self.texts for word in _words_of_checkout(file) - _functions_in(file)}
-        return frozenset(quoted | of_checkouts)
+        words: set[str] = set()
+        for file in self._starting:
+            words |= _words_in(file, _QUOTED) - _functions_in(file)
+        for file in self.texts:
+            words |= _words_of_checkout(file) - _functions_in(file)
+        return frozenset(words)
 
     @cached_property
     def _starting(self) -> list[Path]:
@@ -102,15 +105,18 @@ class UsedFiles:
 
     @cached_property
     def _words_of_checkouts(self) -> frozenset[str]:
-        return frozenset(word for file in self.texts for word in _words_of_checkout(file))
+        return frozenset[str]().union(*map(_words_of_checkout, self.texts))
 
     def library_names(self, known: Mapping[str, list[Path]]) -> frozenset[str]:
         """The names up to ``.so`` of libraries that files in use name, of ``known`` libraries those of these too."""
         begin = [*self.libraries, *(Path(path) for path in self.resolved if is_library(path))]
-        begin += [file for word in self.programs for file in known.get(word, [])]
+        for word in self.programs:
+            begin += known.get(word, [])
         named = {_library_name(word) for word in self.words if is_library(word)}
         named |= {f"lib{word}.so" for word in self.words if f"lib{word}.so" in known}  # of ctypes.util.find_library
-        waiting = [*begin, *(file for name in named for file in known.get(name, []))]
+        waiting = begin
+        for name in named:
+            waiting += known.get(name, [])
         seen: set[Path] = set()
         while waiting:
             file = waiting.pop()
@@ -119,7 +125,8 @@ class UsedFiles:
             seen.add(file)
             new = _libraries_named_in(file) - named
             named |= new
-            waiting += [path for name in new for path in known.get(name, [])]
+            for name in new:
+                waiting += known.get(name, [])
         return frozenset(named)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -147,20 +148,7 @@ class CodeWatch:
         if not self.is_on:
             return bench.try_workload(checkout, reference)
         watched = self._watched_files(side)
-        request = Watched(
-            files=[str(self.trees[tree] / file) for tree, _, file in watched],
-            roots=[str(self.trees[tree]) for tree, _ in _trees_of(side)],
-            tails=sorted({tail for _, _, file in watched for tail in self._tails(file, side)}),
-            folders=sorted(
-                {str(self.trees[side] / PurePosixPath(file).parent) for file in self._one_sided_documents()}
-            ),
-            groups=[
-                [(index, line) for line in statement.lines]
-                for index, (_, of_side, file) in enumerate(watched)
-                for statement in self.changed.statements[of_side].get(file, [])
-                if statement.lines
-            ],
-        )
+        request = self._request(side, watched)
         with collected_lines() as (reports, lines):
             tried = bench.try_workload(
                 checkout, reference, watch=request, watching_seconds=self.seconds, reports=reports
@@ -171,6 +159,24 @@ class CodeWatch:
                 self._hits.setdefault((of_side, file), {}).setdefault(reference.name, set()).add(line)
         self._note(side, watched, tried.watching)
         return tried
+
+    def _request(self, side: Side, watched: Sequence[tuple[str, Side, str]]) -> Watched:
+        """What a trial of a side is to report."""
+        tails: set[str] = set()
+        groups: list[list[tuple[int, int]]] = []
+        for index, (_, of_side, file) in enumerate(watched):
+            tails.update(self._tails(file, side))
+            for statement in self.changed.statements[of_side].get(file, []):
+                if statement.lines:
+                    groups.append([(index, line) for line in statement.lines])
+        folders = {str(self.trees[side] / PurePosixPath(file).parent) for file in self._one_sided_documents()}
+        return Watched(
+            files=[str(self.trees[tree] / file) for tree, _, file in watched],
+            roots=[str(self.trees[tree]) for tree, _ in _trees_of(side)],
+            tails=sorted(tails),
+            folders=sorted(folders),
+            groups=groups,
+        )
 
     def result(self, references: Sequence[WorkloadReference]) -> Coverage | None:
         """What the trials have shown; None if nothing was watched."""
@@ -184,9 +190,14 @@ class CodeWatch:
             files=self.changed.every,
             functions=functions,
             doubts=doubts,
-            calls=min((seen.calls for side in self._seen.values() for seen in side), default=0),
+            calls=min((seen.calls for seen in self._trials), default=0),
             nearest=nearest_users(self.trees["head"], missed, references) if runs_nothing else [],
         )
+
+    @property
+    def _trials(self) -> list[Watching]:
+        """What the trials of both sides have seen."""
+        return list(chain.from_iterable(self._seen.values()))
 
     # --- one trial
 
@@ -245,15 +256,15 @@ class CodeWatch:
         lists = [list_reads for tree in trees if (list_reads := self.reading.get(tree)) is not None]
         if len(lists) < len(trees):
             return None
-        return {file for list_reads in lists for file in list_reads()}
+        return set(chain.from_iterable(list_reads() for list_reads in lists))
 
     def _has_hit(self) -> bool:
-        return any(
-            not statement.lines.isdisjoint(lines)
-            for (side, file), workloads in self._hits.items()
-            for lines in workloads.values()
-            for statement in self.changed.statements[side].get(file, [])
-        )
+        for (side, file), workloads in self._hits.items():
+            hits = set().union(*workloads.values())
+            for statement in self.changed.statements[side].get(file, []):
+                if not statement.lines.isdisjoint(hits):
+                    return True
+        return False
 
     # --- both sides
 
@@ -272,7 +283,7 @@ class CodeWatch:
         changed = self.changed.statements["head"].keys()
         ways = []
         for side in self._seen.values():
-            entered = {place for seen in side for place in seen.entered}
+            entered = set(chain.from_iterable(seen.entered for seen in side))
             ways.append({place for place in entered if place.rpartition(":")[0] not in changed})
         return ways[0] != ways[1]
 
@@ -296,7 +307,7 @@ class CodeWatch:
                 if ran:
                     states.add("yes")
                     continue
-                every = {line for lines in hits.values() for line in lines}
+                every = set().union(*hits.values())
                 if not statement.definition.isdisjoint(every) and reads_definitions:
                     states.add("definition")
                 is_open = not is_seen or self.has_jobs or self._is_open(side, file, statement, every, reachable[side])
@@ -338,12 +349,14 @@ class CodeWatch:
         if all(one.calls >= MANY_CALLS and one.has_all_sizes for one in seen):
             return None
         used: dict[str, set[str]] = {}
-        for source in {source for one in seen for source in one.sources}:
+        for source in set(chain.from_iterable(one.sources for one in seen)):
             if any(Path(source).is_relative_to(tree) for tree in self.trees.values()):
                 for name, names in names_of_functions(_bytes_of(source)).items():
                     used.setdefault(name, set()).update(names)
-        waiting = sorted({part for one in seen for name in one.names for part in (name, *name.split("."))})
-        reached = set(waiting)
+        reached: set[str] = set()
+        for name in chain.from_iterable(one.names for one in seen):
+            reached.update((name, *name.split(".")))
+        waiting = sorted(reached)
         while waiting:
             fresh = used.get(waiting.pop(), set()) - reached
             reached |= fresh
@@ -351,7 +364,7 @@ class CodeWatch:
         return reached
 
     def _reads_definitions(self) -> bool:
-        sources = {source for side in self._seen.values() for seen in side for source in seen.sources}
+        sources = set(chain.from_iterable(seen.sources for seen in self._trials))
         return any(reads_code(_bytes_of(source).decode(errors="replace")) for source in sources)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDoc
         findings=measured.base,
         folder=job.out / "base",
         side="base",
-        replicates=[replicate for pairs in measured.pairs for replicate in pairs.base],
+        replicates=list(chain.from_iterable(pairs.base for pairs in measured.pairs)),
     )
     parts: list[PairedMeasurement | MeasuredJob] = [*measured.pairs, *measured.jobs]
     head = assemble_run(
@@ -128,8 +129,8 @@ def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDoc
         findings=measured.head,
         folder=job.out / "head",
         side="head",
-        replicates=[replicate for pairs in measured.pairs for replicate in pairs.head],
-        failed_pairs=[failed for part in parts for failed in part.failed],
+        replicates=list(chain.from_iterable(pairs.head for pairs in measured.pairs)),
+        failed_pairs=list(chain.from_iterable(part.failed for part in parts)),
     )
     records = [one.record for one in measured.jobs]
     environments = [
@@ -148,13 +149,13 @@ def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDoc
             environment=environments[0],
             harness=measured.harnesses[0],
             jobs=records,
-            turns=[turn for one in measured.jobs for turn in one.base],
+            turns=list(chain.from_iterable(job.base for job in measured.jobs)),
         ),
         msgspec.structs.replace(
             head,
             seal=job.seals.seal_of("head"),
             jobs=records,
-            turns=[turn for one in measured.jobs for turn in one.head],
+            turns=list(chain.from_iterable(job.head for job in measured.jobs)),
             environment=environments[1],
             harness=measured.harnesses[1],
             coverage=measured.coverage,

@@ -147,7 +147,8 @@ class JobMeasurement:
         """The CPUs reserved for the sides; this process avoids them."""
         if fits == "swap" and self.bench.config.device.startswith("cpu"):
             halves = self.reference.settings.halves
-            return sorted({cpu for half in halves for cpu in cpus_of_half(self.reference.name, half)})
+            cpus = (cpus_of_half(self.reference.name, half) for half in halves)
+            return sorted(set().union(*cpus))
         return cpus_of(self.reference.kind, self.bench)
 
     def _starts_alone(self, name: SideName) -> bool:

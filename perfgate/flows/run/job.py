@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,13 +117,13 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         testbed=measured.testbed,
         findings=measured.findings,
         folder=out,
-        failed_pairs=[failed for job in measured.jobs for failed in job.failed],
+        failed_pairs=list(chain.from_iterable(job.failed for job in measured.jobs)),
         notes=[*job_notes(os.environ, out), *measured.notes],
     )
     run = msgspec.structs.replace(
         run,
         jobs=[job.record for job in measured.jobs],
-        turns=[turn for job in measured.jobs for turn in job.head],
+        turns=list(chain.from_iterable(job.head for job in measured.jobs)),
         files_read=files_read,
         environment=_environment(),
     )
