@@ -33,17 +33,16 @@ _Z_ALARM = 2.9  # of a look's share of 1 %
 
 def compare_jobs(evidence: Evidence, policy: Policy) -> Iterator[Comparison]:
     """Yield the checks and the exact counts of every job."""
-    of_stacks = evidence.head.run.session.command == "upgrade"
-    changes = evidence.head.run.source.changes
-    for job in evidence.head.run.jobs:
+    base, head = evidence.runs
+    of_stacks = head.session.command == "upgrade"
+    for job in head.jobs:
         place = ShapePlace(job.name, "")
         quads = list(quads_of(evidence, job.name).values())
         yield from _other_work(place, quads)
         yield from _other_output(place, quads, policy)
         if counts_lines(job):
             yield from compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
-        before, after = (_profile_of(run, job.name) for run in evidence.runs)
-        lines = lines_with_more_calls(before, after, changes)
+        lines = lines_with_more_calls(_profile_of(base, job.name), _profile_of(head, job.name), head.source.changes)
         yield from compare_counts(place, *turns_of(quads), policy, lines)
 
 
@@ -85,23 +84,28 @@ def _output_differs(quad: Quad, tolerated: float) -> bool:
 
 def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
     """The quantiles of all numbers with samples on both sides, each over all turns of its side."""
+    base, head = evidence.runs
     rows = []
-    for job in evidence.head.run.jobs:
-        before, after = (sample_quantiles(job.name, run.turns) for run in evidence.runs)
+    for job in head.jobs:
+        before, after = sample_quantiles(job.name, base.turns), sample_quantiles(job.name, head.turns)
         for name in before:
-            if name not in after:
-                continue
-            base_count, base = before[name]
-            head_count, head = after[name]
-            comparison = QuantileComparison(
-                workload=job.name,
-                metric=name,
-                base=[rounded(seconds) for seconds in base],
-                head=[rounded(seconds) for seconds in head],
-                counts=(base_count, head_count),
-            )
-            rows.append(comparison)
+            if name in after:
+                rows.append(_quantiles(job.name, name, before[name], after[name]))
     return rows
+
+
+def _quantiles(
+    job: str, name: str, before: tuple[int, list[float]], after: tuple[int, list[float]]
+) -> QuantileComparison:
+    base_count, base = before
+    head_count, head = after
+    return QuantileComparison(
+        workload=job,
+        metric=name,
+        base=list(map(rounded, base)),
+        head=list(map(rounded, head)),
+        counts=(base_count, head_count),
+    )
 
 
 # --- before and between looks

@@ -9,16 +9,17 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import OPERATOR_TIME
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.comparison import Outcome, Paired
 from perfgate.document.decision import Invalid, Policy
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS
+from perfgate.judging.gate.compare.comparison import paired
 from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
 from perfgate.judging.gate.evidence.index import Evidence, Kind, PairedTimes
 from perfgate.judging.gate.evidence.place import ShapePlace
@@ -189,15 +190,9 @@ def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float)
     parts: list[Part] = []
     if outcome == "regressed":
         parts = [Part(name=subject.name, base=test.base or 0.0, head=test.head or 0.0, line=test.line)]
-    entry = metric(subject.metric)
-    return Paired(
-        workload=test.workload,
-        shape=test.shape,
-        metric=entry.name,
-        unit=entry.unit,
-        better=entry.better,
+    return msgspec.structs.replace(
+        paired(subject.place, subject.metric),
         outcome=outcome,
-        gating=True,
         base=test.base,
         head=test.head,
         delta=test.delta,

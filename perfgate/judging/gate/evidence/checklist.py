@@ -235,7 +235,7 @@ def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> Paire
     if not max(map(abs, ratios)) <= LARGEST_RATIO:
         return Message("gate.no-ratio")
     base = median(of_base, name) - zero
-    effect = PairedEffect.of(Differences.of(ratios), base, "turn", zero=zero)._replace(clock=clock)
+    effect = PairedEffect.of(Differences.of(ratios), base, "turn", zero=zero, clock=clock)
     if metric(name).is_whole:  # it keeps the head's median: no batch size is 5.6
         return effect._replace(head=median(of_head, name) - zero)
     return effect

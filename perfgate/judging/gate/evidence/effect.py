@@ -26,9 +26,19 @@ class PairedEffect(NamedTuple):
     fair: bool = True
 
     @classmethod
-    def of(cls, differences: Differences, base: float, evidence: EvidenceUnit, *, zero: float = 0.0) -> PairedEffect:
+    def of(
+        cls,
+        differences: Differences,
+        base: float,
+        evidence: EvidenceUnit,
+        *,
+        zero: float = 0.0,
+        pairs: int | None = None,
+        clock: Clock = "wall",
+    ) -> PairedEffect:
         """The effect on a number that is compared by its distance from ``zero``."""
-        return cls(differences, base, (zero + base) * math.exp(differences.estimate) - zero, evidence)
+        head = (zero + base) * math.exp(differences.estimate) - zero
+        return cls(differences, base, head, evidence, pairs, clock)
 
     @property
     def size(self) -> int:

@@ -150,11 +150,8 @@ class Evidence:
 
     def _members(self, arm: Arm) -> dict[str, list[Pair]]:
         """What base and head measured together in an arm, by workload."""
-        heads = {
-            (replicate.workload, replicate.pair): replicate
-            for replicate in self.head.run.replicates
-            if replicate.arm == arm
-        }
+        of_head = [replicate for replicate in self.head.run.replicates if replicate.arm == arm]
+        heads = {(replicate.workload, replicate.pair): replicate for replicate in of_head}
         pairs: dict[str, list[Pair]] = {}
         for first in self.base.run.replicates:
             second = heads.get((first.workload, first.pair))

@@ -135,7 +135,7 @@ def _fast_paths(
     compared = [compare_fast_paths(path_of(pair.first), path_of(pair.second)) for pair in pairs]
     effects, weights = np.array(compared).T
     base = float(np.exp(median([path_of(pair.first).p10 for pair in pairs])))
-    return PairedEffect.of(Differences(effects, weights), base, "pair")._replace(pairs=len(pairs), clock=clock)
+    return PairedEffect.of(Differences(effects, weights), base, "pair", pairs=len(pairs), clock=clock)
 
 
 def _log_ratios_of(
@@ -149,8 +149,8 @@ def log_ratios(levels: Sequence[tuple[float, float]], *, pairs: int, clock: Cloc
     """The effect on numbers given as logarithms of first and second."""
     table = np.array(levels)
     base = float(np.exp(median(table[:, 0])))
-    effect = PairedEffect.of(Differences.of(table[:, 1] - table[:, 0]), base, "pair")
-    return effect._replace(pairs=pairs, clock=clock)
+    differences = Differences.of(table[:, 1] - table[:, 0])
+    return PairedEffect.of(differences, base, "pair", pairs=pairs, clock=clock)
 
 
 def _gaps(pairs: Sequence[ProcessPair]) -> PairedEffect:
