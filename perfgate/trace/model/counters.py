@@ -29,40 +29,45 @@ class CounterColumns:
     """The counters of all kernels of a source, or of its ``rows``."""
 
     def __init__(self, source: CounterSource | None = None, rows: npt.NDArray[Any] | None = None) -> None:
-        self._source, self._rows = source, rows
+        self._source = source
+        self._rows = rows
 
     @property
     def names(self) -> Sequence[str]:
         return () if self._source is None else self._source.names
 
     def columns(self, *names: str) -> Mapping[str, FloatColumn]:
-        """Those of the given counters that exist, NaN for kernels without a number. Raises DocumentError."""
+        """The given counters, if they exist, NaN for kernels without a number. Raises DocumentError."""
         present = [name for name in names if name in self.names]
-        read = self._source.read(present) if self._source is not None and present else []
-        return _Columns(dict(zip(present, read)), self._rows)
+        if self._source is None or not present:
+            return _Columns({}, self._rows)
+        return _Columns(dict(zip(present, self._source.read(present))), self._rows)
 
     def of(self, row: int) -> Counters:
-        """Those of one kernel; they are read on the first lookup, together with those of all other kernels."""
+        """The counters of one kernel; the first lookup reads the counters of all kernels."""
         return Counters(self, row)
 
     def select(self, rows: Rows) -> CounterColumns:
         if self._source is None:
             return self
         chosen = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return CounterColumns(self._source, chosen.astype(np.int32) if self._rows is None else self._rows[chosen])
+        if self._rows is None:
+            return CounterColumns(self._source, chosen.astype(np.int32))
+        return CounterColumns(self._source, self._rows[chosen])
 
     def kept(self) -> CounterColumns:
         """The same, read now: for a file that will be removed."""
-        return CounterColumns(
-            KeptCounters({name: PackedReals(column) for name, column in self.columns(*self.names).items()})
-        )
+        columns = {name: PackedReals(column) for name, column in self.columns(*self.names).items()}
+        return CounterColumns(KeptCounters(columns))
 
     @cached_property
     def every(self) -> tuple[dict[str, int], FloatColumn]:
         """The position of each counter in a row, and all rows."""
         columns = self.columns(*self.names)
+        if not columns:
+            return {}, np.empty((0, 0))
         positions = {name: position for position, name in enumerate(columns)}
-        return positions, np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0))
+        return positions, np.stack(list(columns.values()), axis=1)
 
 
 class KeptCounters:

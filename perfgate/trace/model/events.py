@@ -92,7 +92,8 @@ class EventTable:
     @cached_property
     def launch(self) -> CodeColumn:
         """The position of the runtime call that launched each event of a device; NOT_RECORDED for none and for host events."""
-        work, calls = np.flatnonzero(self.is_kind(*DEVICE_KINDS)), np.flatnonzero(self.is_kind("runtime"))
+        work = np.flatnonzero(self.is_kind(*DEVICE_KINDS))
+        calls = np.flatnonzero(self.is_kind("runtime"))
         called = launch_positions(self.correlation[work], self.correlation[calls], self.start[calls])
         joined = np.flatnonzero(called != NOT_RECORDED)
         launch = np.full(len(self), NOT_RECORDED, dtype=np.int32)
@@ -134,7 +135,8 @@ class EventTable:
     def is_named(self, matches: Callable[[str], object]) -> Mask:
         """Which events have a name that matches; each name is tried once."""
         # Indexing with four bytes a number takes twice as long.
-        return np.array([bool(matches(name)) for name in self.names], dtype=bool).take(self.name)
+        matching = np.array([bool(matches(name)) for name in self.names], dtype=bool)
+        return matching.take(self.name)
 
     def of_kind(self, *kinds: EventKind) -> EventTable:
         chosen = self.is_kind(*kinds)
@@ -169,16 +171,17 @@ def joined_events(first: EventTable, second: EventTable) -> EventTable:
     """The events of two tables, one behind the other."""
     names = {name: number for number, name in enumerate(first.names)}
     tracks = {track: number for number, track in enumerate(first.tracks)}
-    text = np.array([names.setdefault(name, len(names)) for name in second.names] + [NO_TEXT], dtype=np.int32)
-    place = np.array([tracks.setdefault(track, len(tracks)) for track in second.tracks], dtype=np.int32)
-    moved: dict[str, Codes] = {
-        column: text[getattr(second, column)] for column in ("name", "group", "request", "shape")
-    }
-    moved["track"] = place[second.track] if len(second) else second.track
-    values = {
-        column: np.concatenate([getattr(first, column), moved.get(column, getattr(second, column))])
-        for column in COLUMN_TYPES
-    }
+    text = [names.setdefault(name, len(names)) for name in second.names]
+    number_of = np.array([*text, NO_TEXT], dtype=np.int32)  # NO_TEXT is the last place
+    track_of = np.array([tracks.setdefault(track, len(tracks)) for track in second.tracks], dtype=np.int32)
+    values: dict[str, Any] = {}
+    for column in COLUMN_TYPES:
+        added = getattr(second, column)
+        if column in ("name", "group", "request", "shape"):
+            added = number_of[added]
+        elif column == "track" and len(second):
+            added = track_of[added]
+        values[column] = np.concatenate([getattr(first, column), added])
     return EventTable(**values, names=tuple(names), tracks=tuple(tracks))
 
 

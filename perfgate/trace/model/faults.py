@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
+from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 
@@ -92,9 +92,8 @@ def untimed_work(events: EventTable) -> Mask:
 
 def clock_offset(events: EventTable) -> ClockOffset | None:
     """None if most work begins after its launch."""
-    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    work = np.flatnonzero(events.launch != NOT_RECORDED)
     launch = events.launch[work]
-    work, launch = work[launch != NOT_RECORDED], launch[launch != NOT_RECORDED]
     lead = events.start[launch] - events.start[work]
     early = lead > _CLOCK_NS
     if not early.any() or 2 * int(early.sum()) <= work.size:
@@ -124,15 +123,14 @@ def aligned(events: EventTable) -> EventTable:
 
 def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> Mask:
     empty: Mask = duration == 0
-    if not empty.any():
-        return empty
-    if not (duration % _MICROSECOND_NS == 0).all():
+    if not empty.any() or (duration % _MICROSECOND_NS).any():
         return empty
     # Whole microseconds, as profilers of 2021 wrote them: a kernel of less than one has none (sample cuda-kineto). Others of
     # its name are short then too.
     shortest = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(shortest, group[~empty], duration[~empty])
-    faulty: Mask = empty & ((start == 0) | (shortest[group] > 2 * _MICROSECOND_NS))
+    others_are_long = shortest[group] > 2 * _MICROSECOND_NS
+    faulty: Mask = empty & ((start == 0) | others_are_long)
     return faulty
 
 
@@ -147,22 +145,29 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     if not close.any():
         return _NONE
     under = np.minimum(end[1:], end[:-1]) - start[1:]
-    most = close & (under > _MOST_UNDER * (end[1:] - start[1:])) & (start[1:] > start[:-1])
-    places = np.flatnonzero(most)
+    is_under = (under > _MOST_UNDER * (end[1:] - start[1:])) & (start[1:] > start[:-1])
+    places = np.flatnonzero(close & is_under)
     launch = events.launch[rows[places]]
     known = launch != NOT_RECORDED
-    named = np.array([_GRAPH_LAUNCH.search(name) is not None for name in events.names], dtype=bool)
+    is_graph = np.array([_GRAPH_LAUNCH.search(name) is not None for name in events.names], dtype=bool)
     alone = np.zeros(places.size, dtype=bool)
-    alone[known] = ~named[events.name[launch[known]]]
+    alone[known] = ~is_graph[events.name[launch[known]]]
     # Whether a graph launched the others is not recorded. Of these only a length unlike all others of its name is a fault.
     unknown = rows[places[~known]]
     if unknown.size:
-        group, duration = events.group[work], events.duration[work]
-        own = events.group[unknown]
-        usual = {name: float(np.median(duration[group == name])) for name in np.unique(own).tolist()}
-        alone[~known] = events.duration[unknown] > _UNLIKE * np.array([usual[name] for name in own.tolist()])
+        alone[~known] = events.duration[unknown] > _UNLIKE * _usual_durations(events, work, events.group[unknown])
     chosen: IntColumn = order[places[alone]]
     return chosen
+
+
+def _usual_durations(events: EventTable, work: IntColumn, groups: Codes) -> FloatColumn:
+    """The median duration of the work of each group."""
+    group, duration = events.group[work], events.duration[work]
+    distinct, place = np.unique(groups, return_inverse=True)
+    usual = np.zeros(distinct.size)
+    for number, code in enumerate(distinct.tolist()):
+        usual[number] = np.median(duration[group == code])
+    return usual[place.reshape(-1)]
 
 
 def _is_mostly_empty(start: IntColumn) -> bool:
@@ -176,22 +181,25 @@ def _is_mostly_empty(start: IntColumn) -> bool:
 def _apart(events: EventTable, rows: IntColumn) -> IntColumn:
     """The places among ``rows`` of the events on the smaller side of a jump."""
     start, end = events.start[rows], events.end[rows]
-    if start.size < 2 or int(end.max()) - int(start.min()) <= _JUMP_NS:
+    if start.size < 2:
         return _NONE
-    if not _is_mostly_empty(start):
+    length = int(end.max()) - int(start.min())
+    if length <= _JUMP_NS or not _is_mostly_empty(start):
         return _NONE
     order = np.argsort(start, kind="stable")
-    gap = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
-    place = int(np.argmax(gap))
-    others = int(end.max()) - int(start.min()) - int(gap[place])
-    if gap[place] <= max(_JUMP_NS, _JUMP * others):
+    in_order = start[order]
+    gaps = in_order[1:] - np.maximum.accumulate(end[order])[:-1]
+    place = int(np.argmax(gaps))
+    gap, jump = int(gaps[place]), in_order[place + 1]
+    if gap <= max(_JUMP_NS, _JUMP * (length - gap)):
         return _NONE
-    after = start >= start[order][place + 1]
-    if gap[place] < _DAY_NS:
+    after = start >= jump
+    if gap < _DAY_NS:
         launch = events.launch[rows]
         launched = np.flatnonzero(launch != NOT_RECORDED)
-        launched_after = events.start[launch[launched]] >= start[order][place + 1]
+        launched_after = events.start[launch[launched]] >= jump
         if (launched_after == after[launched]).all():
             return _NONE
-    smaller: IntColumn = np.flatnonzero(after if 2 * int(after.sum()) <= after.size else ~after)
-    return smaller
+    if 2 * int(after.sum()) > after.size:
+        after = ~after
+    return np.flatnonzero(after)

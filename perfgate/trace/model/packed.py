@@ -45,7 +45,8 @@ class Packed:
 
     @staticmethod
     def of(column: npt.NDArray[Any]) -> Packed:
-        if column.size and (low := int(column.min())) != NO_NUMBER:
+        low = int(column.min()) if column.size else NO_NUMBER
+        if low != NO_NUMBER:
             return _packed(column, None, low, int(column.max()))
         known = column != NO_NUMBER
         if not known.any():
@@ -76,8 +77,11 @@ class Packed:
 
     def changed(self, change: Callable[[IntColumn], IntColumn]) -> Packed:
         """The results of a function for the numbers, applied to a chunk of rows at a time."""
-        starts = range(0, max(len(self), 1), _AT_ONCE)
-        return joined_columns([Packed.of(change(self._numbers(self.values[at : at + _AT_ONCE]))) for at in starts])
+        parts = []
+        for at in range(0, max(len(self), 1), _AT_ONCE):
+            numbers = self._numbers(self.values[at : at + _AT_ONCE])
+            parts.append(Packed.of(change(numbers)))
+        return joined_columns(parts)
 
     def distinct(self) -> list[int]:
         """Every number once, in the order of the rows."""
@@ -109,7 +113,9 @@ class Packed:
         """Write the numbers into ``room``: as distances from another ``low``, or unchanged into int64."""
         if np.int64 in (room.dtype, self.values.dtype):
             column = self.unpacked()
-            room[:] = column if room.dtype == np.int64 else _packed(column, column != NO_NUMBER, low, self.high).values
+            if room.dtype != np.int64:
+                column = _packed(column, column != NO_NUMBER, low, self.high).values
+            room[:] = column
             return
         room[:] = self.values
         if self.low > low and self.low <= self.high:
@@ -132,7 +138,8 @@ def joined_columns(parts: Sequence[Packed]) -> Packed:
     if len(parts) == 1:
         return parts[0]
     known = [part for part in parts if part.low <= part.high]
-    low, high = min((part.low for part in known), default=0), max((part.high for part in known), default=-1)
+    low = min((part.low for part in known), default=0)
+    high = max((part.high for part in known), default=-1)
     values = np.empty(sum(map(len, parts)), dtype=_dtype(low, high))
     at = 0
     for part in parts:
@@ -158,10 +165,10 @@ class PackedReals:
         return np.concatenate([np.empty(0), *map(_reals, self._parts)])
 
     def select(self, rows: Rows) -> PackedReals:
-        if len(self._parts) != 1:
+        if len(self._parts) != 1 or not isinstance(self._parts[0], Packed):
             return PackedReals(self.unpacked()[rows])
-        (part,), selected = self._parts, PackedReals()
-        selected._parts = [part.select(rows) if isinstance(part, Packed) else part[rows]]
+        selected = PackedReals()
+        selected._parts = [self._parts[0].select(rows)]
         return selected
 
 
@@ -170,7 +177,8 @@ def _thousandths(column: FloatColumn) -> Packed | FloatColumn:
     with np.errstate(over="ignore", invalid="ignore"):
         whole = np.rint(column * _THOUSAND)
     absent = np.isnan(column)
-    if not (absent | ((whole / _THOUSAND == column) & (np.abs(whole) < _EXACT))).all():
+    exact = (whole / _THOUSAND == column) & (np.abs(whole) < _EXACT)
+    if not (absent | exact).all():
         return column.copy()
     whole[absent] = 0
     numbers = whole.astype(np.int64)
@@ -192,7 +200,8 @@ class Columns(Mapping[str, _Column]):
     """Columns by their names; each is unpacked anew on every access."""
 
     def __init__(self, packed: Mapping[str, Packed], unpack: Callable[[Packed], _Column]) -> None:
-        self.packed, self._unpack = packed, unpack
+        self.packed = packed
+        self._unpack = unpack
 
     def __getitem__(self, name: str) -> _Column:
         return self._unpack(self.packed[name])
@@ -222,7 +231,9 @@ def alike_rows(chosen: Mask, *columns: Packed) -> list[Positions]:
     if not rows.size:
         return []
     _, number = distinct_rows([column.select(rows) for column in columns])
-    return np.split(rows[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
+    in_order = rows[np.argsort(number, kind="stable")]
+    ends = np.cumsum(np.bincount(number))
+    return np.split(in_order, ends[:-1])
 
 
 def _repeated(byte: bytes, rows: int) -> npt.NDArray[np.uint8]:
@@ -231,7 +242,10 @@ def _repeated(byte: bytes, rows: int) -> npt.NDArray[np.uint8]:
 
 
 def _dtype(low: int, high: int) -> Any:
-    return next((dtype for dtype, most in _NARROW if high - low < most), np.int64)
+    for dtype, most in _NARROW:
+        if high - low < most:
+            return dtype
+    return np.int64
 
 
 def _packed(column: npt.NDArray[Any], known: Mask | None, low: int, high: int) -> Packed:

@@ -68,7 +68,8 @@ def profiler_steps(events: EventTable, marks: Sequence[ProfilerStep] | None = No
 
     Work belongs to the step that launched it. If the device shows no work at all, a step has a length and no parts.
     """
-    marks = step_marks(events) if marks is None else marks
+    if marks is None:
+        marks = step_marks(events)
     if not marks:
         return None
     work = events.of_kind(*DEVICE_KINDS)
@@ -80,15 +81,16 @@ def profiler_steps(events: EventTable, marks: Sequence[ProfilerStep] | None = No
         return device_steps(marks, work, owners)
     steps = device_steps(marks, work.select(~untimed), owners[~untimed])
     unknown = set(owners[untimed].tolist())
-    # Nobody knows how long the device worked for these.
+    # The time that the device worked for these is not known.
     return tuple(ProfilerStep(step.number) if place in unknown else step for place, step in enumerate(steps))
 
 
 class LaterSteps(Sequence[ProfilerStep]):
-    """So many steps, worked out on access: most questions about a recording need none."""
+    """A known number of steps, worked out on access: most questions about a recording need none."""
 
     def __init__(self, count: int, work_out: Callable[[], tuple[ProfilerStep, ...]]) -> None:
-        self._count, self._steps = count, cache(work_out)
+        self._count = count
+        self._steps = cache(work_out)
 
     def __len__(self) -> int:
         return self._count
@@ -131,33 +133,46 @@ def device_steps(
     ``copies`` is whether copies would have been recorded: else their time is in that before the first kernel and in the
     free time.
     """
-    first, last = np.full(len(marks), _LATEST), np.full(len(marks), -_LATEST)
-    inside = owners != OUTSIDE
-    if inside.all():
-        inside = slice(None)  # which copies nothing
-    np.minimum.at(first, owners[inside], work.start[inside])
-    np.maximum.at(last, owners[inside], work.end[inside])
+    first, last = _extents(work, owners, len(marks))
     steps: list[ProfilerStep] = []
     windows: list[ProfilerStep] = []
     for mark, first_ns, last_ns in zip(marks, first.tolist(), last.tolist()):
         start = _start(mark, steps[-1] if steps else None)
-        idle = last_ns == -_LATEST
-        if idle and (start is None or mark.end_ns is None):
+        end: int | None = last_ns
+        if last_ns == -_LATEST:
+            # If the device had no work, the step is as long as the host's.
+            end = None if start is None else mark.end_ns
+        if end is None:
             steps.append(ProfilerStep(mark.number))
-            continue
-        # If the device had no work, the step is as long as the host's.
-        end = mark.end_ns if idle and mark.end_ns is not None else last_ns
-        steps.append(ProfilerStep(mark.number, start, end if start is None else max(end, start)))
-        # A step without a known start has the window of its work.
-        windows.append(steps[-1] if start is not None else ProfilerStep(mark.number, first_ns, last_ns))
+        elif start is None:
+            # A step without a known start has the window of its work.
+            steps.append(ProfilerStep(mark.number, None, end))
+            windows.append(ProfilerStep(mark.number, first_ns, last_ns))
+        else:
+            steps.append(ProfilerStep(mark.number, start, max(end, start)))
+            windows.append(steps[-1])
     parts = iter(_parts(work, windows_of(windows), copies=copies))
-    for place, (number, start_ns, end_ns, *_) in enumerate(steps):
-        if end_ns is not None:
+    for place, step in enumerate(steps):
+        if step.end_ns is not None:
             own = next(parts)
             # Without a known start the time before the first kernel is not known either.
-            preparing = None if start_ns is None else own.preparing_ns
-            steps[place] = own._replace(number=number, start_ns=start_ns, end_ns=end_ns, preparing_ns=preparing)
+            preparing = None if step.start_ns is None else own.preparing_ns
+            steps[place] = own._replace(
+                number=step.number, start_ns=step.start_ns, end_ns=step.end_ns, preparing_ns=preparing
+            )
     return tuple(steps)
+
+
+def _extents(work: EventTable, owners: Codes, steps: int) -> tuple[IntColumn, IntColumn]:
+    """The first start and the last end of the work of each step; of a step without work, ends of time."""
+    first, last = np.full(steps, _LATEST), np.full(steps, -_LATEST)
+    start, end = work.start, work.end
+    inside = owners != OUTSIDE
+    if not inside.all():
+        owners, start, end = owners[inside], start[inside], end[inside]
+    np.minimum.at(first, owners, start)
+    np.maximum.at(last, owners, end)
+    return first, last
 
 
 def _start(mark: ProfilerStep, before: ProfilerStep | None) -> int | None:
@@ -166,19 +181,25 @@ def _start(mark: ProfilerStep, before: ProfilerStep | None) -> int | None:
         return mark.start_ns
     if mark.number is not None and before.number is not None and mark.number == before.number + 1:
         return before.end_ns
-    return None if mark.start_ns is None else max(mark.start_ns, before.end_ns)
+    if mark.start_ns is None:
+        return None
+    return max(mark.start_ns, before.end_ns)
 
 
 def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[ProfilerStep]:
     """The device's time in each window by activity; all but ``communication`` add up to the window."""
     kernels = _covered(work, *KERNEL_KINDS)
-    first, of_kernels = _first_inside(kernels.intervals, windows), kernels.within(windows)
+    first = _first_inside(kernels.intervals, windows)
+    of_kernels = kernels.within(windows)
     before = copied = np.zeros_like(first)
-    if copies and (intervals := _covered(work, "copy").intervals).start.size:
-        before = Covered(intervals).within(Intervals(windows.start, first))
-        copied = Covered(joined(kernels.intervals, intervals)).within(windows) - of_kernels
+    if copies and work.is_kind("copy").any():
+        of_copies = _covered(work, "copy")
+        before = of_copies.within(Intervals(windows.start, first))
+        either = Covered(joined(kernels.intervals, of_copies.intervals))
+        copied = either.within(windows) - of_kernels
     del kernels
-    communication, computed, with_fused = _covered(work, "comm").within(windows), of_kernels, of_kernels
+    communication = _covered(work, "comm").within(windows)
+    computed = with_fused = of_kernels
     is_fused = work.is_kind("fused").any()
     if communication.any() or is_fused:
         computed = with_fused = _covered(work, "compute").within(windows)
@@ -209,8 +230,10 @@ def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[Pr
 
 def _covered(work: EventTable, *kinds: EventKind) -> Covered:
     chosen = work.is_kind(*kinds)
-    start, duration = (work.start, work.duration) if chosen.all() else (work.start[chosen], work.duration[chosen])
-    return Covered(Intervals(start, start + duration))
+    if chosen.all():
+        return Covered(work.intervals)
+    start = work.start[chosen]
+    return Covered(Intervals(start, start + work.duration[chosen]))
 
 
 def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
@@ -218,8 +241,9 @@ def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
     if not kernels.start.size:
         return windows.start
     place = np.searchsorted(kernels.end, windows.start, side="right")
-    begin = np.maximum(kernels.start[np.minimum(place, kernels.start.size - 1)], windows.start)
-    return np.where((place < kernels.start.size) & (begin < windows.end), begin, windows.start)
+    exists = place < kernels.start.size
+    begin = np.maximum(kernels.start[place.clip(max=kernels.start.size - 1)], windows.start)
+    return np.where(exists & (begin < windows.end), begin, windows.start)
 
 
 def steps_of_tables(
@@ -264,7 +288,9 @@ def shows_copies(events: EventTable) -> bool:
 
 def _preparing(row: ProfilerStep | None) -> int | None:
     """None for a time below zero, which builds before March 2026 may write, and which is meaningless."""
-    return None if row is None or row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns
+    if row is None or row.preparing_ns is None or row.preparing_ns < 0:
+        return None
+    return row.preparing_ns
 
 
 def _owners(work: EventTable, starts: IntColumn, steps: Codes) -> Codes:
@@ -272,10 +298,11 @@ def _owners(work: EventTable, starts: IntColumn, steps: Codes) -> Codes:
     if np.array_equal(starts, work.start) and (starts[1:] > starts[:-1]).all():
         owners = steps.copy()
     else:
-        # Of several kernels that start at once the last one of the table counts.
+        # Of several kernels that start at once the last row of the table counts.
         at, last = np.unique(starts[::-1], return_index=True)
+        step_at = steps[::-1][last]
         place = np.minimum(np.searchsorted(at, work.start), at.size - 1)
-        owners = np.where(at[place] == work.start, steps[::-1][last][place], OUTSIDE)
+        owners = np.where(at[place] == work.start, step_at[place], OUTSIDE)
     if not work.is_kind("copy").any():
         return owners
     order = np.argsort(work.start, kind="stable")

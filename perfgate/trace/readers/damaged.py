@@ -47,9 +47,8 @@ _BLANK = b", \r\n\t"
 class Piece(NamedTuple):
     """A piece of the list of events and its offset in the file without compression.
 
-    It is a whole event, the remains of some that are ``lost``, the begin of one at which the file is ``cut`` off, or the text
-    behind the list, its ``end``. ``numbers`` are the
-    values in it that are no JSON, which were replaced by null.
+    It is a whole event, the remains of ``lost`` events, the begin of an event at which the file is ``cut`` off, or the text
+    behind the list, its ``end``. ``numbers`` counts the values in it that are not JSON, which were replaced by null.
     """
 
     text: bytes
@@ -105,10 +104,9 @@ class _Repair:
             opened, numbers = _with_nulls(header)
             self._numbers += numbers
             self._size += len(header)
-            is_list = opened.lstrip().startswith(b"[")
-            if not _is_document(opened + (b"]" if is_list else b"]}")):
-                # A line of a log before the document, or a damaged member: the events alone are read.
-                opened, is_list = b'{"traceEvents": [', False
+            if not _is_document(opened + _plain_end(opened)):
+                # A line of a log before the document, or a damaged member: only the events are read.
+                opened = b'{"traceEvents": ['
                 self._around = len(header)
             out.write(opened)
             separator = end = b""
@@ -143,7 +141,8 @@ class _Repair:
         )
 
     def _lose(self, piece: Piece) -> None:
-        self._first = self._first if self._pieces else piece.offset
+        if not self._pieces:
+            self._first = piece.offset
         self._pieces += 1
         self._lost += len(piece.text)
         times = _TIME.findall(piece.text)
@@ -153,14 +152,15 @@ class _Repair:
 
     def _closing(self, header: bytes, end: bytes, behind: int) -> bytes:
         """The end of the repaired file: the ``end``, of which ``behind`` bytes are in the file, if it is JSON."""
-        plain = b"]" if header.lstrip().startswith(b"[") else b"]}"
+        plain = _plain_end(header)
         if self._unended:
             return plain
         replaced, numbers = _with_nulls(end)
         if _is_document(header + replaced):
             self._numbers += numbers
             return replaced
-        self._around += behind - (len(end) - len(end.lstrip(b"] }\r\n\t")))
+        closing = len(end) - len(end.lstrip(b"] }\r\n\t"))
+        self._around += behind - closing
         return plain
 
     def _text(self) -> Iterator[bytes]:
@@ -181,8 +181,13 @@ class _Repair:
                 yield text
 
 
+def _plain_end(header: bytes) -> bytes:
+    """The end of a document without anything behind its list."""
+    return b"]" if header.lstrip().startswith(b"[") else b"]}"
+
+
 def _notes(path: Path, loss: Loss, recording: Recording) -> Iterator[Message]:
-    """What is missing, each cause as a sentence; the first says most."""
+    """The losses, a note for each cause, the most important first."""
     named = {"path": str(path)}
     if loss.is_cut:
         yield Message("notes.cut-off", {**named, "size": loss.size, "seconds": _seconds_recorded(recording)})
@@ -190,9 +195,9 @@ def _notes(path: Path, loss: Loss, recording: Recording) -> Iterator[Message]:
         place = {"count": loss.pieces, "share": (loss.lost - loss.around) / loss.size, "offset": loss.offset}
         yield Message("notes.salvaged", {**named, **place})
     if loss.span is not None and not loss.is_cut:
-        begin = min((int(one.events.start.min()) for one in recording.timelines if len(one.events)), default=0)
-        first, last = ((time - begin) / 1e9 for time in loss.span)
-        yield Message("notes.lost-span", {"first": first, "last": last})
+        begin, _ = _window(recording) or (0, 0)
+        first, last = loss.span
+        yield Message("notes.lost-span", {"first": (first - begin) / 1e9, "last": (last - begin) / 1e9})
     if loss.around:
         yield Message("notes.around-the-list", {**named, "size": loss.around, "share": loss.around / loss.size})
     if loss.wrong_checksum:
@@ -203,10 +208,16 @@ def _notes(path: Path, loss: Loss, recording: Recording) -> Iterator[Message]:
 
 def _seconds_recorded(recording: Recording) -> float:
     """The time from the first to the last intact event."""
+    begin, end = _window(recording) or (0, 0)
+    return (end - begin) / 1e9
+
+
+def _window(recording: Recording) -> tuple[int, int] | None:
     tables = [timeline.events for timeline in recording.timelines if len(timeline.events)]
     if not tables:
-        return 0.0
-    return (max(int(table.end.max()) for table in tables) - min(int(table.start.min()) for table in tables)) / 1e9
+        return None
+    begin = min(int(table.start.min()) for table in tables)
+    return begin, max(int(table.end.max()) for table in tables)
 
 
 def _span(earliest: bytes | None, latest: bytes | None) -> tuple[int, int] | None:
@@ -223,22 +234,27 @@ def _pieces(buffer: bytes, more: Iterator[bytes], offset: int) -> Iterator[Piece
     while True:
         block = next(more, b"")
         buffer += block
-        borders = [found.start() + 1 for found in BORDER.finditer(buffer)]
-        end = len(buffer) if not block else borders[-1] if borders else 0
+        borders = [border.start() + 1 for border in BORDER.finditer(buffer)]
+        end = len(buffer)
+        if block:
+            # The event at the last border may go on in the next block.
+            end = borders.pop() if borders else 0
         if end:
-            inner = borders if not block else borders[:-1]
             has_ended = False
-            for piece in _judged(buffer[:end], inner, offset, is_end=not block):
+            for piece in _judged(buffer[:end], borders, offset, is_end=not block):
                 yield piece
                 has_ended |= piece.state == "end"
             if has_ended:
                 yield Piece(buffer[end:], offset + end, "end")
-                yield from (Piece(text, 0, "end") for text in more)
+                for text in more:
+                    yield Piece(text, 0, "end")
                 return
-            buffer, offset = buffer[end:], offset + end
+            buffer = buffer[end:]
+            offset += end
         elif len(buffer) > MAX_EVENT_BYTES:
             yield Piece(buffer, offset, "lost")
-            buffer, offset = b"", offset + len(buffer)
+            offset += len(buffer)
+            buffer = b""
         if not block:
             return
 
@@ -252,8 +268,7 @@ def _judged(text: bytes, borders: list[int], offset: int, *, is_end: bool) -> It
         pass
     else:
         for raw in decoded:
-            event = bytes(raw)
-            yield Piece(event, offset + begin, "whole" if _is_event(event) else "lost")
+            yield _event_or_lost(bytes(raw), offset + begin)
         return
     for start, end in zip([begin, *borders], [*borders, len(text)]):
         piece = text[start:end]
@@ -278,14 +293,14 @@ def _alone(piece: bytes, offset: int, *, is_last: bool) -> Iterator[Piece]:
     if numbers and _is_event(replaced):
         yield Piece(replaced, offset, "whole", numbers)
         return
-    if ended := _LIST_END.match(piece):
+    ended = _LIST_END.match(piece)
+    if ended:
         yield Piece(piece[ended.start() :], offset, "end")
         return
     size = _first_member(replaced)
     ended = _LIST_END.match(replaced, size) if size else None
     if ended is not None:
-        event = replaced[:size]
-        yield Piece(event, offset, "whole" if _is_event(event) else "lost")
+        yield _event_or_lost(replaced[:size], offset)
         yield Piece(replaced[size:], offset + size, "end", numbers)
         return
     behind = _LIST_END.search(piece) if is_last and not size else None
@@ -296,11 +311,15 @@ def _alone(piece: bytes, offset: int, *, is_last: bool) -> Iterator[Piece]:
         return
     if size and is_last:
         # The file ends between two events or in the next one.
-        yield Piece(replaced[:size], offset, "whole" if _is_event(replaced[:size]) else "lost")
+        yield _event_or_lost(replaced[:size], offset)
         piece = replaced[size:].strip(_BLANK)
         offset += size
     if piece:
         yield Piece(piece, offset, "cut" if is_last else "lost")
+
+
+def _event_or_lost(text: bytes, offset: int) -> Piece:
+    return Piece(text, offset, "whole" if _is_event(text) else "lost")
 
 
 def _first_member(text: bytes) -> int:
@@ -316,7 +335,7 @@ def _first_member(text: bytes) -> int:
 
 
 def _with_nulls(text: bytes) -> tuple[bytes, int]:
-    """The text with null for each value that is a number for its writer alone, and how many those were."""
+    """The text with null for each value that only its writer takes for a number, and the number of such values."""
     count = 0
 
     def replaced(found: re.Match[bytes]) -> bytes:

@@ -174,22 +174,24 @@ def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
 
     A cheap check for readers to recognize their own files; reading then reports the damage of a broken one.
     """
-    unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
-    try:
-        with opened(path) as stream:
-            return pattern.search(stream.read(LOOK_BYTES)) is not None
-    except unreadable:
-        return True
+    begin = _begin(path)
+    return begin is None or pattern.search(begin) is not None
 
 
 def begins_with(path: Path, pattern: re.Pattern[bytes]) -> bool:
     """As ``looks_like``, but false for files that cannot be read."""
+    begin = _begin(path)
+    return begin is not None and pattern.search(begin) is not None
+
+
+def _begin(path: Path) -> bytes | None:
+    """The first bytes of the text of a file, None if it cannot be read."""
     unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
     try:
         with opened(path) as stream:
-            return pattern.search(stream.read(LOOK_BYTES)) is not None
+            return stream.read(LOOK_BYTES)
     except unreadable:
-        return False
+        return None
 
 
 def unquoted(raw: bytes) -> str:
@@ -201,7 +203,9 @@ def request_of(argument: int | float | str | None, name: str) -> str | None:
     """The request an event served: its argument ``request_id``, else the one in its name."""
     if argument is not None:
         return str(argument)
-    return name[len(_REQUEST) :] if name.startswith(_REQUEST) else None
+    if not name.startswith(_REQUEST):
+        return None
+    return name.removeprefix(_REQUEST)
 
 
 def timelines_by_device(
@@ -224,8 +228,11 @@ def timelines_by_device(
         )
     timelines = []
     for device in devices or [UNNAMED]:
-        own = events if len(devices) < 2 else events.select((device_of == HOST) | (device_of == device))
-        timelines.append(Timeline(rank, None if device == UNNAMED else device, own, steps=MarkedSteps.of(own)))
+        own = events
+        if len(devices) > 1:
+            own = events.select((device_of == HOST) | (device_of == device))
+        number = None if device == UNNAMED else device
+        timelines.append(Timeline(rank, number, own, steps=MarkedSteps.of(own)))
     return tuple(timelines)
 
 
@@ -243,7 +250,8 @@ class TraceText:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._size = path, 0
+        self._path = path
+        self._size = 0
         with self._worded():
             self._stream = opened(path)
             # The bytes of the file, compressed or not.
@@ -256,12 +264,15 @@ class TraceText:
         self._stream.close()
 
     def fill(self, room: memoryview) -> int:
-        """Write the next bytes into the room until it is full or the file ends; how many those were."""
+        """Write the next bytes into the room until it is full or the file ends, and return their number."""
         filled = 0
         with self._worded():
-            while filled < len(room) and (size := self._stream.readinto(room[filled:])):  # type: ignore[attr-defined]
+            while filled < len(room):
+                size: int = self._stream.readinto(room[filled:])  # type: ignore[attr-defined]
+                if not size:
+                    break
                 filled += size
-                self._size += size
+        self._size += filled
         if self._size > MAX_TRACE_BYTES:
             raise DocumentError(
                 "{path}: more than {limit} bytes of JSON; record fewer calls", path=self._path, limit=MAX_TRACE_BYTES
@@ -333,9 +344,8 @@ def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], in
 
 def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
     """The members up to an end as a list; before all but the first of a file stands a comma."""
-    start = 0
-    if not first and (comma := _SEPARATOR.match(buffer, 0, end)):
-        start = comma.end()
+    comma = None if first else _SEPARATOR.match(buffer, 0, end)
+    start = comma.end() if comma else 0
     return b"[" + buffer[start:end] + b"]"
 
 
@@ -355,7 +365,9 @@ def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:
             )
         return list_ends, True
     member_ends = np.flatnonzero(closes & (depth == 0))
-    return int(member_ends[-1]) + 1 if member_ends.size else 0, False
+    if not member_ends.size:
+        return 0, False
+    return int(member_ends[-1]) + 1, False
 
 
 def _in_string(text: npt.NDArray[np.uint8]) -> Mask:
@@ -364,8 +376,9 @@ def _in_string(text: npt.NDArray[np.uint8]) -> Mask:
     escapes = np.flatnonzero(text == _BACKSLASH)
     if escapes.size:
         # A run of backslashes escapes the next character if its length is odd.
-        run_ends = escapes[np.concatenate((np.diff(escapes) > 1, [True]))]
-        run_starts = escapes[np.concatenate(([True], np.diff(escapes) > 1))]
+        apart = np.diff(escapes) > 1
+        run_ends = escapes[np.concatenate((apart, [True]))]
+        run_starts = escapes[np.concatenate(([True], apart))]
         odd = run_ends[(run_ends - run_starts) % 2 == 0] + 1
         quotes[odd[odd < text.size]] = False
     inside: Mask = np.cumsum(quotes, dtype=np.uint8) & 1 == 1

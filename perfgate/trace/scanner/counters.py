@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,40 +29,54 @@ _ID = lazy_pattern(r"(^|[ _])id$", re.IGNORECASE)
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 
 
-# A process, the name of one series of its values, and these, as recorded.
-CounterSeries = tuple[str, str, Readings]
+class CounterSeries(NamedTuple):
+    """One series of the values of a counter of a process, as recorded."""
+
+    process: str
+    name: str
+    readings: Readings
+
+
+class _Place(NamedTuple):
+    """The texts of a counter's process and name, the key of one series, and the ids next to it."""
+
+    process: int
+    name: int
+    key: str
+    ids: str
 
 
 def read_counters(counters: ScannedEvents) -> tuple[list[CounterSeries], Mask]:
     """The series of events of phase C, in the order in which they begin, and which events hold no number or no plain time."""
     process, _ = counters.process_and_thread()
-    texts = counters.of.texts
+    arguments = counters.argument(COUNTER_ARGUMENTS)
     unread = np.ones(len(counters), dtype=bool)
-    series: dict[tuple[int, int, str, str], tuple[array[int], array[float]]] = {}
-    columns = process, counters.name, counters.argument(COUNTER_ARGUMENTS), counters.start
-    for row, (owner, name, arguments, time) in enumerate(zip(*(column.tolist() for column in columns))):
-        is_timed = time > ODD_TIME and arguments >= 0
-        for key, ids, value in _values(texts[arguments]) if is_timed else ():
-            place = (owner, name, key, ids)
+    series: dict[_Place, tuple[array[int], array[float]]] = {}
+    readable = np.flatnonzero((counters.start > ODD_TIME) & (arguments >= 0))
+    for row in readable.tolist():
+        for key, ids, value in _values(counters.of.texts[arguments[row]]):
+            place = _Place(int(process[row]), int(counters.name[row]), key, ids)
             if place not in series and len(series) == _MOST_SERIES:
                 continue
             times, values = series.setdefault(place, (array("q"), array("d")))
-            times.append(time)
+            times.append(int(counters.start[row]))
             values.append(value)
             unread[row] = False
-    keys: dict[tuple[int, int], set[str]] = {}
-    for owner, name, key, _ in series:
-        keys.setdefault((owner, name), set()).add(key)
+    keys: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for place in series:
+        keys[place.process, place.name].add(place.key)
     word = counters.of.word
-    found = []
-    for (owner, name, key, ids), (times, values) in series.items():
-        label, unit = _label(word(name), key, alone=len(keys[owner, name]) == 1)
-        found.append((word(owner), label + ids, Readings.of(np.array(times), np.array(values), unit)))
-    return found, unread
+    rows = []
+    for place, (times, values) in series.items():
+        alone = len(keys[place.process, place.name]) == 1
+        label, unit = _label(word(place.name), place.key, alone=alone)
+        readings = Readings.of(np.array(times), np.array(values), unit)
+        rows.append(CounterSeries(word(place.process), label + place.ids, readings))
+    return rows, unread
 
 
 def _values(arguments: bytes) -> Iterator[tuple[str, str, float]]:
-    """The numbers of an object, each with its key and the ids beside it; a number may stand in quotes.
+    """The numbers of an object, each with its key and the ids next to it; a number may be in quotes.
 
     An id tells several counters of one name apart (Acc PMU's acc_id), so it becomes part of the name.
     """
@@ -83,7 +98,13 @@ def _values(arguments: bytes) -> Iterator[tuple[str, str, float]]:
 
 def _label(name: str, key: str, *, alone: bool) -> tuple[str, str]:
     """The name of a series, and its unit."""
+    part, unit = key, ""
     in_key = _UNIT_IN_KEY.fullmatch(key)
-    part, unit = (in_key[1], in_key[2]) if in_key else ("", key) if key in _UNITS else (key, "")
-    is_said = part.lower() in _NO_NAMES or name.lower().endswith(part.lower())
-    return (name if is_said or (alone and unit) else f"{name} {part}"), unit
+    if in_key:
+        part, unit = in_key[1], in_key[2]
+    elif key in _UNITS:
+        part, unit = "", key
+    in_name = part.lower() in _NO_NAMES or name.lower().endswith(part.lower())
+    if in_name or (alone and unit):
+        return name, unit
+    return f"{name} {part}", unit

@@ -47,11 +47,12 @@ def decode_events(path: Path, keys: Mapping[str, bool], *, advice: Activity | No
 class _Collector:
     def __init__(self, keys: Mapping[str, bool]) -> None:
         self._keys = keys
-        self._quoted = [f'"{key}"'.encode() for key in keys if key]
-        fields = [
-            (f"argument{number}", msgspec.Raw, msgspec.field(default=msgspec.Raw(), name=key))
-            for number, key in enumerate(filter(None, keys))
-        ]
+        named = list(filter(None, keys))
+        self._quoted = [f'"{key}"'.encode() for key in named]
+        fields = []
+        for number, key in enumerate(named):
+            field = msgspec.field(default=msgspec.Raw(), name=key)
+            fields.append((f"argument{number}", msgspec.Raw, field))
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("Arguments", fields))
         self._texts: dict[bytes, int] = {}
         self._places: dict[tuple[int, int], int] = {}
@@ -62,7 +63,8 @@ class _Collector:
     def add(self, event: _Event) -> None:
         phase = event.ph
         is_arrow = phase in ("s", "t", "f")
-        rows = self._rows[library.COMPLETE if phase == "X" else library.ARROWS if is_arrow else library.OTHERS]
+        kind = library.ARROWS if is_arrow else library.OTHERS
+        rows = self._rows[library.COMPLETE if phase == "X" else kind]
         columns, row = rows.columns, len(rows.columns["phase"])
         columns["phase"].append(ord(phase) if len(phase) == 1 and phase.isascii() else 0)
         columns["event"].append(self._events)
@@ -74,13 +76,14 @@ class _Collector:
         columns["duration"].append(self._time("duration", bytes(event.dur)))
         if event.id:
             # The id of an arrow is a number or a text, and never the same twice, so no text is kept.
-            text = bytes(event.id)
-            number = _whole_number(text[1:-1] if text.startswith(b'"') else text)
-            rows.flows.put(row, hash(text) >> 2 | -(1 << 62) if number == NO_NUMBER else number)
+            rows.flows.put(row, _flow_number(bytes(event.id)))
         arguments = bytes(event.args)
         values = iter(self._values_of(arguments))
         for key, is_number in self._keys.items():
-            value = next(values) if key != library.COUNTER_ARGUMENTS else arguments if phase == "C" else b""
+            if key != library.COUNTER_ARGUMENTS:
+                value = next(values)
+            else:
+                value = arguments if phase == "C" else b""
             rows.arguments[key].put(row, _whole_number(value) if is_number else self._text(value))
         self._events += 1
 
@@ -101,7 +104,9 @@ class _Collector:
         return NO_TEXT if word is None else self._text(msgspec.json.encode(word))
 
     def _text(self, text: bytes) -> int:
-        return NO_TEXT if text in (b"", b"null") else self._texts.setdefault(text, len(self._texts))
+        if text in (b"", b"null"):
+            return NO_TEXT
+        return self._texts.setdefault(text, len(self._texts))
 
     def _time(self, column: str, text: bytes) -> int:
         if not text:
@@ -122,7 +127,9 @@ class _RowArrays:
     def __init__(self, keys: Mapping[str, bool]) -> None:
         self.columns = {name: array(_TYPE_CODES[kind]) for name, kind in library.MEMBERS.items()}
         self.flows = _SparseArray(np.int64)
-        self.arguments = {key: _SparseArray(np.int64 if is_number else np.int32) for key, is_number in keys.items()}
+        self.arguments = {}
+        for key, is_number in keys.items():
+            self.arguments[key] = _SparseArray(np.int64 if is_number else np.int32)
 
     def events(self, texts: ScannedTexts) -> ScannedEvents:
         columns: dict[str, Any] = {
@@ -134,7 +141,9 @@ class _RowArrays:
 
 class _SparseArray:
     def __init__(self, kind: Any) -> None:
-        self._rows, self._values, self._kind = array("i"), array(_TYPE_CODES[kind]), kind
+        self._rows = array("i")
+        self._values = array(_TYPE_CODES[kind])
+        self._kind = kind
 
     def put(self, row: int, value: int) -> None:
         if value != NO_NUMBER:
@@ -148,5 +157,13 @@ class _SparseArray:
 _TYPE_CODES = {np.uint8: "B", np.int32: "i", np.int64: "q"}
 
 
+def _flow_number(text: bytes) -> int:
+    """The number of an arrow; a number below all of these for an id that is a text."""
+    number = _whole_number(text[1:-1] if text.startswith(b'"') else text)
+    return hash(text) >> 2 | -(1 << 62) if number == NO_NUMBER else number
+
+
 def _whole_number(text: bytes) -> int:
-    return int(text) if text.isdigit() and len(text) <= _NUMBER_DIGITS else NO_NUMBER
+    if not text.isdigit() or len(text) > _NUMBER_DIGITS:
+        return NO_NUMBER
+    return int(text)

@@ -135,7 +135,7 @@ class Scan:
 
     @property
     def events(self) -> int:
-        """How many events the scan holds."""
+        """The number of events that the scan holds."""
         return int(self._scan.contents.events)
 
     def forget(self) -> None:
@@ -183,8 +183,10 @@ class Scan:
     def _handed_over(self, columns: ctypes.Structure, name: str, count: int, kind: Any) -> npt.NDArray[Any]:
         """A column as an array that owns it."""
         address = getattr(columns, name)
+        if not address:
+            return np.empty(0, kind)
         setattr(columns, name, None)
-        return np.asarray(_Column(self._library, address, count, kind)) if address else np.empty(0, kind)
+        return np.asarray(_Column(self._library, address, count, kind))
 
 
 class _Column:
@@ -204,7 +206,7 @@ class _Column:
 
 
 def view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
-    """So many values that the library holds, for as long as it holds them."""
+    """Values that the library holds, for as long as it holds them."""
     if not address or not count:
         return np.empty(0, kind)
     return np.frombuffer(_memory(address, count * np.dtype(kind).itemsize, _READ_ONLY), kind)
@@ -221,10 +223,9 @@ def enclosing_calls(
     if library is None:
         return None
     types = (np.int64, np.int64, np.uint8, np.int32, np.int32)
-    columns = [
-        np.ascontiguousarray(column, dtype=dtype) for column, dtype in zip((start, duration, kind, track, order), types)
-    ]
-    cut = library.enclosing_calls(*(column.ctypes.data for column in columns), order.size, most, around.ctypes.data)
+    columns = list(map(np.ascontiguousarray, (start, duration, kind, track, order), types))
+    addresses = [column.ctypes.data for column in columns]
+    cut = library.enclosing_calls(*addresses, order.size, most, around.ctypes.data)
     return None if cut < 0 else int(cut)
 
 

@@ -51,7 +51,7 @@ class SparseColumn:
         return column
 
     def select(self, chosen: Mask, place: CodeColumn) -> SparseColumn:
-        """Those of the chosen events; ``place`` is the position of each event among them."""
+        """The values of the chosen events; ``place`` is the position of each event among them."""
         stays = chosen[self.rows]
         return SparseColumn(place[self.rows[stays]], self.values[stays])
 
@@ -112,7 +112,8 @@ class ScannedTexts:
             first[there] = np.minimum(first[there], rows.event[begins[there]])
         numbers: dict[tuple[str, str], int] = {}
         renumbered = np.zeros(first.size, dtype=np.int32)
-        for code in np.argsort(first, kind="stable")[: np.count_nonzero(first < last)].tolist():
+        present = np.count_nonzero(first < last)
+        for code in np.argsort(first, kind="stable")[:present].tolist():
             process, thread = self.places[code].tolist()
             renumbered[code] = numbers.setdefault((self._plain(process), self._plain(thread)), len(numbers))
         return [look_up(renumbered, rows.track) for rows in events], list(numbers)
@@ -170,12 +171,13 @@ class ScannedEvents:
         order = np.argsort(np.concatenate((self.event, others.event)), kind="stable")
         place = np.empty(order.size, dtype=np.int32)
         place[order] = np.arange(order.size, dtype=np.int32)
-        members: dict[str, Any] = {
-            name: np.concatenate((getattr(self, name), getattr(others, name)))[order] for name in library.MEMBERS
-        }
-        arguments = {
-            key: column.with_others(others.arguments[key], place, len(self)) for key, column in self.arguments.items()
-        }
+        members: dict[str, Any] = {}
+        for name in library.MEMBERS:
+            column = np.concatenate((getattr(self, name), getattr(others, name)))
+            members[name] = column[order]
+        arguments = {}
+        for key, values in self.arguments.items():
+            arguments[key] = values.with_others(others.arguments[key], place, len(self))
         flows = self.flows.with_others(others.flows, place, len(self))
         return replace(self, flows=flows, arguments=arguments, **members)
 
@@ -209,22 +211,18 @@ class ScannedEvents:
         """
         start = self.start
         duration = self.duration if durations else np.zeros(start.size, dtype=np.int64)
-        if (absent := duration == ABSENT).any():
+        absent = duration == ABSENT
+        if absent.any():
             duration = np.where(absent, 0, duration)
-        strange = np.flatnonzero((start <= ODD_TIME) | (duration == ODD_TIME))
-        if not strange.size:
+        odd = np.flatnonzero((start <= ODD_TIME) | (duration == ODD_TIME))
+        if not odd.size:
             return start, duration
         start, duration = start.copy(), duration.copy()
-        for row in strange.tolist():
+        for row in odd.tolist():
             event = int(self.event[row])
             try:
                 if duration[row] == ODD_TIME:
-                    text = self.of.odd[event, "duration"]
-                    duration[row] = nanoseconds(text)
-                    if duration[row] < 0:
-                        raise ValueError(
-                            Activity("its duration {duration} is negative", duration=text.decode("ascii", "replace"))
-                        )
+                    duration[row] = _duration(self.of.odd[event, "duration"])
                 if start[row] <= ODD_TIME:
                     start[row] = nanoseconds(self.of.odd.get((event, "start"), b""))
             except ValueError as error:
@@ -232,10 +230,23 @@ class ScannedEvents:
         return start, duration
 
     def ignored(self, phases: str) -> tuple[Message, ...]:
-        """A note on events of these phases, which a reader ignores; nothing if there are none."""
-        counts = {phase: int((self.phase == ord(phase)).sum()) for phase in phases}
-        what = ", ".join(f"{count} {_PHASES[phase]} ({phase})" for phase, count in counts.items() if count)
-        return (Message("notes.events-ignored", {"path": str(self.of.path), "what": what}),) if what else ()
+        """A note on events of these phases, which a reader ignores; empty if there are none."""
+        ignored = []
+        for phase in phases:
+            count = int((self.phase == ord(phase)).sum())
+            if count:
+                ignored.append(f"{count} {_PHASES[phase]} ({phase})")
+        if not ignored:
+            return ()
+        return (Message("notes.events-ignored", {"path": str(self.of.path), "what": ", ".join(ignored)}),)
+
+
+def _duration(text: bytes) -> int:
+    """Raises ValueError for a text that is no duration."""
+    duration = nanoseconds(text)
+    if duration < 0:
+        raise ValueError(Activity("its duration {duration} is negative", duration=text.decode("ascii", "replace")))
+    return duration
 
 
 class ScannedFile(NamedTuple):
@@ -271,7 +282,9 @@ class Names:
             name = words[code] if name_of is None else name_of(code)
             return NO_TEXT if name is None else self.number(name)
 
-        otherwise = NO_TEXT if absent is None or not (codes == NO_TEXT).any() else self.number(absent)
+        otherwise = NO_TEXT
+        if absent is not None and (codes == NO_TEXT).any():
+            otherwise = self.number(absent)
         return self._texts.judged(codes, number, otherwise=otherwise, dtype=np.int32)
 
     def sparse(
@@ -287,7 +300,9 @@ class Names:
 def requests_named(spans: ScannedEvents, names: Names, key: str, marks: Codes) -> CodeColumn:
     """The request that each span served: by an argument, else, of the spans at ``marks``, by their names."""
     argument, words = spans.arguments[key], spans.of.words
-    request = names.sparse(argument, len(spans)) if argument.rows.size else constant("request", NO_TEXT, len(spans))
+    request: CodeColumn = constant("request", NO_TEXT, len(spans))
+    if argument.rows.size:
+        request = names.sparse(argument, len(spans))
     marks = marks[request[marks] == NO_TEXT]
     named = names.column(spans.name[marks], lambda code: request_of(None, words[code]), absent=None)
     if (named != NO_TEXT).any():
@@ -301,7 +316,8 @@ NO_TEXT_AT_ALL = (msgspec.MsgspecError, UnicodeDecodeError)
 
 def decoded(texts: list[bytes]) -> list[str]:
     """The words of texts: 7 and "7" are one. Raises msgspec's error for an invalid text."""
-    quoted = iter(msgspec.json.decode(b"[%b]" % b",".join(text for text in texts if text.startswith(b'"'))))
+    in_quotes = [text for text in texts if text.startswith(b'"')]
+    quoted = iter(msgspec.json.decode(b"[%b]" % b",".join(in_quotes)))
     return [next(quoted) if text.startswith(b'"') else text.decode("utf-8", "replace") for text in texts]
 
 

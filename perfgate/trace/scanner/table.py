@@ -44,7 +44,10 @@ class ScannedTable:
     """
 
     def __init__(self, rows: int, numbers: dict[int, Packed], reals: dict[int, PackedReals], texts: list[str]) -> None:
-        self.rows, self.numbers, self.reals, self.texts = rows, numbers, reals, texts
+        self.rows = rows
+        self.numbers = numbers
+        self.reals = reals
+        self.texts = texts
 
 
 def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: int) -> ScannedTable | None:
@@ -79,7 +82,9 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
                 if columns.rows > most_rows:
                     return None
         columns.take(table.contents)
-        return None if window.size or columns.rows > most_rows else columns.all(table.contents.texts)
+        if window.size or columns.rows > most_rows:
+            return None
+        return columns.all(table.contents.texts)
     finally:
         free(table)
 
@@ -127,7 +132,9 @@ class _Columns:
 
     def take(self, table: Any) -> None:
         rows = int(table.rows)
-        for position, dtype in self._dtypes.items() if rows else ():
+        if not rows:
+            return
+        for position, dtype in self._dtypes.items():
             column = view(table.column[position], rows, dtype)
             if position in self._numbers:
                 self._numbers[position].append(Packed.of(column))

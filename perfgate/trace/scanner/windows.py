@@ -95,13 +95,15 @@ class WindowedScan:
         threads: int | None = None,
         arrows: bool = False,
     ) -> None:
-        self._path, self._keys, self._advice = path, dict(keys), advice
+        self._path = path
+        self._keys = dict(keys)
+        self._advice = advice
         allowed = len(os.sched_getaffinity(0))
         self._threads = threads or min(_MOST_THREADS, idle_processors(allowed, os.cpu_count() or 1, os.getloadavg()[0]))
         self._window = window
         self._sets: tuple[int, ...] = library.SETS if arrows else (library.COMPLETE, library.OTHERS)
         self._scan = self._new_scan()
-        # Those of the other threads, each empty between two windows.
+        # The scans of the other threads, each empty between two windows.
         self._others: list[library.Scan] = []
         # Whether the next event has no comma before it.
         self._is_first = True
@@ -114,7 +116,8 @@ class WindowedScan:
             texts.words = decoded(texts.texts)
         except NO_TEXT_AT_ALL as error:
             raise UndecidedError from error
-        complete, others = (self._rows(rows, texts) for rows in (library.COMPLETE, library.OTHERS))
+        complete = self._rows(library.COMPLETE, texts)
+        others = self._rows(library.OTHERS, texts)
         if library.ARROWS in self._sets:
             arrows = self._rows(library.ARROWS, texts)
             return ScannedFile(texts, complete, others, lambda: arrows, around)
@@ -170,10 +173,10 @@ class WindowedScan:
             self._others.append(self._new_scan())
         ends = [*cuts[1:], size]
         with ExitStack() as stack:
-            ahead = [
-                stack.enter_context(_Thread(partial(scan.take, address, size, cut, end, first=True)))
-                for scan, cut, end in zip(self._others, cuts, ends)
-            ]
+            ahead = []
+            for scan, cut, end in zip(self._others, cuts, ends):
+                work = partial(scan.take, address, size, cut, end, first=True)
+                ahead.append(stack.enter_context(_Thread(work)))
             end, state = self._take_alone(address, size, 0, cuts[0])
         for number, (scan, cut) in enumerate(zip(self._others, cuts)):
             if (state, end) != (library.STOPPED, cut):
@@ -224,7 +227,7 @@ class WindowedScan:
 
 
 class _Thread:
-    """Does something beside the body of a with statement; ``result`` is there behind it."""
+    """Works in parallel with the body of a with statement; ``result`` is set when that ends."""
 
     def __init__(self, work: Callable[[], int]) -> None:
         self.result = 0
