@@ -195,13 +195,13 @@ def _work_of_steps(timeline: StepTimeline) -> _Work | None:
     steps = [step for step in timeline.steps if step.computing is not None and step.exposed_communication is not None]
     if not steps or len(steps) < len(timeline.steps):
         return None
-    alone: dict[WindowPartName, float] = {
-        "computing": sum(step.computing or 0.0 for step in steps),
-        "fused": sum(step.fused or 0.0 for step in steps),
-        "communication": sum(step.exposed_communication or 0.0 for step in steps),
-        "copies": sum(step.exposed_copies or 0.0 for step in steps),
-    }
-    return _Work(sum(step.communication or 0.0 for step in steps), None, alone)
+    alone: dict[WindowPartName, float] = {}
+    alone["computing"] = sum(step.computing or 0.0 for step in steps)
+    alone["fused"] = sum(step.fused or 0.0 for step in steps)
+    alone["communication"] = sum(step.exposed_communication or 0.0 for step in steps)
+    alone["copies"] = sum(step.exposed_copies or 0.0 for step in steps)
+    communication = sum(step.communication or 0.0 for step in steps)
+    return _Work(communication, None, alone)
 
 
 def _parts(events: EventTable, work: _Work) -> list[WindowPart]:

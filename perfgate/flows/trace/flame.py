@@ -20,9 +20,10 @@ def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable
     ``note`` receives the notes on unreadable parts of the recordings. The folder of a check holds both sides. Raises
     UsageError if the recordings have no stacks to draw.
     """
-    check = path if head is None and path.is_dir() and (path / "head" / "run.json").is_file() else None
-    if check is not None:
-        path, head = path / "base", path / "head"
+    check: Path | None = None
+    if head is None and (path / "head" / "run.json").is_file():
+        check = path
+        path, head = check / "base", check / "head"
     chosen = choose(path, choice)
     trees = _labelled(chosen)
     if head is not None:

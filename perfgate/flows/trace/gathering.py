@@ -97,7 +97,8 @@ def _name_in(reduced: ReducedRecording, places: Sequence[Place]) -> str:
 
 
 def _folder_of(path: Path) -> Path:
-    return path.absolute().parent if path.is_file() else path.absolute()
+    folder = path.absolute()
+    return folder.parent if path.is_file() else folder
 
 
 def gather_tables(

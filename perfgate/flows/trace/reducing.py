@@ -118,7 +118,9 @@ def recordings_below(path: Path) -> list[Path]:
 
 
 def _kept_at(recording: Path) -> Path:
-    return recording / KEPT if recording.is_dir() else recording.with_name(f"{recording.name}{KEPT}")
+    if recording.is_dir():
+        return recording / KEPT
+    return recording.with_name(recording.name + KEPT)
 
 
 def kept_tables(recording: Path) -> Reduced | None:

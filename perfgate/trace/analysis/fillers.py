@@ -125,7 +125,9 @@ class _Host:
     def _near(self, length: Codes) -> list[tuple[Codes, Codes]]:
         """For each class of lengths, the range of its events that may overlap each gap."""
         ranges: list[tuple[Codes, Codes]] = []
-        borders = np.flatnonzero(np.diff(length, prepend=0, append=0)).tolist() if length.size else []
+        if not length.size:
+            return ranges
+        borders = np.flatnonzero(np.diff(length, prepend=0, append=0)).tolist()
         for begin, end in itertools.pairwise(borders):
             starts = self._events.start[begin:end]
             longest = 1 << int(length[begin])

@@ -176,17 +176,22 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
     kept = sorted(by_size[:most])
     number = dict(zip(kept, range(most)))
     kept_above = _nearest_kept(tree.parent, number)
+
+    def of_kept(column: Sequence[int]) -> list[int]:
+        return [column[node] for node in kept]
+
+    folded_names = {tree.texts[tree.name[node]] for node in by_size[most:]}
     return msgspec.structs.replace(
         tree,
-        parent=[number.get(tree.parent[node], NONE) for node in kept],
-        kind=[tree.kind[node] for node in kept],
-        name=[tree.name[node] for node in kept],
-        place=[tree.place[node] for node in kept],
-        shape=[tree.shape[node] for node in kept],
-        more_shapes=[tree.more_shapes[node] for node in kept],
+        parent=[number.get(parent, NONE) for parent in of_kept(tree.parent)],
+        kind=of_kept(tree.kind),
+        name=of_kept(tree.name),
+        place=of_kept(tree.place),
+        shape=of_kept(tree.shape),
+        more_shapes=of_kept(tree.more_shapes),
         head=_folded_costs(costs, number, kept_above),
         folded=size - most,
-        folded_names=sorted({tree.texts[tree.name[node]] for node in by_size[most:]}),
+        folded_names=sorted(folded_names),
     )
 
 
@@ -223,11 +228,11 @@ def _folded_costs(costs: FlameCosts, number: Mapping[int, int], kept_above: Sequ
         cell = kept_above[node], request
         own[cell] += time
         count[cell] += calls if node in number else 0
-    cells = sorted(cell for cell in own if cell[0] != NONE)
-    return FlameCosts(
-        units=costs.units,
-        node=[node for node, _ in cells],
-        request=[request for _, request in cells],
-        own=[own[cell] for cell in cells],
-        count=[count[cell] for cell in cells],
-    )
+    folded = FlameCosts(units=costs.units, node=[], request=[], own=[], count=[])
+    for node, request in sorted(own):
+        if node != NONE:
+            folded.node.append(node)
+            folded.request.append(request)
+            folded.own.append(own[node, request])
+            folded.count.append(count[node, request])
+    return folded

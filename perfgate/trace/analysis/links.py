@@ -98,4 +98,6 @@ def _middle_bandwidth(link: RankLink, others: Sequence[RankLink]) -> float | Non
     """The median bandwidth of links that carried similar sizes; None if they are too few."""
     least, most = link.size_bytes / ALIKE, link.size_bytes * ALIKE
     bandwidths = [other.bandwidth or 0.0 for other in others if least <= other.size_bytes <= most]
-    return statistics.median(bandwidths) if len(bandwidths) >= FEWEST_LINKS else None
+    if len(bandwidths) < FEWEST_LINKS:
+        return None
+    return statistics.median(bandwidths)

@@ -17,9 +17,8 @@ from perfgate.trace.scanner.merging import Calls, TreeNodes, call_tree
 MOST_LEVELS = 256
 STREAM = FLAME_KINDS.index("stream")
 _THREAD = FLAME_KINDS.index("thread")
-_FLAME_CODES = np.array(
-    [FLAME_KINDS.index(kind) if kind in FLAME_KINDS else FLAME_KINDS.index("other") for kind in KINDS], dtype=np.uint8
-)
+_NUMBERS: dict[str, int] = {kind: number for number, kind in enumerate(FLAME_KINDS)}
+_FLAME_CODES = np.array([_NUMBERS.get(kind, _NUMBERS["other"]) for kind in KINDS], dtype=np.uint8)
 
 
 class MergedStacks(NamedTuple):

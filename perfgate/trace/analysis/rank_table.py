@@ -198,7 +198,9 @@ def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
             size, transit = total.size_bytes + size, total.transit_ns + transit
         totals[key] = link._replace(operation=operation, group=group, step=None, size_bytes=size, transit_ns=transit)
     for total in totals.values():
-        bandwidth = total.size_bytes / total.transit_ns * 1e9 if total.transit_ns else None
+        bandwidth = None
+        if total.transit_ns:
+            bandwidth = total.size_bytes / total.transit_ns * 1e9
         yield total._replace(bandwidth=bandwidth)
 
 

@@ -124,7 +124,9 @@ class DeviceSummary:
     def kernels(self) -> KernelTable:
         """The rows of the table of kernels that belong to a span; empty if there is no such table."""
         rows = KernelTable.of(self.timeline.kernels or ())
-        return rows.select(self.work[0].owners != OUTSIDE) if len(rows) else rows
+        if not len(rows):
+            return rows
+        return rows.select(self.work[0].owners != OUTSIDE)
 
     @property
     def kernel_table(self) -> KernelTable:
@@ -177,7 +179,10 @@ def shape_names(timelines: Sequence[Timeline]) -> list[str]:
         recordings[timeline.label] += 1
         # Two recordings of one rank: the profiler's schedule was repeated.
         number = recordings[timeline.label]
-        names.append(timeline.label if number == 1 else f"{timeline.label}, recording {number}")
+        name = timeline.label
+        if number > 1:
+            name = f"{name}, recording {number}"
+        names.append(name)
     return names
 
 

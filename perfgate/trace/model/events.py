@@ -126,7 +126,9 @@ class EventTable:
             column: _chosen(getattr(self, column), rows) for column in COLUMN_TYPES if column != "group"
         }
         # If every event is its own group, names and groups share one array in memory.
-        columns["group"] = columns["name"] if self.group is self.name else _chosen(self.group, rows)
+        columns["group"] = columns["name"]
+        if self.group is not self.name:
+            columns["group"] = _chosen(self.group, rows)
         return replace(self, **columns)
 
     def is_kind(self, *kinds: EventKind) -> Mask:

@@ -68,7 +68,9 @@ class KernelTable(Sequence[Kernel]):
     @staticmethod
     def of(kernels: Sequence[Kernel]) -> KernelTable:
         """The columns of kernels, from any sequence of them."""
-        return kernels if isinstance(kernels, KernelTable) else _table_of(kernels)
+        if isinstance(kernels, KernelTable):
+            return kernels
+        return _table_of(kernels)
 
     def __len__(self) -> int:
         return len(self.numbers.packed["duration_ns"])
@@ -308,8 +310,9 @@ class _Joined:
         columns = {name: PackedReals() for name in names}
         for table in self._tables:
             of_table = table.counters.columns(*names)
+            unknown = np.full(len(table), np.nan)
             for name, column in columns.items():
-                column.append(of_table[name] if name in of_table else np.full(len(table), np.nan))
+                column.append(of_table.get(name, unknown))
         return list(columns.values())
 
 

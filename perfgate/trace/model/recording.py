@@ -59,7 +59,9 @@ class Kernel(NamedTuple):
     @property
     def kind(self) -> KernelKind:
         """Its kind as an event; collectives are recognized by the core, at level 0 only by the name."""
-        return "comm" if is_collective_core(self.core) else kernel_kind(self.name)
+        if is_collective_core(self.core):
+            return "comm"
+        return kernel_kind(self.name)
 
     @property
     def inputs(self) -> str:

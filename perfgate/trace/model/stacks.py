@@ -42,7 +42,7 @@ class Stacks:
 
     def depth(self) -> int:
         """The maximum nesting depth of calls, including work of the device."""
-        return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
+        return int(levels(self.called_by).max(initial=-1)) + 1
 
 
 def selected(events: EventTable, rows: CodeColumn | None) -> EventTable:

@@ -13,7 +13,7 @@ from perfgate.document.message import Message
 from perfgate.document.timeline import SPAN_KINDS, DrawnCounter, DrawnTimeline, TimelineTrack, TrackSide
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.loops import leb128, look_up
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, nesting_order
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, nesting_order
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.readings import Readings
@@ -22,6 +22,7 @@ from perfgate.trace.scanner.compressed import gzipped
 # Columns of more spans are compressed several at a time.
 _MANY = 100_000
 _THREADS = 8
+_NOTHING = np.zeros(0, dtype=np.int64)
 _GAP = SPAN_KINDS.index("gap")
 _KINDS = np.array([SPAN_KINDS.index(kind) for kind in KINDS], dtype=np.uint8)
 
@@ -43,39 +44,34 @@ def drawn_timeline(
     # Both take as long: the gaps of the device, and the order of the spans.
     with ThreadPoolExecutor(1) as other:
         search = None if of_ranks else other.submit(device_gaps, events)
-        on_device = np.zeros(len(events.tracks), dtype=bool)
-        on_device[events.track[np.flatnonzero(events.is_kind(*DEVICE_KINDS, "device_annotation"))]] = True
-        in_order = np.argsort(~on_device, kind="stable")
-        place_of = np.empty(in_order.size, dtype=np.int32)
-        place_of[in_order] = np.arange(in_order.size)
-        everything = np.arange(len(events), dtype=np.int32)
-        order = nesting_order(everything, events.start, events.duration, look_up(place_of, events.track))
+        layout = _Layout(events)
     device = search.result() if search else None
-
-    nothing = np.zeros(len(device.gaps) if device else 0, dtype=np.int64)
-    idle = device.gaps if device else Gaps(nothing, nothing, nothing)
-    text_of = np.zeros(len(CAUSES), dtype=np.int64)
+    idle = device.gaps if device else Gaps(_NOTHING, _NOTHING, _NOTHING)
+    cause_texts = np.zeros(len(CAUSES), dtype=np.int64)
     for code in np.unique(idle.cause).tolist():
-        text_of[code] = texts.setdefault(CAUSES[code], len(texts))
+        cause_texts[code] = texts.setdefault(CAUSES[code], len(texts))
 
-    def behind(gap_values: Codes, values: Codes) -> IntColumn:
-        return np.concatenate([gap_values, look_up(values, order)], dtype=np.int64)
-
-    start, duration = behind(idle.start, events.start), behind(idle.duration, events.duration)
-    tracks = _tracks(events, in_order, len(idle), on_device, of_ranks=of_ranks)
-    steps = np.diff(start, prepend=origin)
-    begins = np.cumsum([0, *(track.spans for track in tracks[:-1])]) if tracks else nothing
-    steps[begins] = start[begins] - origin
+    start = layout.behind(idle.start, events.start)
+    duration = layout.behind(idle.duration, events.duration)
     end = int((start + duration).max(initial=origin))
-    kind = np.concatenate([nothing.astype(np.uint8) + _GAP, look_up(_KINDS[events.kind], order)])
+    tracks = layout.tracks(len(idle), of_ranks=of_ranks)
+    steps = np.diff(start, prepend=origin)
+    begin = 0
+    for track in tracks:
+        steps[begin] = start[begin] - origin
+        begin += track.spans
+    no_text = np.zeros(len(idle), dtype=np.int64)
+    gap_kinds = np.full(len(idle), _GAP, dtype=np.uint8)
+    kinds = np.concatenate([gap_kinds, look_up(_KINDS[events.kind], layout.order)])
     columns: dict[str, Callable[[], bytes]] = {
         "start": lambda: packed(steps),
         "duration": lambda: packed(duration),
-        "name": lambda: packed(behind(text_of[idle.cause], events.name)),
-        "kind": lambda: gzipped(kind.tobytes()),
-        "shape": lambda: packed(behind(nothing, events.shape + 1)),
-        "launch": lambda: packed(behind(nothing, _launches(events, order, len(idle)))),
+        "name": lambda: packed(layout.behind(cause_texts[idle.cause], events.name)),
+        "kind": lambda: gzipped(kinds.tobytes()),
+        "shape": lambda: packed(layout.behind(no_text, events.shape + 1)),
+        "launch": lambda: packed(layout.behind(no_text, _launches(events, layout.order, len(idle)))),
     }
+    contents = _all_done(columns.values(), len(start))
     return DrawnTimeline(
         label=label,
         length=end - origin,
@@ -83,8 +79,39 @@ def drawn_timeline(
         tracks=tracks,
         counters=list(_counters(readings, origin, end)),
         notes=list(notes),
-        **dict(zip(columns, _all_done(columns.values(), len(start)))),
+        **dict(zip(columns, contents)),
     )
+
+
+class _Layout:
+    """The order in which tracks and spans are drawn: the device's tracks first, the spans of a track by time."""
+
+    def __init__(self, events: EventTable) -> None:
+        self._events = events
+        self._on_device = np.zeros(len(events.tracks), dtype=bool)
+        work = np.flatnonzero(events.is_kind(*DEVICE_KINDS, "device_annotation"))
+        self._on_device[events.track[work]] = True
+        self._tracks = np.argsort(~self._on_device, kind="stable")
+        place = np.empty(self._tracks.size, dtype=np.int32)
+        place[self._tracks] = np.arange(self._tracks.size)
+        everything = np.arange(len(events), dtype=np.int32)
+        self.order = nesting_order(everything, events.start, events.duration, look_up(place, events.track))
+
+    def behind(self, of_gaps: Codes, values: Codes) -> IntColumn:
+        """A column of the gaps, and behind it a column of the events in their order."""
+        return np.concatenate([of_gaps, look_up(values, self.order)], dtype=np.int64)
+
+    def tracks(self, gaps: int, *, of_ranks: bool) -> list[TimelineTrack]:
+        """The tracks in the order of their spans, those without any left out."""
+        counts = np.bincount(self._events.track, minlength=len(self._events.tracks)).tolist()
+        tracks = [TimelineTrack("", "gaps", gaps)] if gaps else []
+        for number in filter(counts.__getitem__, self._tracks.tolist()):
+            side: TrackSide = "rank"
+            if not of_ranks:
+                side = "device" if self._on_device[number] else "host"
+            name = " / ".join(filter(None, self._events.tracks[number]))
+            tracks.append(TimelineTrack(name, side, counts[number]))
+        return tracks
 
 
 def _launches(events: EventTable, order: CodeColumn, gaps: int) -> IntColumn:
@@ -117,17 +144,6 @@ def _counters(readings: Mapping[str, Readings], origin: int, end: int) -> Iterat
         if time.size:
             steps = packed(np.diff(time, prepend=origin))
             yield DrawnCounter(name, recorded.unit, time.size, steps, gzipped(value.astype("<f8").tobytes()))
-
-
-def _tracks(events: EventTable, in_order: Codes, gaps: int, on_device: Mask, *, of_ranks: bool) -> list[TimelineTrack]:
-    """The tracks in the order of their spans, those without any left out."""
-    counts = np.bincount(events.track, minlength=len(events.tracks)).tolist()
-    tracks = [TimelineTrack("", "gaps", gaps)] if gaps else []
-    for number in filter(counts.__getitem__, in_order.tolist()):
-        side: TrackSide = "rank" if of_ranks else "device" if on_device[number] else "host"
-        name = " / ".join(part for part in events.tracks[number] if part)
-        tracks.append(TimelineTrack(name, side, counts[number]))
-    return tracks
 
 
 def packed(values: IntColumn) -> bytes:

@@ -104,8 +104,9 @@ class ReadableText:
         self.fault: Literal["cut", "checksum"] | None = None
 
     def __iter__(self) -> Iterator[bytes]:
+        unpack = self._gzip if compression(self._path) == "gzip" else self._zstd
         with self._path.open("rb") as stream:
-            yield from self._gzip(stream) if compression(self._path) == "gzip" else self._zstd(stream)
+            yield from unpack(stream)
 
     def _gzip(self, stream: IO[bytes]) -> Iterator[bytes]:
         member = zlib.decompressobj(wbits=_GZIP)

@@ -81,7 +81,9 @@ class CallTree(Protocol):
 def call_tree(tracks: Numbers, kinds: Flags) -> CallTree:
     """A tree of roots alone, by the compiled loop if it was built."""
     library = _library()
-    return PlainTree(tracks, kinds) if library is None else _CompiledTree(library, tracks, kinds)
+    if library is None:
+        return PlainTree(tracks, kinds)
+    return _CompiledTree(library, tracks, kinds)
 
 
 class _CompiledTree:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, suppress
-from types import TracebackType
 
 from perfgate.flows.trace.executors import Outcome, Task
 from perfgate.system.interrupts import uninstall
@@ -30,9 +29,7 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
         self._suspected: set[Task] = set()
         self._suspects: deque[Task] = deque()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """The processes end with their pool."""
 
     def submit(self, task: Task) -> None:

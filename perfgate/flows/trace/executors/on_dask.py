@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property
-from types import TracebackType
 from typing import Any
 
 from perfgate.errors import ClusterRefusedError, UsageError
@@ -35,9 +34,7 @@ class DaskExecutor(AbstractContextManager["DaskExecutor"]):
                 error=error,
             ) from error
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def submit(self, task: Task) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any
 
 from perfgate.errors import ClusterRefusedError, UsageError
@@ -30,9 +29,7 @@ class RayExecutor(AbstractContextManager["RayExecutor"]):
                 error=error,
             ) from error
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ray.shutdown()
 
     def submit(self, task: Task) -> None:

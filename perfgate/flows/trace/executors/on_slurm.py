@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
-from types import TracebackType
 from typing import Any
 
 from perfgate.errors import ClusterRefusedError, UsageError
@@ -51,9 +50,7 @@ class SlurmJobExecutor(AbstractContextManager["SlurmJobExecutor"]):
         self._running: dict[Any, Task] = {}
         self._ended_at: dict[Any, float] = {}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for job in self._running:
             job.cancel(check=False)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -66,8 +66,7 @@ class TableColumns:
 
     def number(self, name: str) -> Packed:
         """Whole numbers, or times in nanoseconds; NO_NUMBER for a cell without one."""
-        column: Packed = self._columns[name] if name in self._columns else Packed.same(NO_NUMBER, self.rows)
-        return column
+        return self._column(name, NO_NUMBER)
 
     def wholes(self, name: str) -> IntColumn:
         """The same numbers in int64."""
@@ -78,13 +77,16 @@ class TableColumns:
         return self.packed_real(name).unpacked()
 
     def packed_real(self, name: str) -> PackedReals:
-        column: PackedReals = self._columns[name] if name in self._columns else PackedReals(np.full(self.rows, np.nan))
-        return column
+        column: PackedReals | None = self._columns.get(name)
+        return PackedReals(np.full(self.rows, np.nan)) if column is None else column
 
     def place(self, name: str) -> Packed:
         """The place of each cell among the texts, NO_TEXT for an empty one."""
-        column: Packed = self._columns[name] if name in self._columns else Packed.same(NO_TEXT, self.rows)
-        return column
+        return self._column(name, NO_TEXT)
+
+    def _column(self, name: str, absent: int) -> Packed:
+        column: Packed | None = self._columns.get(name)
+        return Packed.same(absent, self.rows) if column is None else column
 
     def coded(self, name: str, value: Callable[[str], _Value | None], numbers: dict[_Value, int]) -> Packed:
         """The number of each cell's value, NO_TEXT for an empty one; new values enter ``numbers`` in row order."""

@@ -267,15 +267,16 @@ class _Export:
         place = columns.number(track.column)
         first_of, stream = distinct_rows([place])
         tracks = list(map(track.name_of, place.select(first_of).unpacked().tolist()))
-        connection = constant("correlation", NO_CORRELATION, columns.rows) if correlation is None else correlation
-        joins = (connection >= 0) & (connection != _NO_CONNECTION)
+        if correlation is None:
+            correlation = constant("correlation", NO_CORRELATION, columns.rows)
+        joins = (correlation >= 0) & (correlation != _NO_CONNECTION)
         return {
             "start": start,
             "duration": duration,
             "track": _numbered(self._tracks, tracks, stream),
             "name": _numbered(self._names, [title.name for title in titles], number),
             "kind": _numbered(KIND_CODES, [title.kind for title in titles], number),
-            "correlation": Packed.of(np.where(joins, connection, NO_CORRELATION)),
+            "correlation": Packed.of(np.where(joins, correlation, NO_CORRELATION)),
             "group": _numbered(self._names, [title.group for title in titles], number),
         }
 

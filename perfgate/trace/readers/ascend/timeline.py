@@ -222,7 +222,10 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     groups = []
     for place in first.tolist():
         code = int(kind[place])
-        text = type_by_name(events.names[name[place]]) if code == NO_TEXT else table.texts[code]
+        if code == NO_TEXT:
+            text = type_by_name(events.names[name[place]])
+        else:
+            text = table.texts[code]
         groups.append(names.setdefault(text, len(names)))
     group = events.group.copy()
     group[kernels] = np.array(groups, dtype=np.int32)[pair]
