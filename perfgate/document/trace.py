@@ -413,7 +413,7 @@ class DelayRow(RankEntry, frozen=True, kw_only=True):
     ``total`` is its cost to the job, ``share`` the part of the job's time, ``per_step`` the same of each of ``of`` steps, of
     which it delays ``steps`` (None and 0 if no steps are marked). ``once`` is whether it hiccups in few of them; ``worst`` is
     its longest single delay, in ``step``. Up to ``waiting`` ranks wait, most in ``collective``. ``why`` is the part that takes
-    longer than in the middle rank: computing, or free time, in which its device has nothing to do.
+    longer than in the middle rank: computing, or free time, in which its device is idle.
     """
 
     total: float
@@ -468,7 +468,7 @@ class RepeatedRank(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlyEnd(RankEntry, frozen=True, kw_only=True):
-    """A rank with a recording that ends in step ``last``, before those of the others."""
+    """A rank with a recording that ends in step ``last``, earlier than the others."""
 
     last: int
 

@@ -142,7 +142,7 @@ def _changes(base: Path, head: Path, choice: Choice) -> DiffDocument:
 
 
 def _other_work_first(rows: Sequence[DiffRow], limit: int) -> list[DiffRow]:
-    """Up to half of the rows are of other work, those with most time; the others have the largest changes of time."""
+    """Up to half of the rows are of other work, most time first; the rest have the largest changes of time."""
     other_work = [row for row in rows if row.change not in ("slower", "faster")]
     other_work.sort(key=_most_time, reverse=True)
     retimed = len(rows) - len(other_work)
@@ -175,7 +175,7 @@ _BEHIND_COMPUTING: tuple[tuple[WindowPartName, EventKind], ...] = (
 
 
 def _work(events: EventTable) -> _Work | None:
-    """None if nothing ran on a device."""
+    """None if no work ran on a device."""
     if not events.is_kind(*DEVICE_KINDS).any():
         return None
     covered = union(events.of_kind("compute").intervals)

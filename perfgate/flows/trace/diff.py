@@ -309,7 +309,7 @@ def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float)
 
 
 def _ranges_overlap(old: Sequence[float], new: Sequence[float]) -> bool:
-    """Whether several recordings of one program differ as much as the sides do."""
+    """Whether the times of several recordings of one side reach the times of the other side."""
     several = len(old) + len(new) > 2
     return several and max(old) >= min(new) and max(new) >= min(old)
 

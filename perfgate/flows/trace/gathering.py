@@ -1,4 +1,4 @@
-"""Bring the small tables of all recordings together: each is reduced where it lies, and only its tables come here."""
+"""Bring the small tables of all recordings together: each is reduced in place, and only its tables are transferred."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _answer_about(place: Place, answer: bytes | None) -> TaskAnswer:
 
 
 def _on_host(reduced: ReducedRecording, host: str | None) -> ReducedRecording:
-    """The same with the node in its paths, which are those of that node."""
+    """The same with the node in its paths."""
     if host is None:
         return reduced
     tables: list[RankTable] = []

@@ -60,7 +60,7 @@ class ChosenTimeline(NamedTuple):
 
 
 def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None = None) -> TopDocument:
-    """The rows of every chosen timeline; with ``longer``, only those of single runs longer than that many seconds.
+    """The rows of every chosen timeline; with ``longer``, only rows of single runs longer than that number of seconds.
 
     Raises UsageError and DocumentError with a remedy.
     """
@@ -281,7 +281,7 @@ def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
 
 def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> StepTimeline:
     recorded = pick.timeline.events
-    # A serving engine may also mark profiler steps, one a batch, which tell no phases.
+    # A serving engine may also mark profiler steps, one a batch, which name no phases.
     marked = batches(recorded, step_by)
     steps: Sequence[ProfilerStep] = ()
     if not step_by:

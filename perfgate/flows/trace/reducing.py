@@ -1,4 +1,4 @@
-"""Reduce recordings to small tables, which can be stored. The tasks run in other processes, or where a recording lies."""
+"""Reduce recordings to small tables, which can be stored. Tasks run in other processes, or on the machine with a recording."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def list_task(path: Path) -> bytes:
 
 
 def reduce_task(path: Path, patterns: tuple[str, ...], *, keeps: bool) -> bytes:
-    """The kept tables of a recording, or new ones, stored beside it if it ``keeps`` them.
+    """The kept tables of a recording, or new ones, stored next to it if it ``keeps`` them.
 
     ``patterns`` are further names of kernels that communicate.
     """
@@ -148,7 +148,7 @@ def _tables_alone(file: Path) -> Reduced:
 
 
 def reduce_recording(recording: Path, *, keeps: bool) -> Reduced:
-    """New tables of a recording; those that it ``keeps`` are written beside it if its folder allows that."""
+    """New tables of a recording; with ``keeps`` they are written next to it if its folder allows that."""
     try:
         return _reduced_anew(recording, keeps=keeps)
     except (OSError, PerfgateError) as error:

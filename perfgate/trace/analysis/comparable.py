@@ -105,7 +105,7 @@ def _marked(events: EventTable) -> _Units | None:
 
 
 def _tabled(timeline: Timeline) -> _Units | None:
-    """The steps of the table of kernels, from the first kernel of each to that of the next."""
+    """The steps of the table of kernels, each from its first kernel to the first kernel of the next step."""
     kernels = KernelTable.of(timeline.kernels or ())
     known = (kernels.numbers["step"] != NO_NUMBER) & (kernels.start != NO_NUMBER)
     if not known.any():
@@ -127,7 +127,7 @@ def _tabled(timeline: Timeline) -> _Units | None:
 
 
 def _counts(events: EventTable, spans: Intervals, intact: Mask) -> Positions:
-    """The pieces of work of each unit: those of the device, else the operators of the host."""
+    """The pieces of work of each unit: work of the device, else operators of the host."""
     work = events.select(events.is_kind(*DEVICE_KINDS) & intact)
     if not len(work):
         work = events.of_kind("host_op")
@@ -158,7 +158,7 @@ def _complete(events: EventTable, spans: Intervals, intact: Mask, *, is_damaged:
 
 
 def _exclude_unlike(complete: Mask, work: EventTable, spans: Intervals, launches: EventTable) -> None:
-    """Mark units as incomplete if their work differs from that of most."""
+    """Mark units as incomplete if their work differs from the work of most units."""
     owners = span_of(work, spans, launches=launches)
     inside = owners != OUTSIDE
     amounts = np.zeros(spans.start.size, dtype=np.uint64)
@@ -169,7 +169,7 @@ def _exclude_unlike(complete: Mask, work: EventTable, spans: Intervals, launches
 
 
 def _numbers_of_names(work: EventTable) -> npt.NDArray[np.uint64]:
-    """A number for each event by its name, so that the sum over a unit tells which names it has how often."""
+    """A number for each event by its name, so that equal sums mean equal names and counts."""
     numbers = np.array([_number(name) for name in work.names] or [0], dtype=np.uint64)
     return look_up(numbers, work.group)
 
@@ -180,7 +180,7 @@ def _number(name: str) -> int:
 
 
 def _most_common(amounts: npt.NDArray[np.uint64], counts: Positions) -> np.uint64:
-    """The amount of most units; of several, that of more events."""
+    """The amount of most units; of several such amounts, the amount with more events."""
     values, first, units = np.unique(amounts, return_index=True, return_counts=True)
     order = np.lexsort((counts[first], units))
     most: np.uint64 = values[order[-1]]
@@ -196,7 +196,7 @@ def _usual(counts: Positions) -> int:
 
 
 def _without_ends(counts: Positions, usual: int) -> Mask:
-    """All units but the first and the last ones that have less work than usual."""
+    """All units except the first and last units with less work than usual."""
     complete = np.ones(counts.size, dtype=bool)
     if counts.size < _FEWEST or not usual:
         return complete

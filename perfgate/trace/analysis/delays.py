@@ -1,6 +1,6 @@
 """Find stragglers: which rank delays the others, by how much and why, from its contribution to the wait of its collectives.
 
-Ranks end a collective together, so the one that spends least time in it came last. Either it was slow itself, or it had left
+Ranks end a collective together, so the rank that spends least time in it came last. Either it was slow itself, or it had left
 the previous collective late. The time between two collectives distinguishes these cases without comparing clocks: a rank is
 blamed for its excess over the middle rank between the two, but for no more than its lateness relative to the middle rank.
 """

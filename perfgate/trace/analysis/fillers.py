@@ -15,7 +15,7 @@ from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
 
-# A filler covers at least half of its gap, or a tenth where the clocks of host and device differ, so that the place of the
+# A filler covers at least half of its gap, or a tenth if the clocks of host and device differ, so that the place of the
 # gap is uncertain. Only the longest gaps are examined, one by one.
 _FILLS, _FILLS_UNCERTAIN, _MOST_GAPS = 0.5, 0.1, 300
 # A function with its file: ``model.py(12): forward``; a built-in function has none.

@@ -27,7 +27,7 @@ OTHER_REQUESTS = "other requests"
 
 
 def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> FlameTree:
-    """The stacks as one tree, a root for each thread and stream, with its costs as those of head.
+    """The stacks as one tree, a root for each thread and stream, with its costs as the costs of head.
 
     A stream contains the calls that launched its work, without time of their own. Frames beyond ``most_nodes`` are folded
     into their parents, the smallest first.
@@ -71,7 +71,7 @@ class _Texts(dict[str, int]):
 
 
 class _Frames:
-    """The frames of a table's events: the distinct ones in ``of``, and per event in ``labels`` a position in it."""
+    """The distinct frames of a table's events in ``of``, and for each event its position there in ``labels``."""
 
     def __init__(self, events: EventTable) -> None:
         first, row = group_rows(events.group, events.kind)
@@ -135,7 +135,7 @@ def _shapes(stacks: Stacks, nodes: MergedStacks) -> tuple[IntColumn, IntColumn]:
 
 
 def _track_names(stacks: Stacks, nodes: MergedStacks) -> list[str]:
-    """Streams keep their names; threads are numbered by time, because their ids mean nothing."""
+    """Streams keep their names; threads are numbered by time, because their ids are arbitrary."""
     tracks = nodes.label[: nodes.roots]
     totals = totals_by_name(np.searchsorted(tracks, stacks.track), stacks.own, tracks.size)
     names = [""] * tracks.size
@@ -153,7 +153,7 @@ def _track_names(stacks: Stacks, nodes: MergedStacks) -> list[str]:
 
 
 def _places(nodes: MergedStacks, frames: _Frames) -> list[str]:
-    """The place of a Python function is its first line, that of any other node the nearest function of the project."""
+    """The place of a Python function is its first line; any other node has the nearest function of the project."""
     places = [""] * nodes.parent.size
     nearest = [""] * nodes.parent.size
     for at in range(nodes.roots, nodes.parent.size):
@@ -196,7 +196,7 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
 
 
 def _totals(tree: FlameTree, costs: FlameCosts) -> list[int]:
-    """The time of each node with that of all nodes below it."""
+    """The time of each node and all nodes below it."""
     total = [0] * len(tree.parent)
     for node, own in zip(costs.node, costs.own):
         total[node] += own

@@ -25,7 +25,7 @@ from perfgate.trace.model.stacks import Stacks
 NO_LAUNCHER = -1
 
 
-# Operators that the profiler adds around the one that the program called.
+# Operators that the profiler adds around the operator that the program called.
 _NO_OPERATORS = frozenset({"record_param_comms"})
 
 
@@ -90,7 +90,7 @@ def launching_operators(stacks: Stacks, work: CodeColumn) -> Codes:
 def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
     """The launching call of each event of some kinds; for events of the host, the enclosing one.
 
-    The line is that of the innermost function of the project, else of any file; the operator is the innermost one.
+    The line is the line of the innermost function of the project, else of any file; the operator is the innermost operator.
     """
     work = np.flatnonzero(stacks.events.is_kind(*kinds)).astype(np.int32)
     python = stacks.events.is_kind("python")

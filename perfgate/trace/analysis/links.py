@@ -1,4 +1,4 @@
-"""Links between ranks: their traffic by global ranks, and the links that carry far less than comparable ones.
+"""Links between ranks: their traffic by global ranks, and the links that carry far less than comparable links.
 
 Ascend's communication_matrix.json numbers ranks by their position in a group, and names groups by hashes that its metadata does
 not have. Each recording contains its own rank's position in each group, so the recordings together give most members; the rest
@@ -15,7 +15,7 @@ from perfgate.document.trace import SlowLinkRow
 from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.model.recording import RankLink
 
-# Perfgate's own thresholds: a link at half of the median bandwidth of comparable ones. Fewer links have no meaningful median,
+# Perfgate's own thresholds: a link at half of the median bandwidth of comparable links. Fewer links have no meaningful median,
 # smaller transfers are dominated by latency, and sizes are comparable within a factor of four.
 SLOW_LINK, FEWEST_LINKS, SMALLEST, ALIKE = 0.5, 3, 1e6, 4.0
 LOCAL = "LOCAL"  # a rank's copies to itself

@@ -36,7 +36,7 @@ class MergedStacks(NamedTuple):
 
 
 def merged_stacks(stacks: Stacks, labels: Codes) -> MergedStacks:
-    """The tree of the calls of each thread, and for each stream that of the calls above its work.
+    """The tree of the calls of each thread, and for each stream the tree of the calls above its work.
 
     ``labels`` are the names of the events. A node is a distinct stack. Parents come before children, level by level, and
     within a level nodes are in order of their start.

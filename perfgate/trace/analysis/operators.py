@@ -49,7 +49,7 @@ class OperatorTotal:
 
 
 def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
-    """Every operator among the events of ``calls`` calls, most self time first; equal ones by name.
+    """Every operator among the events of ``calls`` calls, most self time first, then by name.
 
     Kernels are counted by their type if the profiler recorded it (``EventTable.group``). One name on two kinds of event
     (never seen) would count as the kind that comes first in the table.
@@ -82,6 +82,6 @@ def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
 
 
 def row_kind(code: int) -> TopKind:
-    """The kind of an operator by its number among KINDS: that of its work on a device, else ``host``."""
+    """The kind of an operator's work on a device by its number among KINDS; ``host`` for all other kinds."""
     kind = KINDS[code]
     return kind if kind in ("compute", "copy", "comm", "fused") else "host"

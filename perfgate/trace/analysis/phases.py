@@ -23,7 +23,7 @@ _SGLANG = lazy_pattern(r"step\[(\w+) bs=(\d+).*\]")
 _SGLANG_PHASES: dict[str, Phase] = {"EXTEND": "prefill", "DECODE": "decode", "MIXED": "mixed"}
 # prefill[bs=2 tok=16384], eager_decode[bs=64 tok=64 d=64] (ROCm/ATOM).
 _ATOM = lazy_pattern(r"(?:\w+_)?(prefill|decode|mixed)\[bs=(\d+).*\]")
-# One call of the model (vllm/v1/worker/gpu_model_runner.py), where nothing else marks a batch.
+# One call of the model (vllm/v1/worker/gpu_model_runner.py), used if there is no other mark of a batch.
 FORWARD = r"^(?:v2_)?gpu_model_runner: forward$"
 
 

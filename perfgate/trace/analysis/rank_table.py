@@ -1,6 +1,6 @@
 """A rank's recording in condensed form: its steps, its collectives, its computing time and its traffic by peer.
 
-Each rank is condensed separately, in a process of its own or on the machine that holds its recording, so that thousands of
+Each rank is condensed separately, in its own process or on the machine that holds its recording, so that thousands of
 ranks can be combined. Times are nanoseconds of the rank's own clock.
 """
 

@@ -43,7 +43,7 @@ class Arrivals(NamedTuple):
     unjoined: int = 0
 
 
-# A rank, its own time as a ratio to that of the middle rank, and the part that grew most.
+# A rank, the ratio of its own time to the middle rank's, and the part that grew most.
 ComparedRank = tuple[RankTable, float, str]
 
 

@@ -60,7 +60,7 @@ class TopOperator:
 class Top:
     """The rows of one timeline, most time first; of its device, or of its host.
 
-    On a device a row's time is that of its events, and ``base_ns`` the time in which anything ran on any stream: shares of
+    On a device a row's time is the time of its events, and ``base_ns`` the time in which anything ran on any stream: shares of
     it can add up to more than one if streams overlap. On the host both are self time.
     """
 
@@ -278,7 +278,7 @@ class _UnitRows:
         self._nearest, self._places = project_places(stacks.events, stacks.called_by)
 
     def of(self, kinds: tuple[EventKind, ...]) -> list[Work]:
-        """The rows of events of some kinds; those of a device with the operator that launched most of it."""
+        """The rows of events of some kinds; work of a device has the operator that launched most of it."""
         stacks, events = self._stacks, self._stacks.events
         chosen = np.flatnonzero(events.is_kind(*kinds)).astype(np.int32)
         columns = events.group, events.kind, events.shape, self._nearest

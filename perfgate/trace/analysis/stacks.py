@@ -135,7 +135,7 @@ def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: Mask) -> CodeCo
 
 
 def requests_served(stacks: Stacks) -> Codes:
-    """The request each event served, a position among the names or NO_TEXT: its own, else that of its caller."""
+    """The request each event served, a position among the names or NO_TEXT: its own, else its caller's."""
     request = stacks.events.request
     if (request == NO_TEXT).all():
         return request

@@ -1,6 +1,6 @@
 """Summary of each device of a recording: its profiler steps, the work in each of them, and its duration.
 
-Nothing is guessed: values that the recording does not hold are None. Times are integer nanoseconds.
+Values that the recording does not hold are None, never guesses. Times are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class DeviceSummary:
         return lengths
 
     def parts(self) -> StepTotals | None:
-        """The parts of all spans of the device together; None if those of one span are unknown."""
+        """The parts of all spans of the device together; None if the parts of any span are unknown."""
         lengths = self.lengths()
         if lengths is None or any(step.computing_ns is None for step in self.steps):
             return None
@@ -144,7 +144,7 @@ def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
 
 
 def kernels_of(timeline: Timeline) -> KernelTable:
-    """The kernels that ran for the profiler steps or calls of a recording, those of collectives included.
+    """The kernels that ran for the profiler steps or calls of a recording, including collectives.
 
     Without a table of kernels they come from the device's events, which have only a name and a duration.
     """
@@ -193,7 +193,7 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
     parts = _host_work(timeline, spans) if on_host else device
     works = _works(parts, spans)
     if len(works) > 1 and not works[-1] and any(works):
-        # The profiler was stopped right after step(), so that nothing ran in the last one (sample mi250).
+        # The profiler was stopped right after step(), so the last step is empty (sample mi250).
         spans = spans[:-1]
         device = _device_work(timeline, spans)
         parts = _host_work(timeline, spans) if on_host else device

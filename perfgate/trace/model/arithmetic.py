@@ -1,6 +1,6 @@
 """Arithmetic on trace events: exact integer nanoseconds in and out, whole columns at a time.
 
-An interval is half open, ``[start, end)``; one of length zero covers nothing.
+An interval is half open, ``[start, end)``; an interval of length zero is empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Codes = npt.NDArray[np.integer[Any]]  # whole numbers of any width: positions in
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
 NOTHING_AROUND = -1
-# Numbers are marked in a table of their own if it has at most this many places per row; else they are sorted.
+# Numbers are marked in a table if it has at most this many places per row; else they are sorted.
 _PLACES_A_ROW = 8
 _FEWEST_PLACES = 1 << 16
 _FEW_VALUES = 32
@@ -258,7 +258,7 @@ def counts_by_name(name: Codes, names: int) -> IntColumn:
 
 
 def self_times(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
-    """The nanoseconds of each event without those of the events directly inside it on the same track.
+    """The nanoseconds of each event minus the events directly inside it on the same track.
 
     Events of a track are expected to nest, as calls on a thread do. If one outlasts the event it began in, only the
     part inside is subtracted, so that no self time is negative.
@@ -338,7 +338,7 @@ def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
 
 
 def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, track: Codes) -> CodeColumn:
-    """Some spans by track, start and, the longer first, duration; of equal ones the first comes first.
+    """Some spans by track, start and, the longer first, duration; equal spans keep their order.
 
     They are positions in the columns, in their order. Three sorts would do the same. A file mostly has the spans of a track in
     the order of time, and few of them begin together.
@@ -371,8 +371,8 @@ def _short(column: Codes) -> Codes:
 def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
     """The position of the span each span lies directly in, -1 for the outermost.
 
-    The spans are sorted by start, longer ones first, and none is empty. The depth of span i is how many of those before
-    it have not ended when it starts; its parent is the last one before it that is one level up.
+    The spans are sorted by start, longer ones first, and none is empty. The depth of span i is the number of spans
+    before it that have not ended when it starts; its parent is the last span before it that is one level up.
     """
     count = start.size
     position = np.arange(count, dtype=np.int64)

@@ -73,7 +73,7 @@ def add_communication(patterns: Iterable[str]) -> None:
 
 
 def added_communication() -> tuple[str, ...]:
-    """The patterns that count in addition to those of the libraries."""
+    """The patterns of communication that a team added."""
     return _ADDED.get()
 
 

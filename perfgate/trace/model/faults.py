@@ -1,6 +1,6 @@
 """Times of a device's work that cannot be true.
 
-A profiler that lost a buffer leaves zeros, one whose counter overflowed leaves any length, and a clock that was set jumps. No
+A profiler that lost a buffer leaves zeros, an overflowed counter leaves any length, and a clock that was set jumps. No
 total, share or comparison may rest on such times.
 """
 
@@ -53,7 +53,7 @@ class TimeFaults(NamedTuple):
 
 
 class ClockOffset(NamedTuple):
-    """Work that begins before the call that launched it: the device's clock is ``behind_ns`` behind that of the host."""
+    """Work that begins before the call that launched it: the device's clock is ``behind_ns`` behind the host's."""
 
     early: int
     launched: int
@@ -102,7 +102,7 @@ def clock_offset(events: EventTable) -> ClockOffset | None:
 
 
 def believed(events: EventTable) -> EventTable:
-    """The events without those whose place in time is unknown; a window around all others is as long as they are."""
+    """The events with a known place in time; a window around them is as long as they are."""
     faults = time_faults(events)
     unknown = np.concatenate((faults.untimed, faults.apart))
     if not unknown.size:

@@ -76,7 +76,7 @@ def _of_convolution(kernel: Kernel, backward: str | None) -> int | None:
     """Twice the elements of the forward output times the elements of the filter for one output channel, of any grouping."""
     inputs = list(zip(kernel.input_shapes, kernel.input_formats))
     outputs = list(zip(kernel.output_shapes, kernel.output_formats))
-    # The tensors with the shape of the filter and with that of the forward output.
+    # The tensors with the shapes of the filter and of the forward output.
     if backward == "BackpropInput":
         filters, results = inputs[1:2], inputs[2:3]
     elif backward == "BackpropFilter":

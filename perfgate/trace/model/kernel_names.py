@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.trace.model.patterns import lazy_pattern
 
-# Begins the type of work whose task type no reader knows.
+# Prefix of the type of work with a task type that no reader knows.
 UNKNOWN_TASK = "task of unknown type "
 _COLLECTIVE_TYPE = lazy_pattern(r"(hcom_\w+?_)_\d+_\d+(?:_\d+)?(?:@.*)?$")
 _INSERTED = lazy_pattern(r"trans_([A-Za-z]\w*?)_\d+(?:_([A-Za-z]\w*))?$")

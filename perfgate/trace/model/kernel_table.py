@@ -162,7 +162,7 @@ class KernelTable(Sequence[Kernel]):
 
     @property
     def is_collective(self) -> Mask:
-        """Which are shares of collectives and nothing else."""
+        """Which kernels are only shares of collectives."""
         collective: Mask = self.kind == KIND_CODES["comm"]
         return collective
 

@@ -1,4 +1,4 @@
-"""Counters over time: the clock of a device's cores, the traffic of its memory, whatever else a profiler recorded."""
+"""Counters over time: the clock of a device's cores, the traffic of its memory, and all else that a profiler recorded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lost_packets(link: Link) -> str:
 
 
 def accelerator_level(number: int, level: Level) -> str:
-    """The counter of the traffic of an accelerator beside a device's cores, by a level without a unit."""
+    """The counter of the traffic of an accelerator other than a device's cores, by a level without a unit."""
     return f"Accelerator {number}/{level}"
 
 

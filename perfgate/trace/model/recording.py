@@ -77,12 +77,12 @@ def is_collective_core(core: str | None) -> bool:
 class ProfilerStep(NamedTuple):
     """The time between two calls of the profiler's ``step()``; usually one call of the workload.
 
-    ``number`` is None for work that the profiler ascribes to no step. ``start_ns`` and ``end_ns`` are those of its work on the
-    device's timeline. The parts are nanoseconds that add up to its length: computing, communication and copies that no
-    kernel hides, ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device did nothing after that.
-    ``fused_ns`` is that of kernels that compute and communicate at once while nothing else computed. ``communication_ns``
-    is all communication, hidden or not. If copies were not recorded, their time is in ``preparing_ns`` and ``free_ns``.
-    ``bubble_ns`` is the exposed communication that was receiving from another rank: waiting for a stage of the pipeline.
+    ``number`` is None for work that the profiler ascribes to no step. ``start_ns`` and ``end_ns`` bound its work on the device.
+    The parts are nanoseconds that add up to its length: computing, communication and copies that no kernel hides,
+    ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device was idle after that. ``fused_ns`` is the time
+    of kernels that compute and communicate at once while no other kernel computed. ``communication_ns`` is all communication,
+    hidden or not. If copies were not recorded, their time is in ``preparing_ns`` and ``free_ns``. ``bubble_ns`` is the exposed
+    communication that was receiving from another rank: waiting for a stage of the pipeline.
 
     A mark of the host, for a step or a call, has only its number and its times. A row of the profiler's own table of steps
     has the parts as written, ``preparing_ns`` perhaps below zero.
@@ -197,8 +197,8 @@ class RankLink(NamedTuple):
 class NamedTotal:
     """Everything of one name in a table that the profiler itself adds up: how often it ran, and its nanoseconds.
 
-    ``level`` is that of a function of the host's libraries: acl, node, hccl, runtime or model; ``aicpu`` for a node that the
-    device's own CPU ran.
+    ``level`` is the level of a function of the host's libraries: acl, node, hccl, runtime or model; ``aicpu`` for a node on
+    the device's own CPU.
     """
 
     name: str
@@ -222,7 +222,7 @@ class AllocationTotal:
 class Timeline:
     """One device of one rank, and its host; ``rank`` and ``device`` are None if the recording names none.
 
-    ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
+    ``events`` holds the events of the host and of this device alone. A table that was not collected is None; ``steps`` are
     derived from the available data, ``step_table`` is the profiler's own table of them. ``types`` are
     the kernels by type, ``calls`` those of the host's libraries, ``operators`` the host's self time in operators of the
     framework. ``groups`` are the ranks that this one
@@ -272,7 +272,7 @@ class Timeline:
 
 
 class Loss(NamedTuple):
-    """What of a damaged file is missing, in bytes of its text: ``lost`` of the ``size`` that the file has.
+    """The loss of a damaged file in bytes of its text: ``lost`` of all ``size`` bytes.
 
     ``pieces`` of its list of events are lost, the first at ``offset``, in the ``span`` of nanoseconds that they name; of the
     text ``around`` the list that many bytes. ``numbers`` are values that are no JSON and no times. If it ``is_cut``, what
@@ -302,8 +302,8 @@ class Recording:
     ``format`` is its reader's name for it: ascend-pytorch, ascend-db, ascend-trace-view, msprof, kineto, chrome or another's.
     ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` the profiler's options (``level``,
     ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps data that was not collected to the reason;
-    ``notes`` are caveats for readers of the numbers. ``loss`` is what could not be read of a damaged file, None if nothing is
-    missing.
+    ``notes`` are caveats for readers of the numbers. ``loss`` describes the unreadable part of a damaged file, None for an
+    intact file.
     """
 
     path: Path

@@ -21,8 +21,8 @@ class Stacks:
     ``rows`` are the positions of the events among the timeline's, None for all.
     ``called_by`` is the same as ``around``, but leads from a task taken out of torch_npu's task queue to the call that enqueued
     it. ``track`` is the thread or stream of each event, a position among the tracks. ``own`` is self time in nanoseconds.
-    ``unlaunched`` counts work of a device without a recorded launch, ``cut`` calls that outlast the call of their own kind
-    that they began in: the profiler lost an end.
+    ``unlaunched`` counts work of a device without a recorded launch, ``cut`` calls that outlast the call of the same kind
+    in which they began: the profiler lost an end.
     """
 
     events: EventTable

@@ -45,7 +45,7 @@ def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
 
 
 def distinct_marks(marks: EventTable) -> IntColumn:
-    """The positions of marks that are steps of their own, in time order.
+    """The positions of marks that are separate steps, in time order.
 
     Of marks that share most of their time the first counts, and of two that begin together the longer.
     """

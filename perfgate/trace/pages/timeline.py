@@ -123,7 +123,7 @@ def _launches(events: EventTable, order: CodeColumn, gaps: int) -> IntColumn:
 
 
 def _all_done(tasks: Iterable[Callable[[], bytes]], spans: int) -> list[bytes]:
-    """What the tasks return; of many spans, several at a time, for compressing needs no lock of Python's."""
+    """The results of the tasks; for many spans several run at a time, since compression releases Python's lock."""
     if spans < _MANY:
         return [task() for task in tasks]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -131,9 +131,9 @@ def _all_done(tasks: Iterable[Callable[[], bytes]], spans: int) -> list[bytes]:
 
 
 def _counters(readings: Mapping[str, Readings], origin: int, end: int) -> Iterator[DrawnCounter]:
-    """The readings from the begin of the first event to the end of the last, and the one in force at the begin.
+    """The readings from the begin of the first event to the end of the last, and the reading in force at the begin.
 
-    Of several equal ones that follow each other the first is drawn.
+    Of equal consecutive readings the first is drawn.
     """
     for name, recorded in readings.items():
         in_force = int(np.searchsorted(recorded.time, origin, side="right")) - 1

@@ -1,4 +1,4 @@
-"""Find what cannot be true in a recording: impossible times, and tables that contradict each other or its timeline."""
+"""Find contradictions in a recording: impossible times, and tables that contradict each other or its timeline."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _of_unknown_type(events: EventTable) -> Mask:
 
 
 def impossible_times(timeline: Timeline) -> Iterator[Message]:
-    """What is wrong with the times of the device's work alone."""
+    """The impossible times of the device's work."""
     events = timeline.events
     faults = time_faults(events)
     if faults.untimed.size:

@@ -30,7 +30,7 @@ def _matches(pattern: bytes) -> Callable[[str, bytes], object]:
     return lambda _, head: searched.match(head)
 
 
-# In this order; the names of files count only where their content is binary.
+# In this order; the names of files count only if their content is binary.
 _FORMATS = (
     _Format(
         "a pointer of Git LFS",

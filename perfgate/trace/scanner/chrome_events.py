@@ -36,7 +36,7 @@ _SEPARATOR = lazy_pattern(rb"\s*,")
 BORDER = lazy_pattern(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
 _TAIL_BYTES = 16 << 10
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
-# By byte, what it does to the depth outside of strings.
+# The change of depth by each byte outside of strings.
 _BRACKETS = np.zeros(256, dtype=np.int8)
 _BRACKETS[[ord("["), ord("{")]], _BRACKETS[[ord("]"), ord("}")]] = 1, -1
 _NOT_EVENTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -200,7 +200,7 @@ def unquoted(raw: bytes) -> str:
 
 
 def request_of(argument: int | float | str | None, name: str) -> str | None:
-    """The request an event served: its argument ``request_id``, else the one in its name."""
+    """The request an event served: its argument ``request_id``, else the request in its name."""
     if argument is not None:
         return str(argument)
     if not name.startswith(_REQUEST):

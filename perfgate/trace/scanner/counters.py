@@ -78,7 +78,7 @@ def read_counters(counters: ScannedEvents) -> tuple[list[CounterSeries], Mask]:
 def _values(arguments: bytes) -> Iterator[tuple[str, str, float]]:
     """The numbers of an object, each with its key and the ids next to it; a number may be in quotes.
 
-    An id tells several counters of one name apart (Acc PMU's acc_id), so it becomes part of the name.
+    An id distinguishes counters of one name (Acc PMU's acc_id), so it becomes part of the name.
     """
     try:
         members = _ARGUMENTS.decode(arguments)

@@ -20,7 +20,7 @@ _READ_ONLY = 0x100  # PyBUF_READ
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, in the scanner's numbering, with times that it leaves as text.
 START, DURATION = 5, 6
-# Complete events, arrows (phases s, t and f) and all others: rows of their own.
+# Separate rows for complete events, arrows (phases s, t and f) and all others.
 COMPLETE, OTHERS, ARROWS = SETS = 0, 1, 2
 MEMBERS: dict[str, Any] = {
     "phase": np.uint8,

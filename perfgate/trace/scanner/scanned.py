@@ -56,7 +56,7 @@ class SparseColumn:
         return SparseColumn(place[self.rows[stays]], self.values[stays])
 
     def with_others(self, others: SparseColumn, place: CodeColumn, count: int) -> SparseColumn:
-        """These and those of others, which follow ``count`` events; ``place`` is the new position of each event."""
+        """The values of these and other events, which follow ``count`` events; ``place`` is the new position of each event."""
         rows = place[np.concatenate((self.rows, others.rows + count))]
         return SparseColumn(rows, np.concatenate((self.values, others.values)))
 
@@ -141,7 +141,7 @@ class ScannedEvents:
     ``event`` is the number of each in the file, ``phase`` the character of ``ph`` (0 if it is not a single one).
     ``category`` and ``name`` index the texts or are NO_TEXT; names of arrows (``s``, ``t``, ``f``) are not kept. ``track``
     indexes the places. ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME. ``flows`` are the numbers of arrows,
-    below NO_NUMBER if the id is invalid; ``arguments`` are the requested ones, whole numbers or texts.
+    below NO_NUMBER if the id is invalid; ``arguments`` are the requested arguments, whole numbers or texts.
     """
 
     of: ScannedTexts
@@ -250,7 +250,7 @@ def _duration(text: bytes) -> int:
 
 
 class ScannedFile(NamedTuple):
-    """All events of a file: complete ones (phase ``X``) apart from the others; and the file without its events.
+    """All events of a file: complete events (phase ``X``) apart from the others; and the file without its events.
 
     ``read_arrows`` gives the arrows (``s``, ``t``, ``f``). They may be half of a file, and most readers do without.
     """

@@ -124,7 +124,7 @@ class WindowedScan:
         return ScannedFile(texts, complete, others, cache(partial(self._arrows, self._scan.events)), around)
 
     def _arrows(self, events: int) -> ScannedEvents:
-        """Read the file of so many events again for its arrows alone.
+        """Read the file, which has this number of events, again for its arrows alone.
 
         Raises DocumentError if it has changed.
         """
@@ -160,7 +160,7 @@ class WindowedScan:
                     raise UndecidedError
 
     def _window_of(self, stored: int) -> int:
-        """The bytes of a window for a file of so many; a small one, even compressed, does not need a large window."""
+        """The bytes of a window for a file of this size; a small file, even compressed, does not need a large window."""
         return min(max(_WINDOW_BYTES, self._threads * _SHARE_BYTES), max(_BEGIN_BYTES, _MOST_COMPRESSED * stored))
 
     def _take(self, window: _Window) -> tuple[int, int]:

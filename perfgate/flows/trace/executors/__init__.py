@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from perfgate.errors import UsageError
 
-# A task that lost so many workers is given up: its file is more likely the cause than the machine.
+# A task that lost this number of workers is given up: its file is more likely the cause than the machine.
 MOST_DEATHS = 2
 
 
@@ -24,7 +24,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answer of a task; None without one, and ``deaths`` is how many more of its own workers died."""
+    """The answer of a task; None without one, and ``deaths`` is the number of its own workers that died since."""
 
     task: Task
     answer: bytes | None

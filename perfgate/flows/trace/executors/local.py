@@ -25,7 +25,7 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
     def __init__(self, processes: int) -> None:
         self._processes = processes
         self._waiting: deque[Task] = deque()
-        # Those of a pool that ended, and which of them are waiting for a pool of their own.
+        # The tasks of a pool that ended, and the tasks among them that wait for a separate pool.
         self._suspected: set[Task] = set()
         self._suspects: deque[Task] = deque()
 

@@ -11,7 +11,7 @@ from perfgate.flows.trace.executors import Outcome, Task, cluster_package
 
 
 class RayExecutor(AbstractContextManager["RayExecutor"]):
-    """One CPU of the cluster for each task. Ray itself repeats none, so a death is always that of the task's own worker."""
+    """One CPU of the cluster for each task. Ray repeats none, so a death is always the death of the task's own worker."""
 
     def __init__(self, address: str) -> None:
         self._ray = cluster_package("ray", "ray")

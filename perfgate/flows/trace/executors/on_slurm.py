@@ -28,7 +28,7 @@ _SECONDS_OF_GRACE = 15.0
 class SlurmJobExecutor(AbstractContextManager["SlurmJobExecutor"]):
     """Jobs of one CPU and at most an hour, unless sbatch's own variables say otherwise (SBATCH_PARTITION, SBATCH_TIMELIMIT).
 
-    ``squeue`` tells which jobs have ended, because ``sacct`` answers only on clusters with accounting.
+    ``squeue`` shows which jobs have ended, because ``sacct`` answers only on clusters with accounting.
     """
 
     def __init__(self) -> None:

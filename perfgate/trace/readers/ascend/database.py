@@ -75,7 +75,7 @@ class Database:
             yield row
 
     def columns(self, table: str, wholes: Sequence[str], *, reals: Sequence[str] = (), where: str = "") -> TableColumns:
-        """Columns of whole numbers and of real ones; ``where`` is trusted SQL.
+        """Columns of whole and of real numbers; ``where`` is trusted SQL.
 
         Raises DocumentError if a column holds anything else.
         """

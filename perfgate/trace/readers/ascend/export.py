@@ -62,7 +62,7 @@ _BLOCKS, _MIX_BLOCKS = ("blockDim", "blockNum", "block_dim"), ("mixBlockDim", "m
 _COMMUNICATION = "COMMUNICATION"
 
 _Value = TypeVar("_Value", bound=Hashable)
-# Columns of EventTable from one table; names and tracks index those of the export.
+# Columns of EventTable from one table; names and tracks index the export's.
 _Events = Mapping[str, Packed]
 
 

@@ -36,7 +36,7 @@ from perfgate.trace.readers.ascend.tables import held_name
 _MEGAHERTZ = 1e6
 _TIME = "timestampNs"
 _PACKETS = "packets"
-# Older versions write RoCE; SQLite does not tell the two apart, so that a file has one of them.
+# Older versions write RoCE; SQLite does not distinguish the two, so a file has one of them.
 _PORTS: Mapping[str, Link] = {"NIC": "NIC", "ROCE": "RoCE", "RoCE": "RoCE"}
 _PORT_RATES: Mapping[Direction, str] = {"sent": "txByteRate", "received": "rxByteRate"}
 # Since the device was started.
@@ -48,7 +48,7 @@ _PCIE_RATES: Mapping[Direction, tuple[str, ...]] = {
     "received": ("rxPostAvg", "rxNonpostAvg", "rxCplAvg"),
 }
 _PCIE_LATENCY = "txNonpostLatencyAvg"
-# NETDEV_STATS has what was counted since the reading before; the last are packets sent again after a timeout.
+# NETDEV_STATS has counts since the reading before; the last are packets sent again after a timeout.
 _NETDEV_RATES: Mapping[Direction, str] = {"sent": "nicTxBandwidth", "received": "nicRxBandwidth"}
 _NETDEV_LOSSES = ("roceTxErrPkt", "roceRxErrPkt", "roceNewPktRty")
 _LEVELS: tuple[Level, ...] = get_args(Level)
@@ -70,7 +70,7 @@ class ExportReadings:
         return readings
 
     def _memory(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """The clock of the AI core, reads and writes of all memories together, what is held in them, and the cache."""
+        """The clock of the AI core, reads and writes of all memories together, their contents, and the cache."""
         clock = self._read("AICORE_FREQ", device, reals=("freq",))
         yield from _rate(CORE_CLOCK, clock, clock.real("freq") * _MEGAHERTZ, "Hz")
         memory = self._read("HBM", device, "hbmId", "type", named=("type",), reals=("bandwidth",))
@@ -89,7 +89,7 @@ class ExportReadings:
             yield from self._of_each(own, "mode", parts, f"LLC {llc} {{word}}/{{part}}")
 
     def _held(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """What each component of the framework held over time."""
+        """The memory that each component of the framework held over time."""
         parts = {"allocated": "totalAllocated", "reserved": "totalReserved"}
         held = self._read(
             "MEMORY_RECORD", device, "component", named=("component",), reals=tuple(parts.values()), time="timestamp"
@@ -125,7 +125,7 @@ class ExportReadings:
             yield name, Readings(lost.time, np.cumsum(lost.value), lost.unit)
 
     def _accelerators(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """Levels of bandwidth and concurrent accesses of DVPP and DSA, the accelerators beside the AI cores."""
+        """Levels of bandwidth and concurrent accesses of DVPP and DSA, the accelerators other than the AI cores."""
         levels = self._read("ACC_PMU", device, "accId", reals=_LEVELS)
         for number, own in _by_number(levels, "accId"):
             for level in _LEVELS:

@@ -19,7 +19,7 @@ from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.events import nanoseconds
 
-# torch_npu refuses larger ones (Ascend/pytorch _file_manager.py).
+# torch_npu refuses larger tables (Ascend/pytorch _file_manager.py).
 MAX_TABLE_BYTES = 5 << 30
 MAX_LINE_BYTES = 1 << 20
 MAX_ROWS = 2_000_000
@@ -30,7 +30,7 @@ Device = int | None
 Stamp = tuple[int, int]  # the bytes of a file and its modification time, which change with every version of it
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
 
-# New name, in lower case, to the one used here. torch_npu's kernel_details is msprof's op_summary with renamed columns
+# New name, in lower case, to the name used here. torch_npu's kernel_details is msprof's op_summary with renamed columns
 # (Ascend/pytorch _csv_headers.py); Block Dim became Block Num in CANN 9.0.
 _ALIASES = {
     "op name": "name",

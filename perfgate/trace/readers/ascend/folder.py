@@ -32,7 +32,7 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
     """The tables and the timeline of one folder. Raises DocumentError for a damaged one.
 
     With ``tables_suffice``, a timeline is skipped if tables hold its kernels and steps: the events of the device are then
-    known, those of the host are not.
+    known, the host's are not.
     """
     about, rank, groups = read_about(output.parent if output.name == OUTPUT else output)
     recording = replace(about, path=output)

@@ -57,7 +57,7 @@ _NUMBER = lazy_pattern(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECA
 _STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
 _COLLECTIVE_TRACK = lazy_pattern(r"hccl|nccl|rccl|communication", re.IGNORECASE)
 _COPY = lazy_pattern(r"memcpy|memset|^copy", re.IGNORECASE)
-# Rows that XLA's profiler derives for a device from those of its streams (xprof: tsl/profiler/utils/xplane_schema.h).
+# Rows that XLA's profiler derives for a device from the rows of its streams (xprof: tsl/profiler/utils/xplane_schema.h).
 _OPS = "XLA Ops"
 _DERIVED = lazy_pattern(
     r"Steps|XLA Modules|XLA Ops|Async XLA Ops|XLA TraceMe|Framework Ops|Framework Name Scope|Source code|HLO Modules|"
@@ -240,7 +240,7 @@ def _track(names: _TrackNames, process: str, thread: str) -> _Track:
 def _derived_rows(names: _TrackNames, keys: Sequence[tuple[str, str]]) -> list[bool]:
     """Which tracks are rows that XLA derives from the work of a device, and describe it again.
 
-    Its work is that of its streams; of a device that shows none, as a TPU, the row of its operations.
+    The streams hold its work; a device without streams, such as a TPU, has it in the row of its operations.
     """
     rows = [names.threads.get(key, "") for key in keys]
     of_xla = {process for (process, _), row in zip(keys, rows) if _DERIVED.fullmatch(row)}

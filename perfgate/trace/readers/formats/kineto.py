@@ -258,7 +258,7 @@ def _allocations(others: ScannedEvents) -> ScannedEvents:
 
 
 class _Categories(NamedTuple):
-    """The kind of each span by its category, the spans of unknown ones that run on a device, and all other unknown spans."""
+    """The kind of each span by its category, the spans of unknown categories on a device, and all other unknown spans."""
 
     kind: Codes
     on_device: Mask

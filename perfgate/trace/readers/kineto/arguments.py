@@ -11,7 +11,7 @@ STREAM = "stream"
 SHAPES = "Input Dims"
 REQUEST = "request_id"
 TYPE = "type"
-# The key of today, and that of 2021.
+# The current key, and the key of 2021.
 EXTERNAL, FORMER_EXTERNAL = "External id", "external id"
 # torch's arguments for a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
 GROUP, GROUP_RANKS, GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
