@@ -59,7 +59,7 @@ def trace_diff(
         recordings = _under_one_label(recordings, next(iter(recordings[len(bases)])))
     shared = _shared_labels(paths, recordings, recordings[len(bases)])
     notes: list[Message] = []
-    timelines: list[DiffTimeline] = []
+    timelines = []
     for label in shared:
         picks = [_comparable(recording[label], notes) for recording in recordings]
         works = _works(picks, by)
@@ -101,7 +101,7 @@ def _by_label(chosen: Sequence[ChosenTimeline]) -> _Labelled:
 
 def _under_one_label(recordings: Sequence[_Labelled], label: str) -> list[_Labelled]:
     """Recordings of one timeline each: they are compared whatever their ranks and devices are."""
-    renamed: list[_Labelled] = []
+    renamed = []
     for recording in recordings:
         (pick,) = recording.values()
         renamed.append({label: pick})
@@ -276,7 +276,7 @@ def _side(works: Sequence[UnitWork]) -> list[_SideRow]:
         return rows
     for number, work in enumerate(works[1:], start=1):
         times_of = {id(side.row): side.times for side in rows}
-        joined: list[_SideRow] = []
+        joined = []
         for pair in align([side.row for side in rows], work.rows):
             times = [0.0] * number if pair.base is None else times_of[id(pair.base)]
             time = 0.0 if pair.head is None else pair.head.amount
@@ -289,9 +289,9 @@ def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float)
     """Every row of both sides once, the largest change of time first."""
     before = {id(side.row): side for side in base}
     after = {id(side.row): side for side in head}
-    pairs: list[_Pair] = []
-    removed: list[_SideRow] = []
-    added: list[_SideRow] = []
+    pairs = []
+    removed = []
+    added = []
     for aligned in align([side.row for side in base], [side.row for side in head]):
         if aligned.base is None:
             added.append(after[id(aligned.head)])
@@ -388,7 +388,7 @@ def _cost(sides: Sequence[_SideRow], several: bool) -> DiffCost | None:
 
 
 def _median_totals(works: Sequence[UnitWork]) -> DiffTotals:
-    medians: dict[str, float | None] = {}
+    medians = {}
     for field in DiffTotals.__struct_fields__:
         values = [getattr(work.totals, field) for work in works]
         known = [value for value in values if value is not None]

@@ -50,7 +50,7 @@ def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable
 
 def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:
     several = several_recordings(chosen)
-    trees: list[FlameTree] = []
+    trees = []
     for pick in chosen:
         label = pick.timeline.label
         if several or label == "all":

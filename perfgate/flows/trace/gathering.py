@@ -26,7 +26,6 @@ from perfgate.flows.trace.reducing import (
     reduce_task,
 )
 from perfgate.locale import sentence
-from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.model.communication import added_communication
 
 # The recordings below a folder, or why it has none.
@@ -57,7 +56,7 @@ def trace_reduce(
     reduced, left_out = gather_tables(places, workers=workers, on=on, say=say, keeps=out is None)
     if not reduced:
         raise DocumentError(left_out[0].reason)
-    files: list[str] = []
+    files = []
     for recording in reduced:
         if out is not None:
             files.append(str(_keep_in(out, recording, places)))
@@ -151,7 +150,7 @@ def _require_usable(on_nodes: Sequence[Place], workers: int | None, on: Cluster 
 
 def _listed_here(places: Sequence[Place]) -> dict[Place, Listed]:
     """The recordings below the folders that this machine sees."""
-    listed: dict[Place, Listed] = {}
+    listed = {}
     for place in places:
         if place.host is None:
             below = [Place(path) for path in recordings_below(place.path)]
@@ -161,7 +160,7 @@ def _listed_here(places: Sequence[Place]) -> dict[Place, Listed]:
 
 def _kept(recordings: Sequence[Place]) -> dict[Place, Reduced]:
     """The recordings with stored tables."""
-    tables: dict[Place, Reduced] = {}
+    tables = {}
     for recording in recordings:
         kept = kept_tables(recording.path)
         if kept is not None:
@@ -176,7 +175,7 @@ def _or_none_below(place: Place, recordings: list[Place]) -> Listed:
 def _listed_there(places: Sequence[Place], executor: Executor) -> dict[Place, Listed]:
     """The recordings below folders on nodes, each listed by its node."""
     tasks = {Task(partial(list_task, place.path), place.host): place for place in places}
-    listed: dict[Place, Listed] = {}
+    listed = {}
     for task, encoded in completed(executor, list(tasks)):
         place = tasks[task]
         answer = _answer_about(place, encoded)
@@ -187,7 +186,7 @@ def _listed_there(places: Sequence[Place], executor: Executor) -> dict[Place, Li
 
 def _all(listed: Mapping[Place, Listed]) -> list[Place]:
     """The recordings below all folders, each once."""
-    every: dict[Place, None] = {}
+    every = {}
     for recordings in listed.values():
         if not isinstance(recordings, LeftOutRecording):
             every.update(dict.fromkeys(recordings))
@@ -197,7 +196,7 @@ def _all(listed: Mapping[Place, Listed]) -> list[Place]:
 def _reduced(recordings: Sequence[Place], executor: Executor, *, keeps: bool) -> Iterator[tuple[Place, Reduced]]:
     """Each recording with its tables, as they are done."""
     patterns = added_communication()
-    tasks: dict[Task, Place] = {}
+    tasks = {}
     for recording in recordings:
         call = partial(reduce_task, recording.path, patterns, keeps=keeps)
         tasks[Task(call, recording.host)] = recording
@@ -221,7 +220,7 @@ def _on_host(reduced: ReducedRecording, host: str | None) -> ReducedRecording:
     """The same with the node in its paths."""
     if host is None:
         return reduced
-    tables: list[RankTable] = []
+    tables = []
     for table in reduced.tables:
         place = Place(Path(table.path), host)
         tables.append(msgspec.structs.replace(table, path=str(place)))

@@ -125,7 +125,7 @@ def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
             losses += recording.notes
         else:
             others += recording.notes
-    labelled: list[tuple[str, Timeline]] = []
+    labelled = []
     for pick in chosen:
         label = pick.timeline.label
         if len(recordings) > 1:
@@ -141,7 +141,7 @@ def several_recordings(chosen: Sequence[ChosenTimeline]) -> bool:
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
     """The chosen timelines. Raises UsageError if a recording holds none of them."""
-    chosen: list[ChosenTimeline] = []
+    chosen = []
     labels: dict[str, None] = {}
     for recording in recordings_of(path):
         for timeline in recording.timelines:
@@ -230,7 +230,7 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
         return _without_gaps(pick)
     origin = int(events.start.min())
     gaps = device.gaps.select(device.gaps.duration >= shortest_ns)
-    rows: list[GapRow] = []
+    rows = []
     for gap in gaps.longest(choice.limit):
         start = (gap.start_ns - origin) / _NS
         rows.append(GapRow(start=start, duration=gap.duration_ns / _NS, cause=gap.cause))
@@ -290,8 +290,11 @@ def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> 
         marked = batches(recorded, FORWARD)
     if marked:
         steps = profiler_steps(recorded, [batch.mark for batch in marked]) or ()
+    reason = None
+    if not steps:
+        reason = pick.recording.absent.get("steps", _NO_STEPS)
     origin = _origin(recorded, steps)
-    rows: list[StepRow] = []
+    rows = []
     for step, batch in zip(steps[: choice.limit], marked or itertools.repeat(None)):
         rows.append(_step(step, origin, batch))
     return StepTimeline(
@@ -301,7 +304,7 @@ def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> 
         origin_ns=origin,
         steps_in_all=len(steps),
         steps=rows,
-        reason=None if steps else pick.recording.absent.get("steps", _NO_STEPS),
+        reason=reason,
         phases=_phases(steps, marked),
     )
 
@@ -322,7 +325,7 @@ def _phases(steps: Sequence[ProfilerStep], marked: Sequence[Batch]) -> list[Phas
         if batch.phase:
             steps_of[batch.phase].append(step)
             requests_of[batch.phase].append(batch.requests)
-    totals: list[PhaseTotal] = []
+    totals = []
     for phase, in_phase in steps_of.items():
         total = PhaseTotal(
             phase=phase,

@@ -57,7 +57,7 @@ def trace_ranks(
     gathered = gather_tables(places, workers=workers, on=on, say=say)
     if gathered.left_out and (strict or not gathered.reduced):
         raise DocumentError(gathered.left_out[0].reason)
-    tables: list[RankTable] = []
+    tables = []
     for recording in gathered.reduced:
         tables += recording.tables
     tables.sort(key=lambda table: (table.rank is None, table.rank or 0, table.device or 0))
@@ -114,7 +114,7 @@ def ranks_document(
 
 def _skews(tables: Sequence[RankTable], arrived: Arrivals) -> list[SkewRow]:
     """The collectives with the largest skews, the worst first."""
-    rows: list[SkewRow] = []
+    rows = []
     for number in np.argsort(-arrived.skew, kind="stable")[:_SKEWS].tolist():
         last = tables[int(arrived.last[number])].rank
         skew = int(arrived.skew[number]) / _NS

@@ -211,7 +211,7 @@ def _kept_by() -> str:
 def _state(recording: Path) -> list[tuple[str, int, int]]:
     """Name, size and modification time of every file that is read."""
     files: Iterable[Path] = recording.iterdir() if recording.is_dir() else [recording]
-    state: list[tuple[str, int, int]] = []
+    state = []
     for file in files:
         if file.is_file() and not file.name.endswith(KEPT):
             stat = file.stat()

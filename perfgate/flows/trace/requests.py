@@ -11,7 +11,6 @@ from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, format_of, notes_of, top_row
 from perfgate.trace.analysis.requests import Requests
-from perfgate.trace.analysis.rows import TopOperator
 
 _NONE = Message("trace.no-requests")
 
@@ -36,7 +35,7 @@ def _timeline(pick: ChosenTimeline, choice: Choice, request: str | None) -> Requ
     timeline = pick.timeline
     recorded = Requests(timeline.events)
     requests = [row for row in recorded.all() if request in (None, row.request)]
-    rows: list[TopOperator] = []
+    rows = []
     if request is not None:
         rows = recorded.rows(request) or []
     total_ns = sum(row.total_ns for row in rows)

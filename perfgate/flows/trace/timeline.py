@@ -16,7 +16,7 @@ def trace_timeline(path: Path, choice: Choice) -> list[DrawnTimeline]:
     """Every chosen timeline with events. Raises UsageError if none has any."""
     chosen = choose(path, choice)
     several = several_recordings(chosen)
-    drawn: list[DrawnTimeline] = []
+    drawn = []
     for pick in chosen:
         timeline = pick.timeline
         if len(timeline.events):

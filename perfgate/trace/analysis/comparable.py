@@ -111,7 +111,7 @@ def _tabled(timeline: Timeline) -> _Units | None:
     if not known.any():
         return None
     kernels = kernels.select(known)
-    begun: dict[int, int] = {}
+    begun = {}
     for number in kernels.steps:
         begun[number] = int(kernels.start[kernels.numbers["step"] == number].min())
     first = min(begun.values())

@@ -209,7 +209,7 @@ def _totals(tree: FlameTree, costs: FlameCosts) -> list[int]:
 
 def _nearest_kept(parents: Sequence[int], number: Mapping[int, int]) -> list[int]:
     """For each node the number of the nearest kept one, itself included; NONE if there is none."""
-    nearest: list[int] = []
+    nearest = []
     for node, parent in enumerate(parents):
         if node in number:
             nearest.append(number[node])

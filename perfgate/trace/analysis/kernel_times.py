@@ -100,7 +100,7 @@ def _of_units(
     counted = np.bincount(cell[known] // steps, minlength=operators)
     sums = np.bincount(cell, weights=np.where(known, times, 0.0), minlength=operators * steps)
     medians = np.median(np.round(sums.reshape(shape), 12), axis=1)
-    seconds: list[float | None] = []
+    seconds = []
     for median, count in zip(medians.tolist(), counted.tolist()):
         seconds.append(round(median, 12) if count else None)
     return seconds

@@ -284,7 +284,9 @@ def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]
     ended = _begin(timeline, busy)
     rows = []
     for share in sorted(_communication(timeline), key=lambda share: share.start):
-        own = NO_NUMBER if ended is None else max(0, share.start - ended)
+        own = NO_NUMBER
+        if ended is not None:
+            own = max(0, share.start - ended)
         ended = max(share.start + share.elapsed, ended or share.start)
         if share.identity is None:
             continue

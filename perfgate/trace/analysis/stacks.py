@@ -76,7 +76,9 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
     Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
     """
     units = None if whole else _units(events)
-    calls: tuple[EventKind, ...] = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
+    calls = _CALL_KINDS
+    if not events.is_kind(*calls).any():
+        calls = ("other",)
     real = events.is_kind(*calls, *DEVICE_KINDS)
     if units is not None:
         real &= span_of(events, units.spans, launches=events.of_kind("runtime")) != OUTSIDE

@@ -64,7 +64,9 @@ class OwnedEvents(NamedTuple):
     def inside(self) -> EventTable:
         """The events that belong to a span."""
         inside = self.owners != OUTSIDE
-        return self.events if inside.all() else self.events.select(inside)
+        if inside.all():
+            return self.events
+        return self.events.select(inside)
 
     def when(self, span: int, *kinds: EventKind) -> Intervals:
         """The intervals in which events of these kinds ran for a span."""
@@ -199,7 +201,7 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
         parts = _host_work(timeline, spans) if on_host else device
         works = _works(parts, spans)
     inside = [part.inside() for part in parts]
-    totals: list[OperatorTotal] = []
+    totals = []
     for events in inside:
         totals += operator_totals(events, calls=len(spans))
     return DeviceSummary(
@@ -243,7 +245,7 @@ def _are_timed(spans: _Spans) -> bool:
 
 def _step_windows(timeline: Timeline, marks: Sequence[ProfilerStep]) -> dict[int, ProfilerStep]:
     """The interval of each numbered profiler step on the host, else on the device."""
-    windows: dict[int, ProfilerStep] = {}
+    windows = {}
     for step in timeline.steps or ():
         if step.number is not None and step.start_ns is not None and step.end_ns is not None:
             windows[step.number] = ProfilerStep(step.number, step.start_ns, step.end_ns)
@@ -322,7 +324,9 @@ def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *,
     if not device:
         return frozenset(KERNEL_METRICS)
     knows_copies = shows_copies(timeline.events) and (_are_timed(spans) or len(spans) == 1)
-    return frozenset() if knows_copies else frozenset({DEVICE_COPIES})
+    if knows_copies:
+        return frozenset()
+    return frozenset({DEVICE_COPIES})
 
 
 def _steps(timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:

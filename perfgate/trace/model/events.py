@@ -176,7 +176,7 @@ def joined_events(first: EventTable, second: EventTable) -> EventTable:
     text = [names.setdefault(name, len(names)) for name in second.names]
     number_of = np.array([*text, NO_TEXT], dtype=np.int32)  # NO_TEXT is the last place
     track_of = np.array([tracks.setdefault(track, len(tracks)) for track in second.tracks], dtype=np.int32)
-    values: dict[str, Any] = {}
+    values = {}
     for column in COLUMN_TYPES:
         added = getattr(second, column)
         if column in ("name", "group", "request", "shape"):

@@ -213,7 +213,7 @@ class KernelTable(Sequence[Kernel]):
 
     def _kernels(self, rows: Positions) -> Iterator[Kernel]:
         """The kernels of some rows."""
-        fields: dict[str, list[Any]] = {}
+        fields = {}
         for name in NUMBERS:
             numbers = self.numbers.packed[name].select(rows).unpacked().tolist()
             fields[name] = [None if number == NO_NUMBER else number for number in numbers]
@@ -301,7 +301,7 @@ class _Joined:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        names: dict[str, None] = {}
+        names = {}
         for table in self._tables:
             names.update(dict.fromkeys(table.counters.names))
         return tuple(names)
@@ -333,7 +333,7 @@ def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
 
 
 def _counters(kernels: Sequence[Kernel]) -> dict[str, PackedReals]:
-    names: dict[str, None] = {}
+    names = {}
     for kernel in kernels:
         names.update(dict.fromkeys(kernel.counters))
     columns = {}

@@ -90,7 +90,7 @@ class Packed:
         if self.high - self.low >= max(_AT_ONCE, len(self)):
             _, first = np.unique(self.values, return_index=True)
             return list(self._numbers(self.values[np.sort(first)]).tolist())
-        numbers: dict[int, None] = {}
+        numbers = {}
         seen = np.zeros(self.high - self.low + 2, dtype=bool)
         for at in range(0, len(self), _AT_ONCE):
             values = self.values[at : at + _AT_ONCE]

@@ -47,7 +47,9 @@ class Stacks:
 
 def selected(events: EventTable, rows: CodeColumn | None) -> EventTable:
     """The events at some positions, None for all."""
-    return events if rows is None else events.select(rows.astype(np.intp))
+    if rows is None:
+        return events
+    return events.select(rows.astype(np.intp))
 
 
 def levels(around: CodeColumn) -> CodeColumn:

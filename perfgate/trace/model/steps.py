@@ -53,7 +53,7 @@ def distinct_marks(marks: EventTable) -> IntColumn:
     order = order[marks.duration[order] > 0]
     if order.size < 2 or (marks.start[order][1:] >= marks.end[order][:-1]).all():
         return order
-    chosen: list[int] = []
+    chosen = []
     last_end = -_LATEST
     for row, begin, end in zip(order.tolist(), marks.start[order].tolist(), marks.end[order].tolist()):
         if 2 * (min(last_end, end) - begin) > end - begin:
@@ -135,7 +135,7 @@ def device_steps(
     """
     first, last = _extents(work, owners, len(marks))
     steps: list[ProfilerStep] = []
-    windows: list[ProfilerStep] = []
+    windows = []
     for mark, first_ns, last_ns in zip(marks, first.tolist(), last.tolist()):
         start = _start(mark, steps[-1] if steps else None)
         end: int | None = last_ns

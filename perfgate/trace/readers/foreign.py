@@ -106,7 +106,7 @@ def refuse_foreign(path: Path) -> None:
     """Raise DocumentError, which names the format and how to convert it, for a file of another kind than recordings."""
     if not path.is_file():
         return
-    heads: list[bytes] = []
+    heads = []
     # As stored, and unpacked: a pointer of Git LFS is plain text, whatever its name.
     for open_file in (_opened_as_it_is, opened):
         with suppress(OSError, DocumentError, *damage(path)), open_file(path) as stream:

@@ -57,8 +57,10 @@ class Texts(ctypes.Structure):
 
     def all(self) -> list[bytes]:
         """The texts in the order of their numbers."""
+        if not self.count:
+            return []
         whole = ctypes.string_at(self.bytes, self.used) if self.used else b""
-        ends = self.ends[: self.count] if self.count else []
+        ends = self.ends[: self.count]
         return [whole[begin:end] for begin, end in zip([0, *ends], ends)]
 
 

@@ -33,7 +33,8 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
         """The processes end with their pool."""
 
     def submit(self, task: Task) -> None:
-        (self._suspects if task in self._suspected else self._waiting).append(task)
+        tasks = self._suspects if task in self._suspected else self._waiting
+        tasks.append(task)
 
     def outcomes(self) -> Iterator[Outcome]:
         while self._waiting or self._suspects:

@@ -39,7 +39,7 @@ class RayExecutor(AbstractContextManager["RayExecutor"]):
         self._running[self._remote.options(**options).remote(task.call)] = task
 
     def _only_on(self, host: str) -> Any:
-        nodes: dict[str, str] = {}
+        nodes = {}
         for node in self._ray.nodes():
             if node["Alive"]:
                 nodes[node["NodeManagerHostname"]] = node["NodeID"]

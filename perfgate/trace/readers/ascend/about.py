@@ -35,7 +35,7 @@ class About(NamedTuple):
 def read_about(folder: Path) -> About:
     """From profiler_info*.json, profiler_metadata.json and the devices' info.json; each may be missing."""
     suffix: str | None = None
-    info: dict[str, Any] = {}
+    info = {}
     for path in sorted(folder.glob("profiler_info*.json"))[:_MAX_FILES]:
         match = _INFO.match(path.name)
         if match and path.is_file():

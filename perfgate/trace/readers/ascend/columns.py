@@ -125,7 +125,7 @@ def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
     table = scan_table(path, cells, skip=header.size, most_rows=MAX_ROWS)
     if table is None:
         return None
-    columns: dict[str, Any] = {}
+    columns = {}
     for name, kind in present.items():
         of_kind = table.reals if kind in _REALS else table.numbers
         columns[name] = of_kind[header.columns[name]]
@@ -150,8 +150,8 @@ def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = 
     """As ``columns_of``, by the csv module."""
     names: tuple[str, ...] = ()
     texts: dict[str, int] = {}
-    columns: list[_Column] = []
-    short: list[int] = []
+    columns = []
+    short = []
     rows = 0
     for place, row in enumerate(rows_of(path, limit=MAX_ROWS)):
         if not names:
@@ -222,7 +222,7 @@ def shapes_of(raw: str) -> Shapes | None:
     cell = raw.strip()
     if not cell or cell == "N/A":
         return None
-    shapes: list[tuple[int, ...]] = []
+    shapes = []
     for tensor in cell.strip('"').split(";"):
         sizes = tensor.split(",") if tensor.strip() else []
         shapes.append(tuple(map(_size, sizes)))

@@ -154,7 +154,7 @@ class Database:
 
     def _wholes(self, query: str, width: int) -> list[Packed]:
         """The result of a query for whole numbers, column by column."""
-        parts: list[list[Packed]] = []
+        parts = []
         for batch in self._batches(query, width, "q", self._judged_whole):
             parts.append([Packed.of(column) for column in batch])
         if not parts:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -173,7 +173,7 @@ class _Export:
 
     def _table(self, parts: Sequence[_Events]) -> EventTable:
         """All events, one table behind the other."""
-        columns: dict[str, Any] = {}
+        columns = {}
         for name in parts[0]:
             columns[name] = np.concatenate([part[name].unpacked() for part in parts])
         for name in ("request", "shape"):
@@ -184,7 +184,9 @@ class _Export:
         return owned(columns, device, alone=len(self._devices) == 1)
 
     def _type(self, place: int) -> str | None:
-        return None if place == NO_TEXT else _cell(self._words.texts[place])
+        if place == NO_TEXT:
+            return None
+        return _cell(self._words.texts[place])
 
     def _of_tasks(self, tasks: TableColumns, computing: TableColumns, is_kernel: Mask) -> _Events:
         def title_of(place: int, kind: int, is_kernel: int) -> _Title:

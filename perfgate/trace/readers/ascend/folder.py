@@ -72,7 +72,7 @@ def rank_of(recording: Recording, rank: int | None, tables: Tables, views: Seque
 def recording_of(path: Path, names: Sequence[str], ranks: Sequence[Recording]) -> Recording:
     """The ranks as one recording, by rank; repeats of a rank keep their order. ``names`` are the names of their folders."""
     timelines: list[Timeline] = []
-    absent: dict[str, Message] = {}
+    absent = {}
     for folder, rank in zip(names, ranks):
         timelines += rank.timelines
         for name, reason in rank.absent.items():
@@ -124,7 +124,7 @@ def _rank_of_export(recording: Recording, rank: int | None, tables: Tables, data
 def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
     """The events of each device, from the timelines if there are any, else from the tables."""
     numbers = tables.devices()
-    timelines: list[Timeline] = []
+    timelines = []
     if views:
         kernels = joined_tables(list(tables.kernels.values()) or [KernelTable.of(())])
         for path in views:

@@ -74,7 +74,7 @@ def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[D
     every = kernel_table(numbers, codes, values, counters)
     whole = every.duration != NO_NUMBER
     owner = columns.number("device_id")
-    by_device: dict[Device, KernelTable] = {}
+    by_device = {}
     for number in owner.select(whole).distinct():
         device = None if number == NO_NUMBER else number
         by_device[device] = every.select(whole & (owner.unpacked() == number))

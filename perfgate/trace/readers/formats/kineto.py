@@ -208,7 +208,9 @@ def _spans(path: Path) -> _Spans:
     is_counter = others.is_phase("C")
     counters, unread = read_counters(others.select(is_counter))
     is_counter[is_counter] = ~unread
-    ignored = others.select(~is_counter) if is_counter.any() else others
+    ignored = others
+    if is_counter.any():
+        ignored = others.select(~is_counter)
     notes = (*ignored.ignored("BEbenC"), *_not_understood(path, spans, unknown))
     readings = _readings(allocations, counters)
     del others, ignored, allocations, read_arrows  # there may be millions: free their memory first
@@ -271,7 +273,9 @@ def _by_category(texts: ScannedTexts, spans: ScannedEvents) -> _Categories:
 
     kind = texts.judged(spans.category, kind_code, otherwise=_OTHER, dtype=np.uint8)
     unknown = texts.flagged(spans.category, lambda word: word != "" and _kind_of_category(word) is None)
-    on_device = unknown & _names_a_stream(spans) if unknown.any() else unknown
+    on_device = unknown
+    if unknown.any():
+        on_device = unknown & _names_a_stream(spans)
     kind[on_device] = KIND_CODES["compute"]
     of_mtia = texts.flagged(spans.category, _MTIA_WORK.__eq__)
     kind[of_mtia & texts.flagged(spans.name, _WAITING.search)] = _OTHER
