@@ -11,7 +11,7 @@ import msgspec
 from perfgate.catalogue.lookup import RULE_ADVICE
 from perfgate.catalogue.names import LATENCY_STALLS, P50
 from perfgate.catalogue.records import Advice, EstimatedGain, MeasuredGain
-from perfgate.document.decision import DecisionDocument, Gain, Suggestion
+from perfgate.document.decision import DecisionDocument, Gain, Regression, Suggestion
 from perfgate.document.explanation import Cause
 from perfgate.document.message import english, message_from
 from perfgate.document.run import FROM_PROFILE, Evidence, Finding, RunDocument, StepResult, Value
@@ -29,9 +29,13 @@ _SEVERITIES = {"severe": 0, "warning": 1, "info": 2}
 
 
 def suggestions(run: RunDocument) -> list[Suggestion]:
-    found = [(step, finding) for step in run.steps for finding in step.findings if finding.rule in RULE_ADVICE]
-    on_findings = (_suggestion(run, step, finding, RULE_ADVICE[finding.rule]) for step, finding in found)
-    return _ranked([*filter(None, on_findings), *on_advisories(run)])
+    advice: list[Suggestion] = []
+    for step in run.steps:
+        for finding in step.findings:
+            if finding.rule in RULE_ADVICE:
+                suggestion = _suggestion(run, step, finding, RULE_ADVICE[finding.rule])
+                advice += [suggestion] if suggestion else []
+    return _ranked([*advice, *on_advisories(run)])
 
 
 def shown_faster(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
@@ -54,11 +58,7 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     """
     comparable = not decision.testbed_differences or decision.comparing == "stack"
     of_base = {(advisory.workload, advisory.category) for advisory in base.advisories}
-    standing = {
-        (step.workload, step.number, finding.rule, _shape(finding))
-        for step in decision.steps
-        for finding in step.findings
-    }
+    standing = _standing(decision)
     advice = on_changes(decision)
     for suggestion in suggestions(head):
         if suggestion.step is None:
@@ -71,32 +71,43 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     return suggested(msgspec.structs.replace(decision, suggestions=_ranked(advice)))
 
 
+def _standing(decision: DecisionDocument) -> set[tuple[str, int, str, str]]:
+    """The findings that the decision kept: workload, step, rule and shape of each."""
+    standing = set()
+    for step in decision.steps:
+        for finding in step.findings:
+            standing.add((step.workload, step.number, finding.rule, _shape(finding)))
+    return standing
+
+
 def suggested(decision: DecisionDocument) -> DecisionDocument:
     """The decision with a suggestion for each regression: on a line or an operator of its causes, or on its stalls."""
-
-    def fits(suggestion: Suggestion, causes: Sequence[Cause]) -> bool:
-        if suggestion.line:
-            return suggestion.line in {cause.line for cause in causes}
-        return suggestion.evidence.get("op") in {cause.op for cause in causes}
-
     regressions = []
     for regression in decision.regressions:
-        causes = [decision.causes[number] for number in regression.causes]
-        stalled = {c.place for at in regression.comparisons if (c := decision.comparisons[at]).metric == LATENCY_STALLS}
-        fitting = [
-            at
-            for at, one in enumerate(decision.suggestions)
-            if one.introduced and (fits(one, causes) or (one.rule in OF_STALLS.values() and one.place in stalled))
-        ]
-        leading = causes[0].op if causes else None
-
-        def order(at: int, leading: str | None = leading) -> tuple[bool, bool]:
-            suggestion = decision.suggestions[at]
-            return suggestion.rule not in FAULTS, suggestion.evidence.get("op") != leading
-
-        first = min(fitting, key=order, default=None)
+        first = _suggestion_for(regression, decision)
         regressions.append(msgspec.structs.replace(regression, suggestion=first))
     return msgspec.structs.replace(decision, regressions=regressions)
+
+
+def _suggestion_for(regression: Regression, decision: DecisionDocument) -> int | None:
+    """The number of the first suggestion that fits: advice on a fault leads, then advice on the leading cause's operator."""
+    causes = [decision.causes[number] for number in regression.causes]
+    compared = [decision.comparisons[at] for at in regression.comparisons]
+    stalled = {comparison.place for comparison in compared if comparison.metric == LATENCY_STALLS}
+    leading = causes[0].op if causes else None
+    ranked = []
+    for number, suggestion in enumerate(decision.suggestions):
+        is_on_stalls = suggestion.rule in OF_STALLS.values() and suggestion.place in stalled
+        if suggestion.introduced and (is_on_stalls or _fits(suggestion, causes)):
+            is_other = suggestion.evidence.get("op") != leading
+            ranked.append((suggestion.rule not in FAULTS, is_other, number))
+    return min(ranked)[2] if ranked else None
+
+
+def _fits(suggestion: Suggestion, causes: Sequence[Cause]) -> bool:
+    if suggestion.line:
+        return any(cause.line == suggestion.line for cause in causes)
+    return any(cause.op == suggestion.evidence.get("op") for cause in causes)
 
 
 def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
@@ -135,13 +146,15 @@ def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:
     """
     if suggestion.severity == "info":
         return False
-    same = [
-        step
-        for step in base.steps
-        if (step.number, step.workload) == (suggestion.step, suggestion.workload) and step.status in _COMPARED
-    ]
-    before = {(finding.rule, _shape(finding), finding.evidence.get("op")) for step in same for finding in step.findings}
-    return bool(same) and (suggestion.rule, suggestion.shape, suggestion.evidence.get("op")) not in before
+    own = suggestion.rule, suggestion.shape, suggestion.evidence.get("op")
+    ran = False
+    for step in base.steps:
+        is_same = (step.number, step.workload) == (suggestion.step, suggestion.workload)
+        if is_same and step.status in _COMPARED:
+            ran = True
+            if any((finding.rule, _shape(finding), finding.evidence.get("op")) == own for finding in step.findings):
+                return False
+    return ran
 
 
 def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Advice) -> Suggestion | None:
@@ -236,8 +249,11 @@ def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:
 
 
 def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Value | None:
-    for value in (value for step in run.steps if step.workload == workload for value in step.values):
-        of_finding = all(str(evidence.get(label, text)) == text for label, text in value.labels.items())
-        if value.metric == metric and value.value is not None and of_finding:
-            return value
+    for step in run.steps:
+        if step.workload != workload:
+            continue
+        for value in step.values:
+            of_finding = all(str(evidence.get(label, text)) == text for label, text in value.labels.items())
+            if value.metric == metric and value.value is not None and of_finding:
+                return value
     return None

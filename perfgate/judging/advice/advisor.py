@@ -28,7 +28,9 @@ class Advisor(Protocol):
 
 def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
     """Yield the suggestions of other tools on problems that no step of perfgate found in the same workload."""
-    noticed = {(step.workload, finding.rule) for step in run.steps for finding in step.findings}
+    noticed: set[tuple[str, str]] = set()
+    for step in run.steps:
+        noticed |= {(step.workload, finding.rule) for finding in step.findings}
     for advisory in run.advisories:
         if any((advisory.workload, rule) in noticed for rule in advisory.rules):
             continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfgate.judging.report.text.words import say
@@ -65,7 +65,7 @@ class Table:
         from rich.table import Table as RichTable
 
         widths = self._widths(options.max_width)
-        if sum(widths) + _BETWEEN * (len(widths) - 1) > options.max_width:
+        if _line_width(widths) > options.max_width:
             yield from self._records()
             return
         table = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -92,39 +92,40 @@ class Table:
         """
         from rich.cells import cell_len
 
-        cells = [
-            max((cell_len(row[index].plain) for row in self._rows), default=1) for index in range(len(self._titles))
-        ]
-        titles = list(map(cell_len, self._titles))
-        widths = list(map(max, cells, titles))
-        folded = [max(cell, min(title, _LEAST_TITLE)) for cell, title in zip(cells, titles)]
-        numbers_folded = [few if number else wide for few, wide, number in zip(folded, widths, self._is_number)]
-        all_folded = [few if number else min(few, _LEAST_TEXT) for few, number in zip(folded, self._is_number)]
-        for least in (numbers_folded, all_folded):
-            while sum(widths) + _BETWEEN * (len(widths) - 1) > most:
-                spare = [wide - few for wide, few in zip(widths, least)]
-                if max(spare) <= 0:
-                    break
-                widths[spare.index(max(spare))] -= 1
+        widths: list[int] = []
+        numbers_folded: list[int] = []
+        all_folded: list[int] = []
+        for index, name in enumerate(self._titles):
+            title = cell_len(name)
+            cell = max((cell_len(row[index].plain) for row in self._rows), default=1)
+            wide, folded = max(cell, title), max(cell, min(title, _LEAST_TITLE))
+            is_number = self._is_number[index]
+            widths.append(wide)
+            numbers_folded.append(folded if is_number else wide)
+            all_folded.append(folded if is_number else min(folded, _LEAST_TEXT))
+        _narrow(widths, numbers_folded, most)
+        _narrow(widths, all_folded, most)
         return widths
 
     def lines(self, width: int) -> list[str] | None:
         """Without rich; None if it is too wide, or has wide letters."""
-        rows = [self._titles, *([cell.plain for cell in row] for row in self._rows)]
-        if not all(map(_is_simple, (cell for row in rows for cell in row))) or len({len(row) for row in rows}) > 1:
+        rows: list[Sequence[str]] = [self._titles]
+        for row in self._rows:
+            rows.append([cell.plain for cell in row])
+        if not all(len(row) == len(self._titles) and all(map(_is_simple, row)) for row in rows):
             return None
         widths = [max(map(len, column)) for column in zip(*rows)]
-        whole = sum(widths) + _BETWEEN * (len(widths) - 1)
+        whole = _line_width(widths)
         if whole > width:
             return None
-        lines = [
-            (" " * _BETWEEN).join(
-                cell.rstrip().rjust(wide) if number else cell.ljust(wide)
-                for cell, wide, number in zip(row, widths, self._is_number)
-            )
-            for row in rows
-        ]
-        return [lines[0], "─" * whole, *lines[1:]]
+        first, *others = [self._line(row, widths) for row in rows]
+        return [first, "─" * whole, *others]
+
+    def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
+        cells = []
+        for cell, wide, is_number in zip(row, widths, self._is_number):
+            cells.append(cell.rstrip().rjust(wide) if is_number else cell.ljust(wide))
+        return (" " * _BETWEEN).join(cells)
 
 
 class TerminalOutput:
@@ -165,6 +166,19 @@ class TerminalOutput:
             except (OSError, ValueError):
                 continue
         return _NO_TERMINAL_WIDTH
+
+
+def _line_width(widths: Sequence[int]) -> int:
+    return sum(widths) + _BETWEEN * (len(widths) - 1)
+
+
+def _narrow(widths: list[int], least: Sequence[int], most: int) -> None:
+    """Take from the column with the most to spare until a line fits, or none has any."""
+    while _line_width(widths) > most:
+        spare = [wide - few for wide, few in zip(widths, least)]
+        if max(spare) <= 0:
+            return
+        widths[spare.index(max(spare))] -= 1
 
 
 def _is_simple(text: str) -> bool:

@@ -42,8 +42,12 @@ def meanings(word: str) -> list[Named]:
 def suggestions(word: str) -> list[str]:
     """At most five known words that are most similar to an unknown one."""
     key = _key(word)
-    known = {_key(text): text for named in entries() for text in _texts(named)}
-    within = sorted((text for text in known if len(key) > 1 and key in text), key=len)
+    known: dict[str, str] = {}
+    for named in entries():
+        for text in _texts(named):
+            known[_key(text)] = text
+    within = [text for text in known if len(key) > 1 and key in text]
+    within.sort(key=len)
     close = difflib.get_close_matches(key, known, n=MOST_SUGGESTIONS, cutoff=_ALIKE)
     return [known[text] for text in dict.fromkeys((*within, *close))][:MOST_SUGGESTIONS]
 
@@ -70,12 +74,16 @@ def _texts(named: Named) -> Iterator[str]:
         entry = METRICS[named.name]
         titles = (entry.title, *entry.clock_titles.values())
         if entry.timed:
-            yield from (
-                filled(translate(timed, language), {"title": translate(entry.title, language)})
-                for timed in CLOCK_TITLES.values()
-                for language in LANGUAGES
-            )
-    yield from (translate(title, language) for title in titles for language in LANGUAGES)
+            yield from _timed_titles(entry.title)
+    for language in LANGUAGES:
+        yield from (translate(title, language) for title in titles)
+
+
+def _timed_titles(title: str) -> Iterator[str]:
+    """A title for each clock that has none of its own, in every language."""
+    for timed in CLOCK_TITLES.values():
+        for language in LANGUAGES:
+            yield filled(translate(timed, language), {"title": translate(title, language)})
 
 
 @cache

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from perfgate.document.decision import Gain, Suggestion
+from perfgate.document.decision import Suggestion
 from perfgate.judging.report.text.kernels import kernel_name, with_short_kernel
 from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.report.text.words import Words, phrase, say
 
 # A smaller gain reads as none.
@@ -24,14 +25,23 @@ def unnamed_operator(suggestion: Suggestion) -> str:
     return "" if with_short_kernel(op) in word(suggestion.message) else kernel_name(op, limit=_LONGEST_OPERATOR)
 
 
-def noticeable_gain(suggestion: Suggestion) -> Gain | None:
-    return suggestion.gain if suggestion.gain and suggestion.gain.speedup > 1 + _NOTICEABLE else None
-
-
-def part_of_gain(gain: Gain) -> Words:
-    return say(_OF[gain.of])
+def gain_words(suggestion: Suggestion) -> Words:
+    """How much faster it makes what, measured or at most; empty if that is not noticeable."""
+    gain = suggestion.gain
+    if gain is None or gain.speedup <= 1 + _NOTICEABLE:
+        return Words("")
+    of, speedup = say(_OF[gain.of]), times(gain.speedup)
+    if gain.kind != "measured":
+        sentence = phrase("; estimate: {of} at most {speedup} times as fast without these {share}")
+        return say(sentence, of=of, speedup=speedup, share=percent(gain.share))
+    if gain.interval is None:
+        return say("; measured: {of} {speedup} times as fast", of=of, speedup=speedup)
+    low, high = map(times, gain.interval)
+    sentence = phrase("; measured: {of} {speedup} times as fast ({low} to {high})")
+    return say(sentence, of=of, speedup=speedup, low=low, high=high)
 
 
 def times(speedup: float) -> Words:
     """A speed-up with enough digits to differ from none: ``1.08``, ``2.3``, ``14``."""
-    return Words(f"{speedup:.2f}" if speedup < 2 else f"{speedup:.1f}" if speedup < 10 else f"{speedup:.0f}")
+    digits = 2 if speedup < 2 else 1
+    return Words(f"{speedup:.{digits}f}" if speedup < 10 else f"{speedup:.0f}")

@@ -24,7 +24,7 @@ from perfgate.judging.report.text.media import FILTERS, Html, Markdown, Plain, R
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.ranks import name_of
 from perfgate.judging.report.text.sparkline import sparkline
-from perfgate.judging.report.text.suggestions import noticeable_gain, part_of_gain, times, unnamed_operator
+from perfgate.judging.report.text.suggestions import gain_words, unnamed_operator
 from perfgate.judging.report.text.words import Words
 from perfgate.locale import Language, current_language, gap_between, translate
 
@@ -214,7 +214,6 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "percent": numbers.percent,
     "plus_minus": numbers.plus_minus,
     "setting": numbers.setting,
-    "times": times,
     "duration": numbers.duration,
     "whole": numbers.whole,
     "sentence": lambda message: str(word(message)),
@@ -247,8 +246,7 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "first_line": names.first_line,
     "time_of": formats.time_of,
     "unnamed_operator": unnamed_operator,
-    "noticeable_gain": noticeable_gain,
-    "part_of_gain": part_of_gain,
+    "gain": gain_words,
     "seconds": lambda values: formats.quantities(list(values), "s"),
     "interval_bar": _interval_bar,
     "attention": _attention,
