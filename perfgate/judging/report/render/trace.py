@@ -42,6 +42,8 @@ WORDS = (
     ),
     *(phrase("call"), phrase("profiler step"), phrase("whole recording")),
 )
+# The last column of the heaviest rows, by how they are grouped.
+_COLUMN_OF: dict[str, tuple[str, ...]] = {"shape": ("shapes",), "line": ("operator",)}
 _SIDES = {"device": phrase("share of busy"), "host": phrase("share of self time")}
 # Every question covers its own window; these sentences describe it.
 _OF_GAPS = phrase("from the first work of the device to the end of its last, whatever the steps")
@@ -62,17 +64,13 @@ def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int
     by_own = sorted(document.ranks, key=lambda row: -(row.own or 0.0))
     for row in by_own[:shown]:
         times = (time_of(value) for value in (row.own, row.computing, row.free, row.exposed))
-        cells = [rank_name(row.rank, row.device), *times, _share(row.wait_share), time_of(row.late)]
+        cells = [rank_name(row.rank, row.device), *times, percent(row.wait_share), time_of(row.late)]
         for name in optional:
             value = getattr(row, name)
             cells.append(("–" if value is None else str(value)) if name == "stage" else time_of(value))
         table.add_row(*map(Text, cells))
     console.print(table)
     print_rest(len(document.ranks) - len(by_own[:shown]), "more rank", console)
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else percent(value)
 
 
 def reason_words(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
@@ -104,7 +102,7 @@ def render_requests(document: RequestDocument, console: TerminalOutput) -> None:
         if timeline.rows:
             rows = grid("", "kind", "count>", "own time>", "share>")
             for one in timeline.rows:
-                cells = [clean(one.name), say(one.kind), whole(one.count), time_of(one.total), _share(one.share)]
+                cells = [clean(one.name), say(one.kind), whole(one.count), time_of(one.total), percent(one.share)]
                 rows.add_row(*map(Text, cells))
             console.print(rows)
 
@@ -117,13 +115,11 @@ def render_top(document: TopDocument, console: TerminalOutput) -> None:
             print_title(name, reason_words(timeline.reason), console)
             continue
         base = time_of(timeline.base)
-        subtitle = (
-            say("busy {time}", time=base)
-            if timeline.side == "device"
-            else say("operators of the host, self time {time}", time=base)
-        )
+        subtitle = say("operators of the host, self time {time}", time=base)
+        if timeline.side == "device":
+            subtitle = say("busy {time}", time=base)
         print_title(name, subtitle, console)
-        shapes = ["shapes"] if document.by == "shape" else ["operator"] if document.by == "line" else []
+        shapes = _COLUMN_OF.get(document.by, ())
         table = grid("", "kind", "count>", "total>", f"{_SIDES[timeline.side]}>", *shapes)
         for row in timeline.rows:
             share = "" if row.share is None else percent(row.share)

@@ -303,23 +303,29 @@ def _left_out(entry: NotLookedAt) -> SkippedSeries:
 def _runner_facts(document: TrendDocument) -> RunnerFacts:
     runs = document.health
     newest = runs[-1] if runs else None
+    failed = [run for run in runs if run.failed]
+    weeks = [Week(Words(monday), count) for monday, count in document.weeks.items()]
     floors = [run.noise_floor for run in runs if run.noise_floor is not None]
     temperatures = [run.temperature for run in runs if run.temperature is not None]
     waits = [run.waited for run in runs if run.waited is not None and run.waited >= BUSY]
     throttled = [run.throttled for run in runs if run.throttled]
     return RunnerFacts(
-        weeks=[Week(Words(monday), count) for monday, count in list(document.weeks.items())[-_MAX_WEEKS:]],
+        weeks=weeks[-_MAX_WEEKS:],
         new_testbed=document.testbeds[-1] if len(document.testbeds) > 1 else None,
         opened=len(runs),
-        failed=[run for run in runs if run.failed][-_MAX_FAILED:],
+        failed=failed[-_MAX_FAILED:],
         attention=_attention(newest) if newest else [],
-        floor=numbers.percent(max(floors)) if floors else Words(""),
+        floor=_largest(floors),
         temperature=formats.quantity(max(temperatures), "Cel") if temperatures else Words(""),
         disturbed=len(waits),
-        waited=numbers.percent(max(waits, default=None)),
-        throttled=numbers.percent(max(throttled)) if throttled else Words(""),
+        waited=_largest(waits),
+        throttled=_largest(throttled),
         warnings=newest.warnings[:_MAX_WARNINGS] if newest else [],
     )
+
+
+def _largest(shares: Sequence[float]) -> Words:
+    return numbers.percent(max(shares)) if shares else Words("")
 
 
 def _attention(run: RunHealth) -> list[int]:

@@ -198,9 +198,11 @@ def _distance(comparison: Bound) -> Words:
         return say("at {bound}", bound=name)
     is_above = comparison.head > comparison.bound
     if not comparison.bound:
-        return say("above {bound}" if is_above else "below {bound}", bound=name)
+        return say("above {bound}", bound=name) if is_above else say("below {bound}", bound=name)
     size = percent(comparison.head / comparison.bound - 1)
-    return say("{size} above {bound}" if is_above else "{size} below {bound}", size=size, bound=name)
+    if is_above:
+        return say("{size} above {bound}", size=size, bound=name)
+    return say("{size} below {bound}", size=size, bound=name)
 
 
 def _name_of(bound: Bound) -> Words:
@@ -217,7 +219,9 @@ def _expectation(comparison: Bound) -> Words:
 
 
 def _passed(value: float | None) -> Words:
-    return DASH if value is None else say("passed") if value else say("failed")
+    if value is None:
+        return DASH
+    return say("passed") if value else say("failed")
 
 
 def _same_side(ends: tuple[float, float]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -76,7 +77,7 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
         compared = _compared(op, before.get((at, op)), after.get((at, op)), recorded=decision.recorded)
         timed = times.get((at, op))
         if timed is not None:
-            compared = _with_times(compared, timed)
+            compared = msgspec.structs.replace(compared, base=timed.base or None, head=timed.head or None)
         operators.setdefault(at, {})[op] = compared
     return [_operator_table(at, list(listed.values())) for at, listed in list(operators.items())[:_MAX_TABLES]]
 
@@ -94,23 +95,14 @@ def _paired_times(decision: DecisionDocument) -> dict[tuple[_Place, str], Operat
 
 
 def _compared(op: str, before: OperatorRow | None, after: OperatorRow | None, *, recorded: bool) -> OperatorDelta:
-    return OperatorDelta(
-        op=op,
-        base_count=before.count if before else None,
-        head_count=after.count if after else None,
-        base=before.self_time if before and recorded else None,
-        head=after.self_time if after and recorded else None,
-    )
-
-
-def _with_times(counted: OperatorDelta, timed: OperatorDelta) -> OperatorDelta:
-    return OperatorDelta(
-        op=counted.op,
-        base_count=counted.base_count,
-        head_count=counted.head_count,
-        base=timed.base or None,
-        head=timed.head or None,
-    )
+    compared = OperatorDelta(op=op)
+    if before:
+        time = before.self_time if recorded else None
+        compared = msgspec.structs.replace(compared, base_count=before.count, base=time)
+    if after:
+        time = after.self_time if recorded else None
+        compared = msgspec.structs.replace(compared, head_count=after.count, head=time)
+    return compared
 
 
 def _operator_table(at: _Place, operators: list[OperatorDelta]) -> OperatorTable:

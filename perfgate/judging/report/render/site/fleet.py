@@ -152,25 +152,33 @@ def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:
 
 def _health(runs: Sequence[RunHealth]) -> MachineHealth:
     opened = len(runs)
+    failed = [bool(run.failed) for run in runs]
+    queued = [run.queued for run in runs if run.queued is not None]
     waits = [run.waited for run in runs if run.waited is not None]
     throttled = [run.throttled for run in runs if run.throttled is not None]
     floors = [run.noise_floor for run in runs if run.noise_floor is not None]
+    temperatures = [run.temperature for run in runs if run.temperature is not None]
+    clocks = [run.clock for run in runs if run.clock is not None]
     return MachineHealth(
-        queue=_queue([run.queued for run in runs if run.queued is not None]),
-        disturbed=Tally(sum(wait >= BUSY for wait in waits) if waits else None, opened),
-        throttled=Tally(sum(map(bool, throttled)) if throttled else None, opened),
-        failed=Tally(sum(bool(run.failed) for run in runs) if runs else None, opened),
-        temperature=_range([run.temperature for run in runs], "Cel"),
-        clock=_range([run.clock for run in runs], "1", metric="thermal.clock"),
+        queue=_queue(queued),
+        disturbed=_tally([wait >= BUSY for wait in waits], opened),
+        throttled=_tally(list(map(bool, throttled)), opened),
+        failed=_tally(failed, opened),
+        temperature=_range(temperatures, "Cel"),
+        clock=_range(clocks, "1", metric="thermal.clock"),
         floor=numbers.plus_minus(max(floors, default=None)),
     )
 
 
-def _range(values: Iterable[float | None], unit: str, metric: str = "") -> Words:
-    known = [value for value in values if value is not None]
-    if not known:
+def _tally(flags: Sequence[bool], runs: int) -> Tally:
+    """How many of the runs that report a trait have it."""
+    return Tally(sum(flags) if flags else None, runs)
+
+
+def _range(values: Sequence[float], unit: str, metric: str = "") -> Words:
+    if not values:
         return numbers.DASH
-    low, high = formats.quantities([min(known), max(known)], unit, metric=metric)
+    low, high = formats.quantities([min(values), max(values)], unit, metric=metric)
     return numbers.reach(low, high)
 
 

@@ -47,11 +47,12 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
         records, history = content.gates, content.trend.gates
         standing = {gate.commit for gate in history.standing} if history else set()
         mark = "FAIL" if standing else "PASS"
+        rows = [_row(record, standing, content.accepted_commits) for record in records[:_MAX_ROWS]]
         page = Gates(
             mark=Words(mark if history else "SKIPPED"),
             headline=numbers.counted(history.gates if history else 0, "gate"),
             line=gates_line(content.trend),
-            rows=[_row(record, standing, content.accepted_commits) for record in records[:_MAX_ROWS]],
+            rows=rows,
             more=numbers.beyond(records, _MAX_ROWS),
             several_gates=len({record.gate for record in records}) > 1,
             several_testbeds=any(record.testbed for record in records),

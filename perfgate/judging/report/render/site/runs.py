@@ -147,9 +147,10 @@ def render_runs(content: SiteContent, links: SiteLinks, language: Language, *, p
         root = links.root(address)
         first = (page - 1) * RUNS_A_PAGE
         pages = page_count(content)
+        listed = content.runs[first : first + RUNS_A_PAGE]
         view = RunList(
             count=len(content.runs),
-            rows=[run_cells(run, content, links, root) for run in content.runs[first : first + RUNS_A_PAGE]],
+            rows=[run_cells(run, content, links, root) for run in listed],
             newer=under(root, links.to(runs_address(page - 1))) if page > 1 else Words(""),
             older=under(root, links.to(runs_address(page + 1))) if page < pages else Words(""),
             page=page,
