@@ -58,7 +58,7 @@ def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Answers:
 @cache
 def _schema_of(kinds: tuple[Any, ...]) -> dict[str, Any]:
     schemas, _ = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
-    schema: dict[str, Any] = schemas[0] if len(schemas) == 1 else {"oneOf": list(schemas)}
+    schema: dict[str, Any] = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
     return schema
 
 

@@ -50,7 +50,7 @@ class Past:
     def plant(self, real: int, levels: dict[int, float]) -> None:
         """Keep runs of commits, a day apart from each other: each has a level, of which the one that was measured is 1."""
         (stored,) = [run for run in stored_runs(self.store, "small") if run.commit == self.commits[real]]
-        run = stored_run(self.store, "shop", stored.id)
+        run = stored_run(self.store, "small", stored.id)
         for number, level in levels.items():
             factor = level * float(np.exp(self._random.normal(0, 0.01)))
             record_run(self.store, on_another_day(run, self.commits[number], days=number - real, factor=factor))

@@ -203,7 +203,7 @@ def test_openapi__requests_of_every_kind__none_fails_and_every_response_fits(ser
     client = service.client(service.token(None))
     schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
     operations = [one.ok() for one in schema.get_all_operations()]
-    assert len(operations) == 23
+    assert len(operations) == 24
     for operation in operations:
 
         @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)
