@@ -70,10 +70,14 @@ class JobPlan:
 
     def _turns(self) -> Iterator[Requirement]:
         """Yield as many turns of each quad as any other quad has, from the first quad to the last of either side."""
-        turns = [row for table in self._tables.values() for row in table.of_metric(TURNS)]
-        numbers = sorted({row.key for row in turns})
-        for quad in range(max((row.unit for row in turns), default=-1) + 1):
-            for number in numbers:
+        numbers: set[tuple[str | float, ...]] = set()
+        last = -1
+        for table in self._tables.values():
+            for turn in table.of_metric(TURNS):
+                numbers.add(turn.key)
+                last = max(last, turn.unit)
+        for quad in range(last + 1):
+            for number in sorted(numbers):
                 yield from on_both_sides([Expected(Row(self._name, "", TURNS, "turn", quad, number))])
 
     def _values(self, record: JobRecord) -> Iterator[Requirement]:
@@ -83,8 +87,9 @@ class JobPlan:
         and is then 0 in all turns of both sides.
         """
         numbers = {number.metric: number for number in record.numbers}
-        rows = [row for table in self._tables.values() for row in table.rows]
-        measured = {row.metric for row in rows if row.key == (MEASURED,)}
+        measured: set[str] = set()
+        for table in self._tables.values():
+            measured |= {row.metric for row in table.rows if row.key == (MEASURED,)}
         for metric in sorted(numbers.keys() | measured):
             for side, table in self._tables.items():
                 for turn in table.of_metric(TURNS):

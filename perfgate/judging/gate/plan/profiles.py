@@ -29,7 +29,9 @@ def profiled_rows(
             if process.arm == "ab" and not process.shape:
                 whole = Row(place.workload, place.shape, kind, "ab", process.unit)
                 yield from on_both_sides([Expected(whole)])
-        names = {metric for table in tables.values() for metric in table.metrics if metric.startswith(prefixes)}
+        names: set[str] = set()
+        for table in tables.values():
+            names |= {metric for metric in table.metrics if metric.startswith(prefixes)}
         for name in sorted(names):
             is_counted_apart = (
                 kind == OPERATORS and (place, name.removeprefix(OPERATOR_TIME)) in evidence.changed_counts

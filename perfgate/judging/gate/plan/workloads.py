@@ -82,9 +82,8 @@ class WorkloadPlan:
     def requirements(self, *, timed: bool) -> Iterator[Requirement]:
         """Yield what is required; only the workload itself if a document does not list it."""
         whole = Row(self._name)
-        if not all(whole in table.rows for table in self._tables.values()):
-            is_absent = not any(whole in table.rows for table in self._tables.values())
-            is_configured = is_absent and self._name in self._required.workloads
+        if not self._both_have(whole):
+            is_configured = not self._any_has(whole) and self._name in self._required.workloads
             named_by: NamedBy = "configuration" if is_configured else "document"
             yield from on_both_sides([Expected(whole, named_by=named_by)])
             return
@@ -122,6 +121,26 @@ class WorkloadPlan:
     def _whole_shapes(self) -> Iterator[Requirement]:
         for shape in self._shapes:
             yield from self._both(Row(self._name, shape))
+
+    def _any_has(self, row: Row) -> bool:
+        return any(row in table.rows for table in self._tables.values())
+
+    def _both_have(self, row: Row) -> bool:
+        return all(row in table.rows for table in self._tables.values())
+
+    def _rows(self, metric: str) -> list[Row]:
+        """The rows of a metric that any side has."""
+        rows: dict[Row, None] = {}
+        for table in self._tables.values():
+            rows |= dict.fromkeys(table.of_metric(metric))
+        return list(rows)
+
+    def _metrics(self, prefix: str) -> list[str]:
+        """The metrics of this kind that any side has."""
+        metrics: set[str] = set()
+        for table in self._tables.values():
+            metrics |= table.metrics
+        return sorted(metric for metric in metrics if metric.startswith(prefix))
 
     def _both(self, row: Row) -> list[Requirement]:
         """The row on both sides. If main's stored run has it too, it is the run that names it."""
@@ -189,7 +208,7 @@ class WorkloadPlan:
         The checklist times the preprocessing of one shape, the pairs that of all shapes.
         """
         timed = {row.metric for row in self._stored.rows}
-        preprocessed = {row.shape for table in self._tables.values() for row in table.of_metric(PREPROCESSING)}
+        preprocessed = {row.shape for row in self._rows(PREPROCESSING)}
         if PREPROCESSING_STAGES in timed:
             preprocessed.update(self._shapes)
         lanes = [(LATENCY, P50, shape) for shape in self._shapes]
@@ -210,13 +229,13 @@ class WorkloadPlan:
         failed = [pair for pair in self._evidence.head.run.failed_pairs if pair.workload == self._name]
         if any(pair.arm == "stretch" for pair in failed):
             return
-        blocks = [row for table in self._tables.values() for row in table.of_metric(MEAN)]
+        blocks = self._rows(MEAN)
         if not blocks and not (self._required.stretches and self._has_fast_calls()):
             return
         for shape in self._shapes:
-            expected = dict.fromkeys(row for row in blocks if row.shape == shape)
+            expected = [row for row in blocks if row.shape == shape]
             yield from on_both_sides(Expected(row) for row in expected)
-            is_whole = all(expected.keys() <= table.rows.keys() for table in self._tables.values())
+            is_whole = all(map(self._both_have, expected))
             if is_whole and not self._has_enough_quads(shape, len(expected)):
                 yield from on_both_sides([Expected(Row(self._name, shape, MEAN, key=("enough",)))])
 
@@ -238,14 +257,12 @@ class WorkloadPlan:
 
     def _quads(self) -> Iterator[Requirement]:
         """Yield the blocks of each quad that either member of a pair has: both run the same."""
-        blocks = dict.fromkeys(row for table in self._tables.values() for row in table.of_metric(QUAD))
-        for row in sorted(blocks):
-            lane = row._replace(metric=LATENCY, key=())
-            if all(lane in table.rows for table in self._tables.values()):
+        for row in sorted(self._rows(QUAD)):
+            if self._both_have(row._replace(metric=LATENCY, key=())):
                 yield from on_both_sides([Expected(row)])
 
     def _columns(self) -> Iterator[Requirement]:
-        reported = [column for column in REPORTED if any(table.of_metric(column) for table in self._tables.values())]
+        reported = [column for column in REPORTED if self._rows(column)]
         for column in (*ALWAYS_SEEN, *reported):
             for side, table in self._tables.items():
                 lanes = [*table.of_metric(LATENCY), *table.of_metric(PREPROCESSING)]
@@ -255,7 +272,7 @@ class WorkloadPlan:
 
     def _settings(self) -> Iterator[Requirement]:
         """Yield the settings that any process reports: they must be equal on both sides."""
-        names = {metric for table in self._tables.values() for metric in table.metrics if metric.startswith(SETTING)}
+        names = set(self._metrics(SETTING))
         if self._required.sealed:
             names.add(f"{SETTING}{STOPPED}")
         for side, table in self._tables.items():
@@ -287,10 +304,9 @@ class WorkloadPlan:
     def _counters(self, shape: str) -> Iterator[Requirement]:
         place = Row(self._name, shape)
         counted = place._replace(metric=FRAMEWORK_OPS, key=COUNTED)
-        has_counts = [counted in table.rows for table in self._tables.values()]
-        if not all(has_counts):
+        if not self._both_have(counted):
             # Recordings of a host alone, or of a device alone, count only their own part.
-            if any(has_counts) or not self._evidence.recorded:
+            if self._any_has(counted) or not self._evidence.recorded:
                 yield from self._both(counted)
             return
         announced = [*self._tables["base"].announced, *self._tables["head"].announced]
@@ -301,7 +317,7 @@ class WorkloadPlan:
             # A single operator is among those that are unstable.
             if not metric.startswith("ops."):
                 yield from self._count(place._replace(metric=metric))
-        judges_sites = any(place._replace(metric=SITES) in table.rows for table in self._tables.values())
+        judges_sites = self._any_has(place._replace(metric=SITES))
         yield from self._promised(shape, but=_PER_SHAPE if judges_sites else (*_PER_SHAPE, "sites.", "ops.count:"))
 
     def _count(self, count: Row) -> Iterator[Requirement]:
@@ -326,7 +342,7 @@ class WorkloadPlan:
 
     def _checks(self, shape: str) -> Iterator[Requirement]:
         check = Row(self._name, shape, CORRECTNESS)
-        if not self._evidence.recorded or any(check in table.rows for table in self._tables.values()):
+        if not self._evidence.recorded or self._any_has(check):
             yield from self._both(check)
         passed = check._replace(key=CHECKED)
         for table in (*self._tables.values(), self._stored):
