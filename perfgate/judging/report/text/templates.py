@@ -163,13 +163,6 @@ def _interval_bar(comparison: Comparison, scale: float) -> str:
     )
 
 
-def _measured(comparison: Comparison) -> Words | None:
-    """The number of pairs, turns or quads behind a comparison; None without any."""
-    if not isinstance(comparison, Paired) or not comparison.pairs:
-        return None
-    return numbers.counted(comparison.pairs, names.evidence_of(comparison))
-
-
 def _needed(comparison: Comparison) -> Words | None:
     """The number of pairs, turns or quads that would decide a comparison; None if it is not known."""
     if not isinstance(comparison, Paired) or not comparison.pairs_needed:
@@ -232,22 +225,17 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "metric": names.title_of,
     "named": names.named,
     "calls_or_metric": names.calls_or_metric,
-    "part": names.part_of,
-    "measured": _measured,
     "needed": _needed,
     "base": _base,
     "head": _head,
-    "is_leak": formats.is_leak,
     "span": _span,
     "change": formats.change,
     "percent_change": formats.percent_change,
-    "interval": formats.interval,
     "limit": formats.limit,
     "first_line": names.first_line,
     "time_of": formats.time_of,
     "unnamed_operator": unnamed_operator,
     "gain": gain_words,
-    "seconds": lambda values: formats.quantities(list(values), "s"),
     "interval_bar": _interval_bar,
     "attention": _attention,
     "whole_place": _whole_place,
