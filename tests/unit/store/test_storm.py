@@ -25,16 +25,15 @@ WRITE = """
 import sys, time
 from pathlib import Path
 from perfgate.errors import StoreRefusedError
+from perfgate.judging.store.runs import record_run
 from perfgate.judging.store.store import StorePlace, open_location
-from perfgate.judging.store.index import read_index
-from perfgate.judging.store.store import SeriesPlace
 from tests.unit.document.minimal import minimal_run
 location, name, stop = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 store = open_location(location, StorePlace(Path(), {}))
 number = 0
 while not stop.exists():
     try:
-        store.record(minimal_run(session=f"{name}-{number}"))
+        record_run(store, minimal_run(session=f"{name}-{number}"))
     except StoreRefusedError:  # then the same run again, as the error says
         print("refused", flush=True)
         time.sleep(0.05)
@@ -46,16 +45,18 @@ READ = """
 import sys, time
 from pathlib import Path
 from perfgate.errors import StoreRefusedError
-from perfgate.judging.store.store import StorePlace, open_location
+from perfgate.judging.store.index import read_index
+from perfgate.judging.store.runs import stored_run, stored_runs
+from perfgate.judging.store.store import SeriesPlace, StorePlace, open_location
 location, name, stop = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 store = open_location(location, StorePlace(Path(), {}))
 most = 0
 while not stop.exists():
     try:
-        runs = store.runs("shop")
+        runs = stored_runs(store, "shop")
         values = read_index(store, "shop").history(SeriesPlace("encoder", "short", "latency.p50", "", "f1"))
         for run in runs[:1]:
-            store.show(run.id)
+            stored_run(store, "shop", run.id)
     except StoreRefusedError:
         print("refused", flush=True)
         time.sleep(0.05)
