@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perfgate.document.telemetry import DeviceProcess, DeviceState
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.answers import UnreadOutputError
+from perfgate.measuring.devices.ascend.answers import UnparsedAnswerError
 from perfgate.measuring.devices.ascend.info_table import TableChip, parse_info
 from perfgate.measuring.devices.ascend.npu_smi import MappedChip, find_block, parse_blocks, parse_map
 from tests.samples import recorded
@@ -108,7 +108,7 @@ def test_parse_info__titles_spelled_otherwise__same_chips() -> None:
 def test_parse__format_of_nobody__refused_with_its_lines() -> None:
     words = r'in 2 lines: "\| Unit \| Mood \|"; "\| 0 \| fine \|"'
     for parse in PARSERS:
-        with pytest.raises(UnreadOutputError, match=words):
+        with pytest.raises(UnparsedAnswerError, match=words):
             parse("+----+\n| npu-smi 99.0   Version: 99.0 |\n| Unit |  Mood |\n| 0    | fine  |\n")
 
 
@@ -125,7 +125,7 @@ def test_parse_map__950__npu_id_is_the_logic_id() -> None:
 
 
 def test_parse_map__two_chips_of_a_card_without_logic_ids__refused() -> None:
-    with pytest.raises(UnreadOutputError, match="Chip Phy-ID"):
+    with pytest.raises(UnparsedAnswerError, match="Chip Phy-ID"):
         parse_map("NPU ID  Chip ID  Chip Phy-ID  Chip Name\n0  0  0  Ascend\n0  1  1  Ascend\n")
 
 

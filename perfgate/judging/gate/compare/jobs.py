@@ -21,7 +21,7 @@ from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.place import ShapePlace
-from perfgate.judging.gate.evidence.producers.quads import MeasuredJob
+from perfgate.judging.gate.evidence.producers.quads import JobQuads
 from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
 from perfgate.judging.gate.evidence.quads import Quad, counts_lines, other_work, quads_of, turns_of
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
@@ -121,7 +121,7 @@ def foreseen(
 ) -> float | None:
     """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
     record = next(record for record in head.jobs if record.name == job)
-    measured = MeasuredJob(Evidence(base, head), record, Rules(policy))
+    measured = JobQuads(Evidence(base, head), record, Rules(policy))
     shown = [_foreseen(number, quads, starts) for number in measured.reported_numbers() if number.gating]
     return min(shown, default=None)
 

@@ -20,7 +20,7 @@ _MOST_LINES = 4
 _LONGEST_LINE = 120
 
 
-class UnreadOutputError(UnmeasuredError):
+class UnparsedAnswerError(UnmeasuredError):
     """npu-smi answered in a format that perfgate does not know."""
 
 
@@ -37,7 +37,7 @@ def refuse_failure(text: str, command: str) -> None:
             )
 
 
-def unread_output(text: str, command: str) -> UnreadOutputError:
+def unread_output(text: str, command: str) -> UnparsedAnswerError:
     """The error for an answer without a chip, with its first lines; rulers and the version are left out."""
     lines: list[str] = []
     for line in text[:MOST_TEXT].splitlines():
@@ -45,6 +45,6 @@ def unread_output(text: str, command: str) -> UnreadOutputError:
         if any(map(str.isalnum, words)) and "Version:" not in words:
             lines.append(f'"{words[:_LONGEST_LINE]}"')
     shown = "; ".join(lines[:_MOST_LINES])
-    return UnreadOutputError(
+    return UnparsedAnswerError(
         Message("device.npu-smi-unread", {"command": command, "lines": shown, "count": len(lines)})
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.telemetry import Sensor, Watch
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.answers import UnreadOutputError
+from perfgate.measuring.devices.ascend.answers import UnparsedAnswerError
 from perfgate.measuring.devices.ascend.info_table import parse_info
 from perfgate.measuring.devices.ascend.machine import (
     ASCEND,
@@ -140,7 +140,7 @@ def _check_output(host: Host, index: int) -> list[FitnessCheck]:
     try:
         chip = find_chip(index, host.run, host.environ)
         table = parse_info(host.run(["npu-smi", "info"]))
-    except UnreadOutputError as error:
+    except UnparsedAnswerError as error:
         return [FitnessCheck("npu output", "attention", str(error), _SEND)]
     except MeasuringError:
         return []  # the check of the card gives the reason

@@ -39,7 +39,7 @@ _PROFILED_MARGIN = 0.1
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
     """Yield the numbers of every job; if the two sides did different work, only shares of counts and of equal answers."""
     for job in evidence.head.run.jobs:
-        measured = MeasuredJob(evidence, job, rules)
+        measured = JobQuads(evidence, job, rules)
         yield from measured.ratios_of_counters()
         yield from measured.times_of_profiled_steps()
         yield from measured.answers()
@@ -49,7 +49,7 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
             yield from measured.stalls()
 
 
-class MeasuredJob:
+class JobQuads:
     """The turns of a job."""
 
     def __init__(self, evidence: Evidence, job: JobRecord, rules: Rules) -> None:
