@@ -283,10 +283,13 @@ class WorkloadPlan:
     # --- counts and checks of the checklist
 
     def _harness(self) -> Iterator[Requirement]:
-        """Yield the parts of the sides' harnesses; a part of the head alone is new if its harness declares that."""
+        """Yield the parts of the sides' harnesses; a part of the head alone is new if its harness declares that.
+
+        A change of the workload file has a harness, also where no document has one any more.
+        """
         before, after = (_harness_of(run, self._name) for run in self._evidence.runs)
         whole = Expected(Row(self._name, "", HARNESS))
-        if before:
+        if before or self._is_file_changed():
             yield Requirement("head", whole)
         if not after or self._name in after.added:
             return
@@ -296,6 +299,12 @@ class WorkloadPlan:
             parts = [metric for metric in self._tables["head"].metrics if metric.startswith(f"{HARNESS}.")]
             for part in sorted(set(parts) - added):
                 yield Requirement("base", Expected(Row(self._name, "", part)))
+
+    def _is_file_changed(self) -> bool:
+        """Whether the head says that code of the workload file differs from the base's."""
+        head = self._evidence.head.run
+        files = {record.reference.rpartition(":")[0] for record in _records(head, self._name)}
+        return any(change.file in files for change in head.source.changes)
 
     def _bounds(self, shape: str) -> Iterator[Requirement]:
         for bound in bounds_with_lost_values(self._evidence, self._policy, ShapePlace(self._name, shape)):
