@@ -161,11 +161,7 @@ class ChecklistTurns:
         for index in self._next_order() if order is None else order:
             side = self.sides[index]
             self.begins(side.name)
-            # A folder of its own, because steps look at the traces that earlier ones left in theirs.
-            place: AbstractContextManager[str | Path] = tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
-            if recorded:
-                place = nullcontext(recorded[side.name])
-            with place as folder:
+            with self._folder_of(side, recorded) as folder:
                 findings = run_checklist(
                     self.bench,
                     side.checkout,
@@ -187,6 +183,12 @@ class ChecklistTurns:
         for number in numbers:
             self._taken[number] = self.taken(number) + 1
         return dict(took)
+
+    def _folder_of(self, side: ChecklistSide, recorded: Recorded | None) -> AbstractContextManager[str | Path]:
+        """A folder for one turn, because steps look at the traces that earlier ones left in theirs."""
+        if recorded:
+            return nullcontext(recorded[side.name])
+        return tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
 
     def taken(self, step: int) -> int:
         return self._taken.get(step, 0)
