@@ -180,6 +180,17 @@ def test_server__answers_of_a_start_left_out__are_missing(sides: tuple[int, ...]
         assert "job.output" in lacking(decision)
 
 
+def test_server__one_answer_left_out_of_every_turn_of_head__is_missing_without_a_trusted_side_too() -> None:
+    """The answers behind it would be compared with those to other requests."""
+    documents = job_documents(SHARE, Does(usual=0.8), Does(usual=0.1))
+    shorter = with_turns(documents, lambda turn: {"texts": turn.texts[1:]}, 1)
+
+    decision = decide(*shorter, policy=Policy(), history=History())
+
+    assert decision.verdict in ("INCONCLUSIVE", "FAIL")
+    assert "texts" in lacking(decision)
+
+
 def test_server__output_that_nobody_asked_for__is_not_missing() -> None:
     reference = reference_of(SETTINGS["server"] + "same_output = false\n")
     documents = with_turns(with_job(measured(SETTINGS["server"]), sha256=reference.sha256), lambda _: {"output": ""})

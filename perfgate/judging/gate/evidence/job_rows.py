@@ -109,10 +109,12 @@ def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -
         table.promise(Row(record.name, "", "late"), whole=all(turn.late is not None for turn in turns))
     if record.kind == "command":
         table.promise(Row(record.name, "", "counters"), whole=len(counted_lines(turns)) >= FEWEST_COUNTED)
-    with_texts = {turn.start for turn in turns if turn.texts}
-    if with_texts:
-        # Starts are counted from 0: with other numbers, a side's answers would match no start of the other side.
-        table.promise(Row(record.name, "", "texts"), whole=with_texts == starts and min(starts) >= 0)
+    answers = {turn.start: len(turn.texts) for turn in turns if turn.texts}
+    if answers:
+        # Starts are counted from 0: with other numbers, a side's answers would match no start of the other side. And with one
+        # answer less, those behind it would be compared with the answers to other requests.
+        is_whole = answers.keys() == starts and min(starts) >= 0
+        table.announce(Row(record.name, "", "texts"), _text_of(sorted(set(answers.values()))), whole=is_whole)
 
 
 def _are_counted(turns: Sequence[Turn]) -> bool:
