@@ -42,7 +42,7 @@ test-recordings: $(VENV)/.installed $(SCANNER)
 # on two quiet cores.
 FAST := $(addprefix tests/unit/,advice catalogue document forge gate report stats trend cli/test_main.py) tests/golden
 NOT_FAST := $(addprefix tests/unit/,document/test_fuzz_reading.py forge/test_ci_files.py \
-  forge/test_sticky.py gate/test_rule.py report/test_hostile_names.py stats/test_batching.py stats/test_sequential.py) \
+  forge/test_sticky.py gate/test_rule.py stats/test_batching.py stats/test_sequential.py) \
   tests/golden/test_measured_golden.py
 # Comments of thousands of rows.
 BULKY := $(addprefix tests/unit/report/test_comment.py::test_budget__,five_thousand_regressed_metrics__fits_as_posted_and_keeps_failing_rows \

@@ -24,7 +24,7 @@ from perfgate.locale import Language
 from tests.browser import Page, browser_page
 from tests.fakes.documents import make_counter, make_decision
 from tests.golden.test_comment_golden import decisions
-from tests.unit.report.rendering import as_github, as_gitlab
+from tests.hostile.rendering import as_github, as_gitlab
 
 STYLES = Path(__file__).parent / "styles"
 PHOTOS = Path(__file__).parents[2] / "build" / "photographs"

@@ -9,7 +9,7 @@ from perfgate.document.history import Acceptance, StoredRun
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendDocument
 from tests.fakes.history import START, commit_of
-from tests.fakes.trends import hostile_trend, make_change, make_confirmation, make_series, make_trend
+from tests.fakes.trends import make_change, make_confirmation, make_series, make_trend
 
 
 def make_stored(number: int, **fields: Any) -> StoredRun:
@@ -65,24 +65,3 @@ def make_site(trend: TrendDocument | None = None, **fields: Any) -> SiteContent:
         "confirmations": [make_confirmation()],
     }
     return SiteContent(**{**values, **fields})
-
-
-def hostile_site(name: str) -> SiteContent:
-    """Return a site with the same hostile text in every field that takes any from outside."""
-    run = make_stored(1, project=name, session=name, fingerprint=name, device_kind=name, commit=name, branch=name, subject=name,
-                      workloads=[name])  # fmt: skip
-    trend = hostile_trend(name)
-    return make_site(
-        trend,
-        runs=[run, make_stored(2)],
-        branches={name: trend.series, "main": trend.series},
-        devices={name: name},
-        acceptances=[make_acceptance(commit=name, metric=name, reason=name, accepted_by=name, until="2026-05-05")],
-        confirmations=[
-            make_confirmation(before=name, after=name, workload=name, shape=name, metric=name, fingerprint=name)
-        ],
-        gates=[
-            make_gate(1, gate=name, commit=name, testbed=name, verdict="FAIL", link=f"javascript:{name}"),
-            make_gate(2),
-        ],
-    )

@@ -8,12 +8,10 @@ import msgspec
 
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.gates import GateHistory, GateRecord
-from perfgate.document.history import Acceptance, Confirmation, Triage
-from perfgate.document.message import quote
+from perfgate.document.history import Confirmation, Triage
 from perfgate.document.trend import (
     BridgedMetric,
     CommitLabel,
-    NotLookedAt,
     RunHealth,
     TestbedSpan,
     TrendChange,
@@ -171,55 +169,4 @@ def make_gates(**gate: Any) -> GateHistory:
         proven=False,
         standing=[GateRecord(verdict="FAIL", **values)],
         triages=[msgspec.structs.replace(triage, commit=values["commit"])] if triage else [],
-    )
-
-
-def hostile_trend(name: str) -> TrendDocument:
-    """Return a trend with the same hostile text in every field that takes any from outside."""
-    label = CommitLabel(commit=name, subject=name)
-    changed: dict[str, Any] = {"last_good": name, "first_bad": name, "commits": [label, label], "commit_count": 2}
-    changes = [
-        make_change(20, **changed),
-        make_change(22, **changed, standing="accepted", news=True, accepted=f"{name}: {name}"),
-        make_change(24, **changed, standing="open", news=False),
-        make_change(26, **changed, standing="resolved", news=True, resolved_by=name),
-        make_change(28, **{**changed, "commit_count": 1}, direction="better", confirmation=make_confirmation()),
-    ]
-    series = make_series(*changes, workload=name, shape=name, labels={name: name}, device_kind=name, fingerprint=name)
-    differs = TestbedDifference(field=name, base=name, head=name)
-    testbed = make_testbed(name, device_kind=name, differences=[differs])
-    first = make_trend().testbeds[0]
-    health = RunHealth(
-        run_id=name,
-        commit=name,
-        subject=name,
-        started_at=BEGAN,
-        fingerprint=name,
-        steps={"1": "attention"},
-        failed=[name],
-        warnings=[quote(name)],
-    )
-    left_out = [
-        NotLookedAt(reason=reason, series=3, names=[name, name])
-        for reason in ("too_short", "not_measured", "old_testbed", "metric")
-    ]
-    triage = make_triage(commit=name, reason=name, author=name)
-    triaged = [msgspec.structs.replace(cause, triage=triage, suggests="new") for cause in causes([series])]
-    return make_trend(
-        series,
-        causes=triaged,
-        expired=[
-            Acceptance(commit=name, metric=name, reason=name, accepted_by=name, accepted_at=BEGAN, until="2026-05-05")
-        ],
-        gates=make_gates(commit=name, triage=triage),
-        uplifts=[
-            make_uplift(before=name, after=name, differences=[differs, differs], last_commit=name),
-            make_uplift(commits=[], moved=[], last_commit=name, differences=[]),
-        ],
-        project=name,
-        testbeds=[first, testbed],
-        health=[health],
-        gone=[name],
-        notes=[name],
-        not_looked_at=left_out,
     )

@@ -69,14 +69,6 @@ def test_comment__many_slower_operators__three_and_how_many_more() -> None:
     assert "- 2 more operators in `report.html`" in text
 
 
-def test_comment__hostile_operator_name__stays_one_code_span() -> None:
-    test = make_operator_test("</details>|`x``y`\n/approve @octocat", line="a`b\n@all")
-    text = render_comment(make_decision(operator_tests=[test]), CONTEXT)
-    (line,) = (line for line in text.splitlines() if "octocat" in line)
-    assert line.startswith("- `")
-    assert "\n/approve" not in text
-
-
 def test_page__tested_operators__each_has_a_row_with_its_outcome_and_bar() -> None:
     decision = make_decision(operator_tests=operator_tests())
     page = render_html(decision, make_run("base"), make_run())

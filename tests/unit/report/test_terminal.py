@@ -14,7 +14,6 @@ from perfgate.judging.report.render.terminal import render_run, render_terminal
 from perfgate.judging.report.view.run_steps import step_row
 from tests.fakes.documents import (
     make_bound,
-    make_comparison,
     make_counter,
     make_decision,
     make_failure,
@@ -95,13 +94,6 @@ def test_render_terminal__error__last_lines_of_the_traceback() -> None:
     text = shown(render_terminal, make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure()]))
     assert "error in the head: loading of encoder (exception)" in text
     assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in text
-
-
-def test_render_terminal__escape_sequences_in_names__are_replaced() -> None:
-    hostile = make_comparison(workload="\x1b[2J[bold]x", outcome="regressed", delta=0.1)
-    text = shown(render_terminal, make_decision("FAIL", comparisons=[hostile]))
-    assert "\x1b" not in text
-    assert "[bold]x" in text
 
 
 def test_render_run__five_steps__values_reasons_and_findings() -> None:

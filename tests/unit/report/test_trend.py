@@ -9,9 +9,7 @@ import re
 from typing import Any
 
 import msgspec
-import nh3
 import pytest
-from hypothesis import given, settings
 from rich.console import Console
 
 from perfgate.document.explanation import OperatorDelta
@@ -28,7 +26,6 @@ from perfgate.judging.report.view.trend_rows import MovedSeries, change_words
 from tests.fakes.documents import make_difference
 from tests.fakes.trends import (
     BEGAN,
-    hostile_trend,
     make_change,
     make_confirmation,
     make_series,
@@ -37,10 +34,8 @@ from tests.fakes.trends import (
     make_triage,
     make_uplift,
 )
-from tests.unit.report.test_hostile import ALLOWED, NASTY, as_github, as_gitlab, hostile, seen
 
 CONTEXT = CommentContext()
-OURS = ALLOWED | {"h3", "br", "a"}
 
 
 def issue(*changes: Any, **fields: Any) -> str:
@@ -282,34 +277,6 @@ def test_issue_title__key__stays_what_it_is() -> None:
     assert issue_title("decoder", "zh") == "perfgate：main 的性能走势 (decoder)"
 
 
-@pytest.mark.parametrize("render", [as_github, as_gitlab])
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_render_issue__hostile_names__only_our_own_tags_come_out(render: Any, language: Any) -> None:
-    for name in [*NASTY, "".join(NASTY)]:
-        check(render_issue(hostile_trend(name), CommentContext(language=language)), render)
-        check(render_news(hostile_trend(name), language) or "", render)
-
-
-@settings(max_examples=40, deadline=None)
-@given(hostile)
-def test_render_issue__any_name__tables_keep_their_shape_and_nothing_is_linked(name: str) -> None:
-    text = render_issue(hostile_trend(name), CONTEXT)
-    check(text, as_github)
-    check(text, as_gitlab)
-    assert {line.count("|") for line in text.splitlines() if line.startswith("| ")} == {7}
-
-
-def check(text: str, render: Any) -> None:
-    assert not [line for line in text.splitlines() if line.startswith("/")]
-    html = render(text)
-    parsed = seen(html)
-    assert seen(nh3.clean(html, tags=OURS, attributes={"*": {"align", "style"}})).rows == parsed.rows
-    assert parsed.tags <= OURS - {"a"}
-    assert "@" not in parsed.text
-    assert "evil.example" not in parsed.text
-    assert [set(table) for table in parsed.rows] in ([{6}] * len(parsed.rows), [])
-
-
 def test_render_trend_page__its_policy_allows_nothing_but_its_own_style() -> None:
     page = render_trend_page(make_trend(make_series(make_change())))
     style = re.search("<style>(.*?)</style>", page, re.DOTALL)[1]  # type: ignore[index]
@@ -380,23 +347,6 @@ def test_render_trend_page__equal_and_few_values__drawn(count: int) -> None:
     page = render_trend_page(make_trend(make_series(changed, count=count, metric="counters.copies", unit="1", kind="exact",
                                                     points=points)))  # fmt: skip
     assert "nan" not in page.lower()
-
-
-@settings(max_examples=25, deadline=None)
-@given(hostile)
-def test_render_trend_page__any_name__page_has_no_script_link_or_event(name: str) -> None:
-    parsed = seen(render_trend_page(hostile_trend(name)))
-    assert not parsed.tags & {"script", "a", "img", "iframe", "object", "link", "form", "base"}
-    assert not [one for one in parsed.attributes if one.startswith("on") or one in {"style", "href", "src"}]
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_render_trend__hostile_names__no_control_character_reaches_the_terminal(language: Any) -> None:
-    written = io.StringIO()
-    render_trend(hostile_trend("\x1b[31m\u202e| [bold]x[/bold]"), Console(file=written, width=140), language)
-    assert "\x1b" not in written.getvalue()
-    assert "\u202e" not in written.getvalue()
-    assert "[bold]" in written.getvalue()
 
 
 def test_render_trend__regression__one_row_and_what_it_rests_on() -> None:
@@ -502,9 +452,8 @@ def test_render_email__a_regression__what_a_mail_program_shows() -> None:
         make_series(metric="graph.compile_cold", shape="", informing=True),
     )
     text = render_email(trend, "en")
-    parsed = seen(text)
-    assert not parsed.tags & {"script", "style", "svg", "img", "link", "a", "form", "iframe"}
-    assert not [one for one in parsed.attributes if one.startswith("on") or one in {"href", "src", "class"}]
+    assert not re.findall(r"<(?:script|style|svg|img|link|a|form|iframe)\b", text)
+    assert not re.findall(r"<[^>]*\s(?:on\w+|href|src|class)=", text)
     shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
     for words in (
         "1 regression",
@@ -527,14 +476,6 @@ def test_render_email__thousands_of_changes__small_enough_for_every_program() ->
     text = render_email(make_trend(*many, make_series(*causes)), "zh")
     assert 40_000 < len(text.encode()) <= MOST_BYTES
     assert "trend.html" in text
-
-
-@settings(max_examples=25, deadline=None)
-@given(hostile)
-def test_render_email__any_name__no_script_link_or_event(name: str) -> None:
-    parsed = seen(render_email(hostile_trend(name), "en"))
-    assert not parsed.tags & {"script", "style", "svg", "img", "link", "a", "form", "iframe", "base"}
-    assert not [one for one in parsed.attributes if one.startswith("on") or one in {"href", "src"}]
 
 
 def test_reports__new_testbed__one_event_with_its_effect_or_the_command_that_shows_it() -> None:

@@ -131,7 +131,8 @@ def render_index(
 
 
 def _row(entry: ServedEntry) -> ServedRow:
-    return ServedRow(entry, quote(entry.name, safe=""))
+    # The name of a file may be bytes that are not UTF-8.
+    return ServedRow(entry, quote(entry.name, safe="", errors="surrogateescape"))
 
 
 def render_projects(

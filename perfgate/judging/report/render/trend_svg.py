@@ -126,7 +126,7 @@ class _History:
             start, y = self._x(level.first - 0.5), self._y(level.value)
             yield shape("line", "level", x1=start, x2=self._x(level.after - 0.5), y1=y, y2=y)
             if level.change is not None:
-                label = short(level.change.first_bad)
+                label = clean(short(level.change.first_bad))
                 paler = "" if own is None or label == own else " other"
                 kind, top = f"change {level.change.direction}{paler}", _TOP + 2 + 12 * (number % 2)
                 yield shape("line", kind, x1=start, x2=start, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM)

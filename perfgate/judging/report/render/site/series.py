@@ -18,6 +18,7 @@ from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.render.trend_page import ChangeCells, SeriesCells, noise_words, series_cells
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
@@ -150,7 +151,7 @@ def render_series(
             more_values=values[_VALUES_SHOWN:],
             left_out=numbers.beyond(series.points, _MAX_VALUES),
         )
-        title = Words(f"{metric} · {place}")
+        title = Words(f"{metric} · {clean(place)}")
         return render_page("site/series.html.j2", title, address, content, links, page)
 
 

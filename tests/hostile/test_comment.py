@@ -10,7 +10,7 @@ import pytest
 
 from perfgate.judging.report.text.escape import code_span
 from tests.fakes.hostile import hostile_names
-from tests.unit.report.rendering import PARSERS, RENDER, check_comment, check_spans, see
+from tests.hostile.rendering import PARSERS, RENDER, check_comment, check_spans, see
 
 COUNT, AT_ONCE = 10_000, 250
 
