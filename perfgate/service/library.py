@@ -185,9 +185,17 @@ def is_below(name: str, folder: str) -> bool:
 
 
 def _members(folder: Path) -> list[Path]:
-    """The members of a folder by name, without links."""
+    """The members of a folder by name, without links, and without names that no address or JSON can hold: not UTF-8."""
     with os.scandir(folder) as entries:
-        return sorted(Path(entry.path) for entry in entries if not entry.is_symlink())
+        return sorted(Path(entry.path) for entry in entries if not entry.is_symlink() and _is_utf8(entry.name))
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_one(folder: Path) -> bool:

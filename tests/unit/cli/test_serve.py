@@ -350,3 +350,13 @@ def test_openapi__requests_of_every_kind__none_fails(address: str) -> None:
                 case.validate_response(response, checks=[schemathesis.checks.not_a_server_error])
 
         ask()
+
+
+def test_recordings__name_of_a_file_that_is_not_utf8__left_out_and_the_others_served(tmp_path: Path) -> None:
+    write_trace(tmp_path / "first.pt.trace.json", "a")
+    write_trace(tmp_path / "second.pt.trace.json", "b")
+    (tmp_path / "second.pt.trace.json").rename(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.pt.trace.json"))
+    with pages(tmp_path) as address:
+        assert "first.pt.trace.json" in got(address, "")
+        assert [one["name"] for one in got(address, "api/recordings")["recordings"]] == ["first.pt.trace.json"]
+        assert list(got(address, "api/profile")["profiles"]) == ["first.pt.trace.json"]

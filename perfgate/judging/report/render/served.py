@@ -131,8 +131,7 @@ def render_index(
 
 
 def _row(entry: ServedEntry) -> ServedRow:
-    # The name of a file may be bytes that are not UTF-8.
-    return ServedRow(entry, quote(entry.name, safe="", errors="surrogateescape"))
+    return ServedRow(entry, quote(entry.name, safe=""))
 
 
 def render_projects(
