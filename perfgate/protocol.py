@@ -27,7 +27,7 @@ from perfgate.document.run import (
     OperatorRow,
     StepResult,
 )
-from perfgate.document.samples import BlockColumns
+from perfgate.document.samples import BlockColumns, KernelBlocks
 from perfgate.document.testbed import Testbed
 from perfgate.system.walls import Room
 
@@ -425,6 +425,29 @@ class BlockDone(Reply, frozen=True):
     """The block ran."""
 
 
+class WakeRequest(WorkerRequest, frozen=True):
+    """Call a shape for ``seconds``, unrecorded: a device that idled has another temperature and clock."""
+
+    shape: str
+    seconds: float
+
+
+class Woken(Reply, frozen=True):
+    """The device has worked."""
+
+
+class KernelsRequest(WorkerRequest, frozen=True):
+    """Profile the kernels of a few calls of a shape; the worker keeps them until it is asked for its blocks."""
+
+    shape: str
+    calls: int
+    quad: int
+
+
+class KernelsDone(Reply, frozen=True):
+    """The calls were profiled."""
+
+
 class LocateStallsRequest(WorkerRequest, frozen=True):
     """Sample the lines of calls that take ``longer_than`` so many seconds; of ``calls`` at most, within about ``seconds``."""
 
@@ -447,11 +470,13 @@ class CollectRequest(WorkerRequest, frozen=True):
 class Collected(Reply, frozen=True):
     """The blocks of every shape, and the settings of libraries that user code can change, as they stand after them.
 
-    ``uncounted`` has the hardware counters missing from the blocks, and the reason.
+    ``kernels`` are the profiled blocks of a device. ``uncounted`` has the hardware counters missing from the blocks, and the
+    reason.
     """
 
     shapes: dict[str, BlockColumns]
     preprocess: dict[str, BlockColumns] = {}
+    kernels: dict[str, KernelBlocks] = {}
     settings: dict[str, str] = {}
     uncounted: str | None = None
 

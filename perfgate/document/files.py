@@ -23,7 +23,7 @@ from perfgate.document.decision import DECISION_SCHEMA, DECISION_SCHEMA_VERSION,
 from perfgate.document.joint import JOINT_SCHEMA, JOINT_SCHEMA_VERSION, JointDecision
 from perfgate.document.records import decode_record
 from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION, RunDocument
-from perfgate.document.samples import BlockColumns
+from perfgate.document.samples import BlockColumns, KernelBlocks
 from perfgate.document.schema import check_schema, convert_checked
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, has_few_values, parse_json, refuse
 from perfgate.errors import DocumentError, PerfgateError
@@ -91,6 +91,9 @@ def refuse_misfits(run: RunDocument, *, name: str) -> None:
             for shape, columns in blocks.items():
                 if what := misfit(columns):
                     refuse(name, f"$.replicates[{number}].{lane}.{ascii(shape)[1:-1][:200]}", what, DAMAGED)
+        for shape, kernels in replicate.kernels.items():
+            if what := misfit_of_kernels(kernels):
+                refuse(name, f"$.replicates[{number}].kernels.{ascii(shape)[1:-1][:200]}", what, DAMAGED)
     for number, turn in enumerate(run.turns):
         for metric, value in turn.values.items():
             if metric != RANKS_LOSS and value and not SMALLEST <= abs(value) <= LARGEST:
@@ -284,7 +287,8 @@ def misfit(columns: BlockColumns) -> str | None:
         return f"a column of what was seen of {blocks} blocks has another length"
     if min(columns.calls) < 1:
         return "a block without a call"
-    if columns.wall.count != sum(columns.calls) or columns.cpu.count != sum(columns.calls):
+    times = [columns.wall, columns.cpu, *([] if columns.host is None else [columns.host])]
+    if any(packed.count != sum(columns.calls) for packed in times):
         return "not one sample a call"
     if any(stage.wall.count != sum(columns.calls) for stage in columns.stages):
         return "not one sample a call of every stage"
@@ -294,4 +298,18 @@ def misfit(columns: BlockColumns) -> str | None:
         return "a time below zero"
     if any(column and min(column) < 0 for column in of_hardware):
         return "a count below zero"
+    return None
+
+
+def misfit_of_kernels(kernels: KernelBlocks) -> str | None:
+    """The mismatch of profiled blocks, None if all fit."""
+    blocks = len(kernels.quad)
+    if any(len(column) != blocks for column in (kernels.calls, kernels.busy_ns, kernels.work)):
+        return f"columns of different lengths, where {blocks} blocks were profiled"
+    if len(kernels.cycles) not in (0, blocks):
+        return f"cycles of {len(kernels.cycles)} of {blocks} profiled blocks"
+    if min(kernels.calls, default=1) < 1:
+        return "a profiled block without a call"
+    if min([*kernels.busy_ns, *kernels.cycles], default=0) < 0:
+        return "a time below zero"
     return None

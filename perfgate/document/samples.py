@@ -93,7 +93,8 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks of one worker for one shape, column by column, in the order they ran.
 
     ``wall`` and ``cpu`` hold every call of every block, one block after another; ``calls`` is the number of calls per block.
-    ``cpu`` is thread CPU time, or device time if the device has a clock of its own (``cpu_source``).
+    ``cpu`` is thread CPU time, or the span of device time from before the call to after it, if the device has a clock of its
+    own (``cpu_source``). ``host`` is then the time until each call returned, without the wait for the device.
 
     Observed by the conductor from outside, one entry per block: ``asked_ns`` when it asked and ``seen_ns`` until the reply, by
     its own clock, ``run_delay_ns`` in which the worker was ready to run and another process had the CPU, ``used_ns`` of CPU
@@ -118,6 +119,7 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     wall: PackedArray
     cpu: PackedArray
     cpu_source: Literal["thread_cpu", "device"] = "thread_cpu"
+    host: PackedArray | None = None
     seen_ns: list[int] = []
     run_delay_ns: list[int] = []
     used_ns: list[int] = []
@@ -137,6 +139,31 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     stages: list[StageTimes] = []
 
 
+class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The launches of one kernel of one size: how many in a call, and the nanoseconds that they take in a typical call."""
+
+    name: str
+    launch: str = ""
+    count: float
+    ns: float
+
+
+class KernelBlocks(msgspec.Struct, frozen=True, kw_only=True):
+    """The profiled blocks of one worker for one shape, at most one in each quad; both sides make equally many calls.
+
+    ``busy_ns`` is the sum of the durations of all kernels of a block, copies left out, and ``cycles`` those that the device
+    counted for them; empty if it counts none. ``work`` is a hash of the names, launch sizes and order of the kernels of each
+    block. ``rows`` are the kernels, the longest first: the last row holds the rest of many.
+    """
+
+    quad: list[int]
+    calls: list[int]
+    busy_ns: list[int]
+    cycles: list[int] = []
+    work: list[str]
+    rows: list[KernelRow] = []
+
+
 # The setting that counts how often a signal stopped a worker.
 STOPPED = "stopped"
 
@@ -153,6 +180,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     typical time of those in one call with all that they call, in seconds of the host.
     ``settings`` are those that the worker had after its last block and that must be equal on both sides: of its threads as the
     kernel reports them, of torch and the garbage collector as the worker does.
+    ``kernels`` are the profiled blocks of a device, by shape.
     ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
     ``readings`` are the device's sensor values while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
     whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None if
@@ -176,6 +204,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     moved: bool | None = None
     shapes: dict[str, BlockColumns]
     preprocess: dict[str, BlockColumns] = {}
+    kernels: dict[str, KernelBlocks] = {}
     round: int = 0
     operators: dict[str, dict[str, float]] = {}
     subroutines: dict[str, dict[str, float]] = {}

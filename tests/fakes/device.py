@@ -16,6 +16,7 @@ from perfgate.measuring.devices.device import (
     Capability,
     HostMemory,
     HostWait,
+    KernelRun,
     MemoryCount,
     MemoryStatistics,
 )
@@ -24,7 +25,9 @@ from tests.fakes.kineto import TraceLog, write_trace
 KernelTime = int | Sequence[int] | Callable[[int], int]
 Queue = Literal["compute", "copy"]
 
-ALL_CAPABILITIES: frozenset[Capability] = frozenset({"own_memory", "queue", "kernel_timeline", "allocation_count"})
+ALL_CAPABILITIES: frozenset[Capability] = frozenset(
+    {"own_memory", "queue", "kernel_timeline", "kernel_times", "allocation_count"}
+)
 
 MOST_READS = 10_000
 
@@ -113,6 +116,7 @@ class FakeDevice:
         self._noise = noise
         self._random = np.random.default_rng(seed)
         self._log: TraceLog | None = None
+        self._kernels: list[KernelRun] | None = None
         self.conditions: list[DeviceState] = []  # what it reports block by block; then an untroubled one
         self.reported: DeviceState | None = None
         self.fallen_back: set[str] | None = None  # operators it pretends to have run on the host
@@ -133,6 +137,8 @@ class FakeDevice:
             self._host_works(end - self.host_ns)
         if self._log:
             self._log.kernel(op, began, self.host_ns, start, end, stream=self.current)
+        if self._kernels is not None:
+            self._kernels.append(KernelRun(op, "", 0, start, end - start))
 
     def allocate(self, size: int, items: int = 1) -> FakeTensor:
         """Return a tensor on the device; its memory is free again when the tensor is gone."""
@@ -256,6 +262,16 @@ class FakeDevice:
         finally:
             self._log = None
         return path
+
+    def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:
+        self._kernels = kernels = []
+        try:
+            for _ in range(calls):
+                call()
+                self.synchronize()
+        finally:
+            self._kernels = None
+        return kernels
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
         return self.record_trace(call, calls=calls, folder=folder, name=f"raw-{len(list(folder.iterdir()))}")

@@ -13,6 +13,7 @@ Capability = Literal[
     "own_memory",  # host and device memory are two: inputs must be copied
     "queue",  # calls return before the device is done
     "kernel_timeline",  # the trace has a timeline of the device
+    "kernel_times",  # the durations of a call's kernels are known as soon as it ended
     "allocation_count",  # allocations of one call can be counted
     "spoiled_by_errors",  # after one failed operator nothing that the process does can be trusted
     "late_analysis",  # a trace takes seconds to be analysed, so it had better be recorded now and analysed later
@@ -53,6 +54,17 @@ class HostMemory(NamedTuple):
 
     resident: int
     minor_faults: int
+
+
+class KernelRun(NamedTuple):
+    """A kernel that ran: its name and launch size, its stream, when it began, its nanoseconds, and cycles if counted."""
+
+    name: str
+    launch: str
+    stream: int
+    start_ns: int
+    ns: int
+    cycles: int | None = None
 
 
 class HostWait(NamedTuple):
@@ -147,6 +159,12 @@ class Device(Protocol):
 
         Returns its path; ``perfgate.trace.read`` understands it. Every call is waited for and stands in a host event
         ``CALL``. A failure leaves no file.
+        """
+
+    def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:
+        """Profile ``calls`` calls, each waited for, and return the kernels that they ran, copies left out.
+
+        Only with capability ``kernel_times``.
         """
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:

@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from perfgate.document.samples import BlockColumns, StageTimes, pack
+from perfgate.document.samples import BlockColumns, KernelBlocks, StageTimes, pack
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import Ints, SteadyState, timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters, HardwareCounts, counted, shared_counters
+from perfgate.measuring.timing.kernels import KernelRecorder
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
 from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS, WarmedUp
@@ -40,6 +41,8 @@ CpuSource = Literal["thread_cpu", "device"]
 class BlockTimes:
     """One block: nanoseconds of each call by the host clock, and of CPU or device; its start; its disturbances.
 
+    ``host`` are those until the call returned, on a device with a queue.
+
     ``took_ns`` is the whole block, with the unrecorded call and the garbage collection, and ``took_delay_ns`` the part of
     it in which the thread was ready to run without a CPU; None if the kernel does not report it. ``counts`` are of the
     whole block too, None without counters. ``stages`` has a row per call and a column per stage for preprocessing.
@@ -56,6 +59,17 @@ class BlockTimes:
     took_delay_ns: int | None
     counts: HardwareCounts | None = None
     stages: Ints | None = None
+    host: Ints | None = None
+
+
+class CallColumns(NamedTuple):
+    """Nanoseconds of each call of a block by the host clock and by the second clock, and when the block began and ended."""
+
+    wall: Ints
+    cpu: Ints
+    start_ns: int
+    end_ns: int
+    host: Ints | None = None
 
 
 def run_block(
@@ -71,8 +85,8 @@ def run_block(
 
     That first call absorbs caches and branch predictors left by the other side, and weights that have just moved. On a
     device with a queue the second column is device time between two events, including the launch of the first kernel,
-    because the queue is empty before each call; otherwise, and for work ``on_host``, it is thread CPU time. Collection of
-    garbage waits until the end.
+    because the queue is empty before each call, and a third is the host's time until the call returns. Otherwise, and for
+    work ``on_host``, the second is thread CPU time. Collection of garbage waits until the end.
 
     ``as_served`` keeps what makes single calls slow: garbage is collected inside the calls that leave it, as in a service. Only
     waits for a CPU are left out of their times.
@@ -84,16 +98,17 @@ def run_block(
         call()
         device.synchronize()
         before = resource.getrusage(resource.RUSAGE_SELF)
-        wall, cpu, start, end = timed(call, device, calls, device.timer_ns if as_served else device.clock_ns)
+        times = timed(call, device, calls, device.timer_ns if as_served else device.clock_ns)
         after = resource.getrusage(resource.RUSAGE_SELF)
     counts = counted(counts_before, counters.read()) if counters else None
     waited_after = device.run_delay_ns()
     # The whole process, not the thread alone: a switch of any OpenMP thread holds the call up just as well.
     return BlockTimes(
-        wall=wall,
-        cpu=cpu,
-        start_ns=start,
-        end_ns=end,
+        wall=times.wall,
+        cpu=times.cpu,
+        host=times.host,
+        start_ns=times.start_ns,
+        end_ns=times.end_ns,
         involuntary_switches=after.ru_nivcsw - before.ru_nivcsw,
         minor_faults=after.ru_minflt - before.ru_minflt,
         condition=device.condition(),
@@ -103,17 +118,15 @@ def run_block(
     )
 
 
-# Makes calls on a device, timed by a clock: nanoseconds of each call by that and by the second clock; start and end.
-_Timed = Callable[[Callable[[], Any], Device, int, Callable[[], int]], tuple[Ints, Ints, int, int]]
+# Makes calls on a device, timed by a clock.
+_Timed = Callable[[Callable[[], Any], Device, int, Callable[[], int]], CallColumns]
 
 
 def _timed_on(device: Device) -> _Timed:
     return _run_on_queue if "queue" in device.capabilities else _run_on_host
 
 
-def _run_on_host(
-    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]
-) -> tuple[Ints, Ints, int, int]:
+def _run_on_host(call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]) -> CallColumns:
     """The CPU clock is a system call: it is read outside the wall time, and stops between calls as that does."""
     clock, cpu_clock, synchronize = device.clock_ns, device.cpu_clock_ns, device.synchronize
     starts, ends, cpu_starts, cpu_ends = [0] * calls, [0] * calls, [0] * calls, [0] * calls
@@ -128,27 +141,35 @@ def _run_on_host(
         # A caller has its output when the call ends, and releases it later: the cost of that is gap.
         del output
     block_end = clock()
-    return _as_ns(ends) - _as_ns(starts), _as_ns(cpu_ends) - _as_ns(cpu_starts), block_start, block_end
+    return CallColumns(
+        _as_ns(ends) - _as_ns(starts), _as_ns(cpu_ends) - _as_ns(cpu_starts), start_ns=block_start, end_ns=block_end
+    )
 
 
-def _run_on_queue(
-    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]
-) -> tuple[Ints, Ints, int, int]:
+def _run_on_queue(call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]) -> CallColumns:
     clock, synchronize = device.clock_ns, device.synchronize
     marks = [(device.event(), device.event()) for _ in range(calls)]
-    starts, ends = [0] * calls, [0] * calls
+    starts, returns, ends = [0] * calls, [0] * calls, [0] * calls
     block_start = clock()
     for index, (before, after) in enumerate(marks):
         starts[index] = timer()
         before.record()
         output = call()
+        returns[index] = timer()
         after.record()
         synchronize()
         ends[index] = timer()
         del output
     block_end = clock()
     device_ns = [after.time_ns() - before.time_ns() for before, after in marks]
-    return _as_ns(ends) - _as_ns(starts), _as_ns(device_ns), block_start, block_end
+    began = _as_ns(starts)
+    return CallColumns(
+        _as_ns(ends) - began,
+        _as_ns(device_ns),
+        start_ns=block_start,
+        end_ns=block_end,
+        host=_as_ns(returns) - began,
+    )
 
 
 def _as_ns(values: list[int]) -> Ints:
@@ -168,6 +189,7 @@ class BlockRecorder:
     def __init__(self, workload: BoundWorkload, device: Device, *, counters: HardwareCounters | None = None) -> None:
         self._device = device
         self._counters = counters
+        self._kernels = KernelRecorder(device)
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._recorded: dict[str, list[_Recorded]] = {shape: [] for shape in workload.shapes}
         measured = workload.shapes if workload.stages else []
@@ -184,6 +206,16 @@ class BlockRecorder:
         self._recorded[shape].append((quad, sequence, block))
         return block
 
+    def wake(self, shape: str, *, seconds: float) -> None:
+        """Bring a device that idled back to its temperature and clock, by calls that are not recorded."""
+        until = self._device.clock_ns() + int(seconds * 1e9)
+        while self._device.clock_ns() < until:
+            self._callers[shape]()
+            self._device.synchronize()
+
+    def record_kernels(self, shape: str, *, calls: int, quad: int) -> None:
+        self._kernels.record(shape, self._callers[shape], calls=calls, quad=quad)
+
     def record_preprocessing(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
         preprocessing = self.preprocessing[shape]
         block = run_block(preprocessing, self._device, calls=calls, on_host=True, counters=self._counters)
@@ -196,6 +228,7 @@ class BlockRecorder:
         """Forget the recorded blocks."""
         for lane in (*self._recorded.values(), *self._preprocessed.values()):
             lane.clear()
+        self._kernels.clear()
 
     @property
     def uncounted(self) -> str | None:
@@ -212,6 +245,10 @@ class BlockRecorder:
         source: CpuSource = "device" if "queue" in self._device.capabilities else "thread_cpu"
         return {shape: _as_columns(lane, source, []) for shape, lane in self._recorded.items() if lane}
 
+    def kernel_columns(self) -> dict[str, KernelBlocks]:
+        """The profiled blocks of every shape, in the order they ran."""
+        return self._kernels.columns()
+
     def preprocess_columns(self, root: Path) -> dict[str, BlockColumns]:
         """The blocks of preprocessing of every shape; lines of stages are those below ``root``."""
         columns = {}
@@ -227,6 +264,7 @@ class BlockRecorder:
 
 
 def _as_columns(lane: Sequence[_Recorded], source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
+    of_host = [block.host for *_, block in lane if block.host is not None]
     columns = BlockColumns(
         quad=[],
         sequence=[],
@@ -237,6 +275,7 @@ def _as_columns(lane: Sequence[_Recorded], source: CpuSource, stages: list[Stage
         minor_faults=[],
         wall=pack(np.concatenate([block.wall for *_, block in lane])),
         cpu=pack(np.concatenate([block.cpu for *_, block in lane])),
+        host=pack(np.concatenate(of_host)) if of_host else None,
         cpu_source=source,
         stages=stages,
     )
@@ -343,7 +382,7 @@ def _settle(
     timed = _timed_on(device)
     while True:
         with collector_off():
-            wall, *_ = timed(call, device, block_calls, device.clock_ns)
+            wall = timed(call, device, block_calls, device.clock_ns).wall
         used += block_calls
         fastest.append(max(1.0, float(wall.min())))
         call_ns = max(1.0, float(np.median(wall)))

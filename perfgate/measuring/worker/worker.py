@@ -105,6 +105,8 @@ class WorkerLoop:
             protocol.WarmUpRequest: self._warm_up,
             protocol.MoveRequest: self._move,
             protocol.BlockRequest: self._block,
+            protocol.WakeRequest: self._wake,
+            protocol.KernelsRequest: self._kernels,
             protocol.LocateStallsRequest: self._locate_stalls,
             protocol.CollectRequest: self._collect,
             protocol.TrySizesRequest: self._try_sizes,
@@ -356,6 +358,16 @@ class WorkerLoop:
             self._warmed.record_preprocessing(request.shape, **block)
         return protocol.BlockDone()
 
+    def _wake(self, request: protocol.WakeRequest) -> protocol.Woken:
+        with collector_off():
+            self._warmed.wake(request.shape, seconds=request.seconds)
+        return protocol.Woken()
+
+    def _kernels(self, request: protocol.KernelsRequest) -> protocol.KernelsDone:
+        with collector_off():
+            self._warmed.record_kernels(request.shape, calls=request.calls, quad=request.quad)
+        return protocol.KernelsDone()
+
     def _locate_stalls(self, request: protocol.LocateStallsRequest) -> protocol.StallsLocated:
         samples = locate_stalls(
             self._loaded.caller(request.shape),
@@ -372,6 +384,7 @@ class WorkerLoop:
         collected = protocol.Collected(
             shapes=recorder.columns(),
             preprocess=recorder.preprocess_columns(self.root),
+            kernels=recorder.kernel_columns(),
             settings=_library_settings(frozen_more=all(entry is not self._unfrozen for entry in get_objects())),
             uncounted=recorder.uncounted,
         )

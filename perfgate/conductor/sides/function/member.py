@@ -22,9 +22,13 @@ from perfgate.protocol import (
     BlockRequest,
     Collected,
     CollectRequest,
+    KernelsDone,
+    KernelsRequest,
     Lane,
     LayoutMoved,
     MoveRequest,
+    WakeRequest,
+    Woken,
 )
 
 
@@ -72,7 +76,10 @@ class Member:
     uncounted: str | None = None
 
     def __post_init__(self) -> None:
-        self.analysed_late = "late_analysis" in self.origin.loaded.capabilities
+        capabilities = self.origin.loaded.capabilities
+        self.analysed_late = "late_analysis" in capabilities
+        self.has_kernel_times = "kernel_times" in capabilities
+        self.has_queue = "queue" in capabilities
         self._warm = self.origin.warm
         self._logs: dict[tuple[Lane, str], _BlockLog] = {}
         # Unknown until it moves.
@@ -135,6 +142,18 @@ class Member:
         # The family shrinks if a process below the worker ends.
         log.used_ns.append(max(0, cpu_ns_after - cpu_ns))
 
+    def wake(self, shape: str, *, seconds: float) -> None:
+        """Let the worker call a shape for so long, unrecorded."""
+        self._begin_turn()
+        self.ask(WakeRequest(shape=shape, seconds=seconds), Woken, "warming up")
+        self._end_turn(self.observer.clock_ns())
+
+    def profile_kernels(self, shape: str, *, calls: int, quad: int) -> None:
+        """Let the worker profile a block of these calls."""
+        self._begin_turn()
+        self.ask(KernelsRequest(shape=shape, calls=calls, quad=quad), KernelsDone, "profiling")
+        self._end_turn(self.observer.clock_ns())
+
     def _begin_turn(self) -> int:
         """Note the worker's CPU time since its last turn ended; return its total."""
         cpu_ns = self.observer.cpu_ns(self.worker.pid)
@@ -169,6 +188,7 @@ class Member:
             moved=self._movable,
             shapes=self._with_logs(collected.shapes, "call"),
             preprocess=self._with_logs(collected.preprocess, "preprocess"),
+            kernels=collected.kernels,
             round=start.number // PAIRS_PER_ROUND,
             settings={**collected.settings, **settings, STOPPED: str(self.worker.times_stopped())},
         )
@@ -195,7 +215,8 @@ def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequ
         if blocks != [(request.quad, request.sequence, request.calls) for request in requests[shape]]:
             raise _false_blocks(f"shape {shape}: other blocks than it was asked for")
         try:
-            for packed in (columns.wall, columns.cpu, *(stage.wall for stage in columns.stages)):
+            of_host = [] if columns.host is None else [columns.host]
+            for packed in (columns.wall, columns.cpu, *of_host, *(stage.wall for stage in columns.stages)):
                 unpack(packed)
         except DocumentError as error:
             raise _false_blocks(f"shape {shape}: {error}") from error

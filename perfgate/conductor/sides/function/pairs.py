@@ -21,6 +21,7 @@ from perfgate.conductor.engine.order import QuadTurns, Start
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
+from perfgate.conductor.sides.function.card_turns import CardTurns
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.plan import (
     FORKED_PAIRS,
@@ -149,6 +150,7 @@ class PairTurns:
         self.is_resident = sides.residents is not None
         self.planner = QuadPlanner(gate, resident=self.is_resident)
         self.warm = sides.warm_workers(self.cpus)
+        self.card = CardTurns(self.observer, self.reference.name, self.bench.say)
         self.late_operators = LateOperators(self.bench)
         self.most_profiled = math.inf if judges_subroutines(gate.tolerance) else PROFILED_PAIRS
         self._blocks = self._quads = 0
@@ -198,17 +200,25 @@ class PairTurns:
         return Quads.exactly(self.planner.quads_of(call_seconds))
 
     def quad(self, quad: QuadTurns) -> bool:
-        """Run the blocks of every lane of every shape. Both sides run blocks of equally many calls."""
+        """Run the blocks of every lane of every shape, and profile kernels. Both sides run blocks of equally many calls."""
         members = self._members
         for side in quad.order[:2]:
             members[side].move(self._start.layout_seed * MOST_QUADS + quad.index)
         other_calls = members[1].block_calls
+        kernel_calls: dict[str, int] = {}
         for (lane, shape), first_calls in members[0].block_calls.items():
             calls = int(of_the_slower(first_calls, other_calls.get((lane, shape), first_calls)))
             for side in quad.turns():
                 request = BlockRequest(shape=shape, calls=calls, quad=quad.index, sequence=self._blocks, lane=lane)
+                if self.is_resident:
+                    self.card.wake(members[side], shape)
                 members[side].run_block(request)
+                self.card.note_work()
                 self._blocks += 1
+            if lane == "call":
+                kernel_calls[shape] = calls
+        if self.is_resident:
+            self.card.profile(members, quad.order[:2], kernel_calls, quad=quad.index)
         self._quads = quad.index + 1
         return True
 

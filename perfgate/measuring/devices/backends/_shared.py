@@ -25,6 +25,7 @@ from perfgate.measuring.devices.device import (
     DeviceEvent,
     HostMemory,
     HostWait,
+    KernelRun,
     MemoryCount,
     MemoryStatistics,
 )
@@ -132,6 +133,10 @@ class TorchDevice:
 
     def synchronize(self) -> None:
         """Do nothing: a call on a device without a queue returns when it is done."""
+
+    def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:  # noqa: ARG002
+        """Refuse: a device without capability ``kernel_times`` has no kernels of its own."""
+        raise MeasuringError("a device of kind {kind} does not report its kernels", kind=self.kind)
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
         """Refuse: a trace of torch's own profiler is complete when it is recorded."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, no_such_device, require_packages
-from perfgate.measuring.devices.device import Capability
+from perfgate.measuring.devices.device import Capability, KernelRun
 from perfgate.measuring.devices.monitors.cuda import read_gpu
 
 KIND = "cuda"
@@ -40,7 +42,7 @@ class CudaDevice(AcceleratorDevice):
 
     kind = KIND
     capabilities: frozenset[Capability] = frozenset(
-        {"own_memory", "queue", "kernel_timeline", "allocation_count", "spoiled_by_errors"}
+        {"own_memory", "queue", "kernel_timeline", "kernel_times", "allocation_count", "spoiled_by_errors"}
     )
 
     def __init__(self, module: Any, index: int) -> None:
@@ -81,8 +83,58 @@ class CudaDevice(AcceleratorDevice):
 
         return profile(use_cpu=True, use_device=KIND, use_kineto=True, record_shapes=True, with_stack=True)
 
+    def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:
+        # Without events of the host, which would make it slower, and without a file.
+        from torch.autograd.profiler import profile
+
+        with profile(use_cpu=False, use_device=KIND, use_kineto=True) as profiler:
+            for _ in range(calls):
+                call()
+                self.synchronize()
+        if profiler.kineto_results is None:
+            raise UnmeasuredError(Message("operators.no-events"))
+        return kernels_of(profiler.kineto_results.events())
+
     def telemetry(self) -> DeviceState | None:
         try:
             return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())
         except MeasuringError:
             return None
+
+
+def kernels_of(events: Iterable[Any]) -> list[KernelRun]:
+    """The kernels among the events of Kineto, as torch hands them over."""
+    kernels: list[KernelRun] = []
+    for event in events:
+        if _is_kernel(event):
+            start_ns, ns = _ns(event, "start"), _ns(event, "duration")
+            kernels.append(KernelRun(event.name(), _launch_size(event), event.device_resource_id(), start_ns, ns))
+    return kernels
+
+
+def _is_kernel(event: Any) -> bool:
+    if event.device_type().name != "CUDA":
+        return False
+    # Not in torch of old, whose copies are known by their names alone.
+    if hasattr(event, "activity_type"):
+        return bool(event.activity_type() in ("kernel", "concurrent_kernel"))
+    is_annotation = hasattr(event, "is_user_annotation") and event.is_user_annotation()
+    return not is_annotation and not event.name().startswith(("Memcpy", "Memset"))
+
+
+def _ns(event: Any, name: str) -> int:
+    """A time of an event, in torch of old in microseconds."""
+    if hasattr(event, f"{name}_ns"):
+        return int(getattr(event, f"{name}_ns")())
+    return int(getattr(event, f"{name}_us")() * 1000)
+
+
+def _launch_size(event: Any) -> str:
+    """The grid and the block of a launch; empty if torch does not hand them over."""
+    text = event.metadata_json() if hasattr(event, "metadata_json") else ""
+    try:
+        values = json.loads(text if text.startswith("{") else f"{{{text}}}")
+    except ValueError:
+        return ""
+    sizes = [values[name] for name in ("grid", "block") if name in values]
+    return " ".join("x".join(map(str, size)) for size in sizes if isinstance(size, list))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.measuring.devices.backends._shared import TorchDevice
-from perfgate.measuring.devices.device import Capability, HostWait, MemoryCount, MemoryStatistics
+from perfgate.measuring.devices.device import Capability, HostWait, KernelRun, MemoryCount, MemoryStatistics
 from perfgate.trace.model.events import CALL
 from perfgate_card.driver import MEMORY_BYTES, Card, CardMemoryError, Kernel, card, wait_until
 
@@ -48,7 +48,9 @@ class CardDevice(TorchDevice):
     kind = KIND
     index = 0
     name = "software card"
-    capabilities: frozenset[Capability] = frozenset({"own_memory", "queue", "kernel_timeline", "allocation_count"})
+    capabilities: frozenset[Capability] = frozenset(
+        {"own_memory", "queue", "kernel_timeline", "kernel_times", "allocation_count"}
+    )
 
     def __init__(self, opened: Card) -> None:
         self.card = opened
@@ -90,6 +92,25 @@ class CardDevice(TorchDevice):
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         """Write calls and kernels as torch's profiler does (Chrome trace events of Kineto)."""
         path = folder / f"{name}.json.gz"
+        kernels, spans = self._profile(call, calls)
+        events = [_span(began, ended) for began, ended in spans]
+        for number, kernel in enumerate(kernels):
+            events += _launched(number, kernel)
+        document = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": events}
+        path.write_bytes(gzip.compress(json.dumps(document).encode()))
+        return path
+
+    def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:
+        kernels, _ = self._profile(call, calls)
+        runs: list[KernelRun] = []
+        for kernel in kernels:
+            if not kernel.name.startswith("copy"):
+                ns = kernel.end_ns - kernel.start_ns
+                runs.append(KernelRun(kernel.name, "", _STREAM, kernel.start_ns, ns, kernel.cycles))
+        return runs
+
+    def _profile(self, call: Callable[[], Any], calls: int) -> tuple[list[Kernel], list[tuple[int, int]]]:
+        """The kernels of these calls, and when each call began and ended."""
         spans: list[tuple[int, int]] = []
         kernels = self.card.log = []
         try:
@@ -100,12 +121,7 @@ class CardDevice(TorchDevice):
                 spans.append((began, _clock_ns()))
         finally:
             self.card.log = None
-        events = [_span(began, ended) for began, ended in spans]
-        for number, kernel in enumerate(kernels):
-            events += _launched(number, kernel)
-        document = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": events}
-        path.write_bytes(gzip.compress(json.dumps(document).encode()))
-        return path
+        return kernels, spans
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount]:
         return [self._memory_of(call) for call in calls]

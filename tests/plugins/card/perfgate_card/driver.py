@@ -20,6 +20,7 @@ from typing import NamedTuple
 START_LUCK = 0.002
 KERNEL_NOISE = 0.003
 MEMORY_BYTES = 1 << 30
+CLOCK_GHZ = 1.5
 # Sleeping ends up to some hundred microseconds late; the rest of a wait is spent awake.
 _AWAKE_NS = 300_000
 
@@ -33,11 +34,12 @@ class CardMemoryError(CardError):
 
 
 class Kernel(NamedTuple):
-    """A kernel that was launched: its name and the nanoseconds at which it starts and ends."""
+    """A kernel that was launched: its name, the nanoseconds at which it starts and ends, and the cycles that it takes."""
 
     name: str
     start_ns: int
     end_ns: int
+    cycles: int
 
 
 class Block:
@@ -71,7 +73,7 @@ class Card:
         took = seconds * self._factor * math.exp(self._lot.gauss(0.0, self.noise))
         self.free_ns = start_ns + round(took * 1e9)
         if self.log is not None:
-            self.log.append(Kernel(name, start_ns, self.free_ns))
+            self.log.append(Kernel(name, start_ns, self.free_ns, round((self.free_ns - start_ns) * CLOCK_GHZ)))
 
     def synchronize(self) -> None:
         """Wait until the queue is empty."""
