@@ -177,8 +177,6 @@ class EstimatedGain(Entry, frozen=True, tag_field="kind", tag="estimated"):
     stays: str = ""
     # It is a share of the time that the device works in, which is a part of the call.
     of_busy: bool = False
-    # The evidence is the share that would stay.
-    rest: bool = False
     # It is seconds of a call instead of a share.
     seconds: bool = False
 

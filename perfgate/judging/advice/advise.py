@@ -25,6 +25,8 @@ _SIDES = {
     **dict.fromkeys(("communication.exposed", "utilization.communication"), 0),
     **dict.fromkeys(("communication.small_packets", "communication.peak_share"), 1),
 }
+# A remedy for a smaller share of a call is not worth a try.
+_NOTICEABLE = 0.005
 _SEVERITIES = {"severe": 0, "warning": 1, "info": 2}
 
 
@@ -163,6 +165,10 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
     in_vain = tried is not None and (tried.interval[0] if tried.interval else tried.speedup) <= 1
     if in_vain and advice.instead is None:
         return None
+    if isinstance(advice.gain, EstimatedGain):
+        share = _reachable_share(advice.gain, run, step.workload, evidence)
+        if share is not None and share < _NOTICEABLE:
+            return None
     try:
         message = message_from(f"advice.{finding.rule}.instead" if in_vain else f"advice.{finding.rule}", evidence)
         english(message)
@@ -202,7 +208,8 @@ def _gain(
     if isinstance(source, MeasuredGain):
         return _measured(source, _value(run, source.metric, workload, evidence))
     if isinstance(source, EstimatedGain):
-        return _estimated(source, run, workload, evidence)
+        share = _reachable_share(source, run, workload, evidence)
+        return None if share is None else at_most(share)
     return None
 
 
@@ -225,22 +232,23 @@ def _speedup(source: MeasuredGain, number: float | None) -> float | None:
     return 1 / ratio if source.loss or source.inverse else ratio
 
 
-def _estimated(source: EstimatedGain, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
+def _reachable_share(
+    source: EstimatedGain, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]
+) -> float | None:
+    """The share of a call that the remedy can shorten, None if it is unknown."""
     share = _number(evidence, source.share)
     if share is None:
         return None
     if source.seconds:
         call = _value(run, P50, workload, evidence)
-        return at_most(share / call.value) if call is not None and call.value else None
-    if source.rest:
-        share = 1 - share
+        return share / call.value if call is not None and call.value else None
     if source.stays:
         share *= 1 - (_number(evidence, source.stays) or 0.0)
     if source.of_busy:
         # Without the device's own figure, its busy share stands in for the call's share, which is not larger.
         busy = _value(run, "utilization.busy", workload, evidence)
         share *= busy.value if busy is not None and busy.value is not None else 1.0
-    return at_most(share)
+    return share
 
 
 def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:

@@ -77,10 +77,10 @@ def test_suggestions__share_of_busy_time__of_the_call_only_as_much_as_the_device
     [
         # Half the time of the operator stays at best, and the operator has 40 % of it.
         (finding("tiling.attained", op="mm", unit="cube", time_share=0.4, **{"tiling.attained": 0.5}), (), 0.2),
-        (finding("utilization.busy", **{"utilization.busy": 0.6}), (), 0.4),
+        (finding("utilization.busy", free=0.4), (), 0.4),
         (
             # Waiting for other ranks is not waiting for the host: a collective counts as busy.
-            finding("utilization.busy", **{"utilization.busy": 0.7}),
+            finding("utilization.busy", free=0.3),
             (Value(metric="communication.exposed", value=0.6, labels={"shape": "long"}),),
             0.3,
         ),
@@ -143,7 +143,7 @@ def test_suggestions__number_that_is_no_speedup__no_gain(number: Any) -> None:
     assert found.gain is None
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, 1.7, "much", float("nan")])
+@pytest.mark.parametrize("share", [1.0, 1.7, "much", float("nan")])
 def test_suggestions__share_that_is_none__no_gain(share: Any) -> None:
     (found,) = suggestions(make_run(steps=[step(4, finding("ops.share.softmax", **{"ops.share.softmax": share}))]))
     assert found.gain is None
@@ -181,6 +181,19 @@ def test_suggestions__smaller_buckets_and_larger_ones__the_larger_gain_alone() -
     exposed = finding("communication.exposed", **{"communication.exposed": 0.4})
     found = suggestions(make_run(steps=[step(16, packets, exposed)]))
     assert [suggestion.rule for suggestion in found] == ["communication.exposed"]
+
+
+def test_suggestions__ranks_that_wait_for_most_of_the_exposed_time__the_wait_leads() -> None:
+    exposed = finding("communication.exposed", waiting=0.9, **{"communication.exposed": 0.5})
+    wait = finding("communication.waiting", share=0.45)
+    first, second = suggestions(make_run(steps=[step(16, exposed, wait)]))
+    assert (first.rule, first.gain and first.gain.share) == ("communication.waiting", 0.45)
+    assert (second.rule, second.gain and second.gain.share) == ("communication.exposed", pytest.approx(0.05))
+
+
+def test_suggestions__a_remedy_that_can_touch_no_time__none() -> None:
+    exposed = finding("communication.exposed", waiting=0.999, **{"communication.exposed": 0.5})
+    assert suggestions(make_run(steps=[step(16, exposed)])) == []
 
 
 def test_suggestions__workload_with_a_hostile_name__command_quotes_it() -> None:

@@ -398,6 +398,22 @@ def test_communication__recorded_and_hidden_behind_computing__green() -> None:
     assert outcome.status == "ok"
 
 
+def test_communication__recorded_ranks_that_mostly_wait__the_wait_is_named_before_the_overlap() -> None:
+    waiting = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, 10 * MS, MS, 2 * MS, 7 * MS)
+    step = ProfilerStep(
+        number=1,
+        computing_ns=50 * MS,
+        communication_ns=50 * MS,
+        exposed_communication_ns=50 * MS,
+        preparing_ns=0,
+        free_ns=0,
+    )
+    timeline = Timeline(0, 0, EventTableBuilder().table(), steps=(step,), collectives=(waiting,))
+    exposed, wait = recorded(timeline).findings
+    assert (exposed.rule, exposed.evidence["waiting"]) == ("communication.exposed", pytest.approx(0.9))
+    assert (wait.rule, wait.evidence["share"]) == ("communication.waiting", pytest.approx(0.45))
+
+
 def linked(number: int, computing: int, *, slow_to: int | None = None) -> Timeline:
     """A rank that computes so long of a step, waits for the others for the rest, and sends to each of four ranks."""
     step = ProfilerStep(

@@ -16,10 +16,11 @@ from torch import nn
 from perfgate import trace
 from perfgate.catalogue.lookup import RULES
 from perfgate.measuring.checklist.experiment import TimeUpError
+from perfgate.measuring.checklist.graph_head import HeadSpans, head_times
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps import s09_graph
-from perfgate.measuring.checklist.steps.s09_graph import STEP, HeadSpans, head_times
+from perfgate.measuring.checklist.steps.s09_graph import STEP
 from perfgate.measuring.checklist.steps.s09_graph.compilation import time_limit
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.registry import open_device

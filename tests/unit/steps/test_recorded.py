@@ -13,6 +13,7 @@ from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTableBuilder
 from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
+from perfgate.trace.model.steps import profiler_steps
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
 from tests.fakes.wording import reason_of
 from tests.samples import unpacked
@@ -248,6 +249,28 @@ def test_recorded_checklist__busy_too_little__worded_by_what_takes_most(
     assert finding.rule == rule
     assert finding.evidence["computing"] == pytest.approx(0.1)
     assert finding.evidence[part] == pytest.approx({"exposed communication": 0.6, "exposed copies": 0.4}.get(part, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("loading", "rule", "part", "share"),
+    [(50, "utilization.graph_head", "graph head", 0.7), (800, "utilization.preparing", "preparing", 0.8)],
+)
+def test_recorded_checklist__device_waits_for_a_graph__worded_by_its_head_or_by_the_time_before_it(
+    loading: int, rule: str, part: str, share: float
+) -> None:
+    builder = EventTableBuilder()
+    for name, kind, begin, duration in (
+        ("ProfilerStep#1", "annotation", 0, 1000),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "annotation", 0, loading),
+        ("Torch-Compiled Region: 0/0", "annotation", loading + 50, 900 - loading),
+        ("## Call CompiledFxGraph ##", "host_op", loading + 60, 880 - loading),
+        ("triton_poi_fused_add_0", "compute", max(750, loading + 70), 1000 - max(750, loading + 70)),
+    ):
+        builder.add(begin, duration, track=("1", kind), name=name, kind=kind, correlation=NO_CORRELATION)
+    events = builder.table()
+    timeline = Timeline(0, 0, events, steps=profiler_steps(events))
+    (finding,) = judged(recorded(timeline)).steps[1].findings
+    assert (finding.rule, finding.evidence[part]) == (rule, pytest.approx(share, abs=0.03))
 
 
 @pytest.mark.recordings

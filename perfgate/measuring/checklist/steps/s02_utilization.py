@@ -11,8 +11,9 @@ import msgspec
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.locale import Activity
+from perfgate.measuring.checklist.graph_head import exposed_head_ns
 from perfgate.measuring.checklist.limits import MaybeEvidence
-from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
+from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled, waiting_shares
 from perfgate.measuring.checklist.recorded_counters import busy_window
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
@@ -51,7 +52,7 @@ class UtilizationStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         outcome = context.outcome()
-        for summary in context.summaries:
+        for summary, waiting in zip(context.summaries, waiting_shares(context.summaries)):
             _add_accelerators(outcome.under(shape=summary.shape), summary)
             parts = summary.parts()
             if parts is None:
@@ -66,7 +67,8 @@ class UtilizationStep:
             }
             rank = outcome.under(**profiled(summary))
             rank.numbers(numbers, count=summary.spans)
-            _judge_parts(rank, parts)
+            head_ns = exposed_head_ns(summary, context.graph_spans)
+            _judge_parts(rank, parts, head_ns, waiting)
         return or_absent(outcome)
 
 
@@ -111,7 +113,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     busy = min(busy_ns / wall_ns, 1.0)
     gap = max(wall_ns - busy_ns, 0) / calls / 1e9
     outcome.numbers({"utilization.busy": busy, "utilization.gap": gap, "utilization.host": host}, count=calls)
-    outcome.below("utilization.busy", busy)
+    outcome.below("utilization.busy", busy, {"free": 1 - busy})
 
 
 def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -> tuple[int, int]:
@@ -141,19 +143,27 @@ def _add_reported(outcome: StepOutcome, context: StepContext, call: Callable[[],
         outcome.number("utilization.reported", statistics.median(shares), count=len(shares))
 
 
-def _judge_parts(outcome: StepOutcome, parts: StepTotals) -> None:
-    """Judge the share of the steps in which kernels ran; the largest other part decides the rule of the finding."""
+def _judge_parts(outcome: StepOutcome, parts: StepTotals, head_ns: float, waiting: float | None) -> None:
+    """Judge the share of the steps in which kernels ran; the largest other part decides the rule of the finding.
+
+    The exposed ``head_ns`` of compiled calls lies before the first kernel of a step, and what is more of it between kernels.
+    ``waiting`` is the share of the time in collectives that a rank only waits for others.
+    """
+    head_of_step_ns = min(head_ns, parts.preparing_ns)
+    later_head_ns = min(head_ns - head_of_step_ns, parts.free_ns)
     rule, name, rest_ns = max(
         ("utilization.communication", "exposed communication", parts.exposed_communication_ns),
         ("utilization.copies", "exposed copies", parts.exposed_copies_ns or 0),
-        ("utilization.preparing", "preparing", parts.preparing_ns),
-        ("utilization.busy", "free", parts.free_ns),
+        ("utilization.graph_head", "graph head", head_of_step_ns + later_head_ns),
+        ("utilization.preparing", "preparing", parts.preparing_ns - head_of_step_ns),
+        ("utilization.busy", "free", parts.free_ns - later_head_ns),
         key=lambda rest: rest[2],
     )
     busy = (parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns) / parts.length_ns
     evidence: MaybeEvidence = {
         "computing": parts.computing_ns / parts.length_ns,
         name: rest_ns / parts.length_ns,
+        "waiting": waiting if rule == "utilization.communication" else None,
     }
     if outcome.below("utilization.busy", busy, evidence):
         outcome.findings[-1] = msgspec.structs.replace(outcome.findings[-1], rule=rule)

@@ -23,7 +23,7 @@ from perfgate.measuring.checklist.collectives.packets import add_rdma_time, judg
 from perfgate.measuring.checklist.collectives.recorded_ranks import judge_ranks
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
-from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.recorded import collective_shares, profiled, waiting_shares
 from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.values import median
@@ -43,6 +43,8 @@ _FEWEST_OF_A_KIND = 3
 # The share of rounds in which a straggler is last: by chance one of two ranks is last in 18 of 20 with 0.04 %.
 _MOSTLY = 0.9
 _FEWEST_SIZES = 3
+# From this share on, exposed communication is a matter of late ranks rather than of transfers.
+_MOSTLY_WAITING = 0.5
 # The links between devices; PCIe leads to the host (step 3).
 _LINKS: tuple[Link, ...] = ("NIC", "RoCE", "HCCS")
 
@@ -188,37 +190,24 @@ def judge_skew(outcome: StepOutcome, meetings: Skew, context: StepContext) -> No
 
 def _judge_recorded(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
     """Judge every rank that communicated in a recording, and name the one that is last."""
-    for summary in summaries:
+    for summary, waiting in zip(summaries, waiting_shares(summaries)):
         rank = outcome.under(shape=summary.shape)
         for kind, ns in sorted(summary.collectives.items()):
             rank.under(collective=kind).number("communication.time", ns / summary.spans / 1e9, count=summary.spans)
-        _add_waiting(rank, summary)
+        shares = collective_shares(summary)
+        for part in ("waiting", "transit", "idle"):
+            share = getattr(shares, part)
+            if share is not None:
+                rank.number(f"communication.{part}", share, count=shares.timed)
         _add_links(rank, summary)
         _add_traffic(rank, summary)
         add_rdma_time(rank, summary)
         judge_packets(rank, summary)
-        _judge_overlap(outcome.under(**profiled(summary)), summary)
+        _judge_overlap(outcome.under(**profiled(summary)), summary, waiting)
         _judge_first_collectives(rank, summary)
     judge_ranks(outcome, summaries)
     judge_retransmissions(outcome, summaries)
     _note_slowest_ranks(outcome, summaries)
-
-
-def _add_waiting(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the shares of collective time in which this rank waited, transferred data, and idled.
-
-    Idle is the rest, mostly time before the last rank arrived (sample msinsight-910B-alexnet-2501: 96.4 of 106.0 ms).
-    """
-    timed = [collective for collective in summary.timeline.collectives or () if collective.elapsed_ns]
-    elapsed = sum(collective.elapsed_ns or 0 for collective in timed)
-    for metric, column in (
-        ("communication.waiting", [collective.wait_ns for collective in timed]),
-        ("communication.transit", [collective.transit_ns for collective in timed]),
-        ("communication.idle", [collective.idle_ns for collective in timed]),
-    ):
-        times = [time for time in column if time is not None]
-        if elapsed and len(times) == len(timed):
-            outcome.number(metric, sum(times) / elapsed, count=len(timed))
 
 
 def _add_links(outcome: StepOutcome, summary: DeviceSummary) -> None:
@@ -249,8 +238,11 @@ def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
             link.above("communication.lost_packets", lost, {"link": name, "packets": round(lost)})
 
 
-def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Judge the exposed communication, and add the share hidden behind computing."""
+def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary, waiting: float | None) -> None:
+    """Judge the exposed communication, and add the share hidden behind computing.
+
+    ``waiting`` is the share of the time in collectives that a rank only waits for others.
+    """
     parts = summary.parts()
     if parts is None:
         return
@@ -258,7 +250,9 @@ def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary) -> None:
         exposed = parts.exposed_communication_ns / parts.length_ns
         hidden = 1.0 - parts.exposed_communication_ns / parts.communication_ns
         outcome.numbers({"communication.hidden": hidden, "communication.exposed": exposed}, count=summary.spans)
-        outcome.above("communication.exposed", exposed)
+        is_exposed = outcome.above("communication.exposed", exposed, {"waiting": waiting})
+        if is_exposed and waiting is not None and waiting > _MOSTLY_WAITING:
+            outcome.note("communication.waiting", "warning", {"share": exposed * waiting})
     if parts.fused_ns:
         outcome.number("communication.fused", parts.fused_ns / parts.length_ns, count=summary.spans)
 

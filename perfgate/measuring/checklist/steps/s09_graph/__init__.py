@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +18,14 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
+from perfgate.measuring.checklist.graph_head import (
+    HEAD_SPANS,
+    HeadPart,
+    HeadSpans,
+    head_of_steps,
+    head_times,
+    spans_of_recording,
+)
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
@@ -44,11 +51,9 @@ from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.timing.versus import Versus
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
-from perfgate.trace.model.arithmetic import Covered, IntColumn, Intervals, counts_by_name
-from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.arithmetic import counts_by_name
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.spans import KERNEL_LAUNCH, launch_starts, launched_or_began
-from perfgate.trace.model.steps import step_marks, windows_of
+from perfgate.trace.model.spans import KERNEL_LAUNCH
 
 _TRACED_CALLS = 5
 _MOST_PLACES = 10
@@ -117,7 +122,7 @@ class GraphStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the graphs that every device of a recording ran, and the launches of its host."""
-        spans = [HeadSpans(*context.graph_spans)] if context.graph_spans else list(dict.fromkeys(HEAD_SPANS.values()))
+        spans = spans_of_recording(context.graph_spans)
         level = context.recording.settings.get("level")
         outcome = context.outcome()
         for summary in context.summaries:
@@ -266,7 +271,7 @@ def _judge_head(outcome: StepOutcome, parts: Mapping[str, HeadPart], call_ns: fl
         if part.exposed_ns is None:
             continue
         evidence = {"time": part.exposed_ns / 1e9, "operators": ", ".join(part.operators) or None}
-        outcome.above(_HEAD_RULES[name], part.exposed_ns / call_ns, {**outcome.labels, **evidence})
+        outcome.above(f"graph.head_{name}", part.exposed_ns / call_ns, {**outcome.labels, **evidence})
 
 
 def _judge_compiling(outcome: StepOutcome, summary: DeviceSummary) -> None:
@@ -287,177 +292,3 @@ def _judge_compiling(outcome: StepOutcome, summary: DeviceSummary) -> None:
             count = compiled_ns.size / summary.spans
             outcome.under(kind=kind).number("graph.compiled", count)
             outcome.above(rule, count, {"count": count, "time": int(compiled_ns.sum()) / 1e9 / summary.spans})
-
-
-class HeadSpans(NamedTuple):
-    """Parts of span names: the compiler's entry of a call, running the graph, and the start of its native code."""
-
-    compiler: str
-    graph: str
-    native: str = ""
-
-
-class HeadPart(NamedTuple):
-    """A part of the head in nanoseconds of a typical call, and its exposed part, None if no device was recorded.
-
-    ``operators`` are the names of its longest host operators.
-    """
-
-    ns: float
-    exposed_ns: float | None
-    operators: tuple[str, ...] = ()
-
-
-# torchair wraps every call in record_function("npu_fx_compiler inference"), which some builds write with an underscore, and
-# runs its graph in ExecuteGraph (torch_npu, dynamo/torchair/npu_fx_compiler.py), within TorchNpuGraphBase::Run if its C++
-# side is marked; dynamo and inductor mark theirs since torch 2.1.
-HEAD_SPANS: Mapping[str, HeadSpans] = {
-    "npu": HeadSpans("npu_fx_compiler inference", "ExecuteGraph", "TorchNpuGraphBase::Run"),
-    "cuda": HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph"),
-    "cpu": HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph"),
-}
-_WHOLE, _SPLIT = ("framework", "compiler", "graph"), ("framework", "python", "native", "graph")
-_HEAD_RULES: Mapping[str, str] = {part: f"graph.head_{part}" for part in (*_WHOLE, *_SPLIT)}
-_MOST_OPERATORS = 3
-# What torch.compile returns, as Python's function and module mark it, and the loading of data before it.
-_MODULE = re.compile(r"OptimizedModule|Torch-Compiled Region")
-_LOADING = re.compile(r"enumerate\(DataLoader\)|DataLoader.*__next__")
-
-
-def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[str, HeadPart]:
-    """The parts of a typical call's head, all its compiled modules together; none unless every call has a whole one.
-
-    The framework's part begins with the compiled module and ends at the compiler's entry, the compiler's at the start of the
-    graph (split into ``python`` and ``native`` if every module marks its native code), the graph's at the first work. Work is a
-    device event, or without a device the first operator inside the graph; inductor's own kernels on a CPU leave no mark in a
-    trace. The graph's part ends before its span does: host time after the first kernel began is hidden behind the device.
-    """
-    device = events.of_kind(*DEVICE_KINDS)
-    marks = _HeadMarks(events, device, names)
-    heads = [marks.heads(start, end) for start, end in zip(calls.start.tolist(), calls.end.tolist())]
-    if not heads or not all(heads):
-        return {}
-    owner = np.repeat(np.arange(len(heads)), [len(own) for own in heads])
-    every = list(chain.from_iterable(heads))
-    moments = np.array([(head.module, head.entry, head.run, head.begun) for head in every], np.int64)
-    natives = [head.native for head in every]
-    is_split = None not in natives
-    if is_split:
-        moments = np.insert(moments, 2, np.array(natives, np.int64), axis=1)
-    busy = Covered(device.intervals) if len(device) else None
-    inner = _operators(events)
-    inner = inner.select(~inner.is_named(_holds(*names)))
-    parts = {}
-    for at, part in enumerate(_SPLIT if is_split else _WHOLE):
-        windows = Intervals(moments[:, at], moments[:, at + 1])
-        lengths = windows.end - windows.start
-        exposed = None if busy is None else _typical(owner, lengths - busy.within(windows))
-        parts[part] = HeadPart(_typical(owner, lengths), exposed, _longest_operators(inner, windows))
-    return parts
-
-
-class _Head(NamedTuple):
-    """The moments of one compiled module: its begin, the compiler's entry, native code, the graph, and the first work."""
-
-    module: int
-    entry: int
-    native: int | None
-    run: int
-    begun: int
-
-
-class _HeadMarks:
-    """The begins of all compiled modules of a recording, and the launches of the work that follows them."""
-
-    def __init__(self, events: EventTable, device: EventTable, names: HeadSpans) -> None:
-        work = device if len(device) else _operators(events)
-        # The host may finish a call before the device begins it, so work belongs to the call that launched it.
-        launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
-        order = np.lexsort((work.start, launched))
-        self._launches, self._begins = launched[order], work.start[order]
-        self._compiler, self._graph, self._native = (np.sort(_named(events, part).start) for part in names)
-        # The region that torch marks is the compiler's own entry of some backends.
-        self._modules = events.select(events.is_named(_MODULE.search) & ~events.is_named(_holds(names.compiler)))
-        self._loading = events.select(events.is_named(_LOADING.search))
-
-    def heads(self, start: int, end: int) -> list[_Head]:
-        """Those of one call. An entry of the compiler without a graph of its own lies inside another, and is none."""
-        first, last = np.searchsorted(self._compiler, (start, end)).tolist()
-        entries = self._compiler[first:last].tolist()
-        found: list[_Head] = []
-        for entry, until in zip(entries, [*entries[1:], end]):
-            run = _next_start(self._graph, entry, until)
-            launch = None if run is None else _next_start(self._launches, run, until)
-            if run is None or launch is None:
-                continue
-            begun = int(self._begins[np.searchsorted(self._launches, launch)])
-            module = self._module(start if not found else entry, entry)
-            found.append(_Head(module, entry, _next_start(self._native, entry, run), run, begun))
-        # The next module's head begins while the device still works for this one.
-        following = [head.module for head in found[1:]]
-        return [
-            *(head._replace(begun=max(head.run, min(head.begun, then))) for head, then in zip(found, following)),
-            *found[-1:],
-        ]
-
-    def _module(self, start: int, entry: int) -> int:
-        """When the compiled module around an entry began, else the given start, or the end of loading data after it."""
-        modules = self._modules
-        around = (modules.start >= start) & (modules.start <= entry) & (modules.end >= entry)
-        if around.any():
-            return int(modules.start[around].min())
-        loaded = self._loading.end[(self._loading.end > start) & (self._loading.end <= entry)]
-        return int(loaded.max(initial=start))
-
-
-def _typical(owner: IntColumn, lengths: IntColumn) -> float:
-    """The median over calls of the sum of their modules."""
-    return float(np.median(np.bincount(owner, lengths)))
-
-
-def head_of_steps(events: EventTable, known: Sequence[HeadSpans]) -> tuple[Intervals, dict[str, HeadPart]]:
-    """The calls and the parts of their head, from the start of each step if steps are marked and each runs a graph.
-
-    Otherwise a call lasts from one entry of the compiler to the next, without the framework's part; no calls if the
-    recording has no known span.
-    """
-    marks = step_marks(events)
-    for names in known:
-        entries = np.sort(_named(events, names.compiler).start)
-        if not entries.size:
-            continue
-        if marks and (times := head_times(events, steps := windows_of(marks), names)):
-            return steps, times
-        calls = Intervals(entries, np.append(entries[1:], (events.start + events.duration).max()))
-        if times := head_times(events, calls, names):
-            del times["framework"]
-            return calls, times
-    return Intervals(np.array([], np.int64), np.array([], np.int64)), {}
-
-
-def _longest_operators(operators: EventTable, windows: Intervals) -> tuple[str, ...]:
-    """The operators that begin in these windows, which do not overlap, most time first."""
-    at = np.searchsorted(windows.start, operators.start, side="right") - 1
-    inside = operators.select((at >= 0) & (operators.start < windows.end[at]))
-    times = np.bincount(inside.name, inside.duration, len(inside.names))
-    return tuple(inside.names[code] for code in np.argsort(-times, kind="stable")[:_MOST_OPERATORS] if times[code])
-
-
-def _next_start(starts: IntColumn, begin: int, end: int) -> int | None:
-    at = int(np.searchsorted(starts, begin))
-    return int(starts[at]) if at < starts.size and starts[at] < end else None
-
-
-def _named(events: EventTable, part: str) -> EventTable:
-    return events.select(events.is_named(_holds(part)))
-
-
-def _holds(*parts: str) -> Callable[[str], bool]:
-    """A test for names that contain one of these parts; spaces equal underscores, and an empty part is in no name."""
-    wanted = [part.replace("_", " ") for part in parts if part]
-    return lambda name: any(part in name.replace("_", " ") for part in wanted)
-
-
-def _operators(events: EventTable) -> EventTable:
-    """The operators with a namespace, unlike the compiler's own marks."""
-    return _named(events.of_kind("host_op"), "::")
