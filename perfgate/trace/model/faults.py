@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Mask
+from perfgate.trace.model.arithmetic import NOTHING_AROUND, Codes, FloatColumn, IntColumn, Mask, enclosing
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 
@@ -53,11 +53,15 @@ class TimeFaults(NamedTuple):
 
 
 class ClockOffset(NamedTuple):
-    """Work that begins before the call that launched it: the device's clock is ``behind_ns`` behind the host's."""
+    """Work that begins before the call that launched it: the device's clock is at least ``behind_ns`` behind the host's.
+
+    ``before_operator_ns`` is how long before its operator typical work begins, None if it begins within it.
+    """
 
     early: int
     launched: int
     behind_ns: int
+    before_operator_ns: int | None
 
 
 def time_faults(events: EventTable) -> TimeFaults:
@@ -98,7 +102,27 @@ def clock_offset(events: EventTable) -> ClockOffset | None:
     early = lead > _CLOCK_NS
     if not early.any() or 2 * int(early.sum()) <= work.size:
         return None
-    return ClockOffset(int(early.sum()), work.size, int(np.median(lead[early])))
+    return ClockOffset(
+        early=int(early.sum()),
+        launched=work.size,
+        behind_ns=int(np.median(lead[early])),
+        before_operator_ns=_before_operator(events, work[early], launch[early]),
+    )
+
+
+def _before_operator(events: EventTable, work: IntColumn, launch: Codes) -> int | None:
+    """How long typical work begins before the operator around its launch; None if it does not, or none is recorded."""
+    calls = np.flatnonzero(events.is_kind("host_op", "runtime"))
+    around = enclosing(events.start[calls], events.duration[calls], events.track[calls])
+    is_operator = events.is_kind("host_op")[calls]
+    operator = np.searchsorted(calls, launch)
+    while (is_inside := (operator != NOTHING_AROUND) & ~is_operator[operator]).any():
+        operator[is_inside] = around[operator[is_inside]]
+    known = operator != NOTHING_AROUND
+    if not known.any():
+        return None
+    lead = int(np.median(events.start[calls[operator[known]]] - events.start[work[known]]))
+    return lead if lead > 0 else None
 
 
 def believed(events: EventTable) -> EventTable:

@@ -57,8 +57,11 @@ def _about_each(
 def _of_clocks(timeline: Timeline) -> Iterator[Message]:
     offset = clock_offset(timeline.events)
     if offset is not None:
-        values = {"count": offset.early, "work": offset.launched, "microseconds": offset.behind_ns / 1e3}
-        yield Message("notes.clock-offset", values)
+        values = {"count": offset.early, "work": offset.launched, "shift": offset.behind_ns / 1e3}
+        if offset.before_operator_ns is None:
+            yield Message("notes.clock-offset-launch", values)
+        else:
+            yield Message("notes.clock-offset", {**values, "microseconds": offset.before_operator_ns / 1e3})
 
 
 def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:

@@ -17,7 +17,7 @@ from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.diff import trace_diff
 from perfgate.flows.trace.job import trace_gaps, trace_steps, trace_top
 from perfgate.judging.gate.decide import decide
-from perfgate.trace.model.faults import clock_offset, time_faults
+from perfgate.trace.model.faults import ClockOffset, clock_offset, time_faults
 from perfgate.trace.readers.contradictions import contradictions
 from tests.each import each
 
@@ -130,10 +130,21 @@ def test_gaps__kernels_before_their_launch__offset_said_and_operators_kept(tmp_p
     (timeline,) = trace.read(tmp_path / "early.json").timelines
     offset = clock_offset(timeline.events)
     assert offset is not None
-    assert (offset.early, offset.launched, offset.behind_ns) == (24, 24, 25_000)
+    assert offset == ClockOffset(early=24, launched=24, behind_ns=25_000, before_operator_ns=15_000)
     assert [note.code for note in documents[1].notes] == ["notes.clock-offset"]
     groups = [document.timelines[0].groups for document in documents]
     assert [row.operator for row in groups[1]] == [row.operator for row in groups[0]]
+
+
+def test_clock_offset__kernels_begin_within_their_operators__the_offset_to_their_launches(tmp_path: Path) -> None:
+    events = steps()
+    for event in filter(is_kernel, events):
+        event["ts"] -= 25
+    path = recorded(tmp_path / "trace.json", events)
+    (timeline,) = trace.read(path).timelines
+    assert clock_offset(timeline.events) == ClockOffset(24, 24, behind_ns=5_000, before_operator_ns=None)
+    document = trace_gaps(path, Choice(), exposed=False, shortest=0.0)
+    assert [note.code for note in document.notes] == ["notes.clock-offset-launch"]
 
 
 @each("name", [*LOST, "overlap"])
