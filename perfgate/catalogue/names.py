@@ -28,6 +28,8 @@ SAME_TEXT = "serving.same_text"
 GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
+# The clocks of an accelerator beside the span of LATENCY: the time of kernels, and the host's until a call returns.
+BUSY, HOST = "device.busy", "latency.host"
 # Of long stretches: the mean of all calls, and the share of those above three times the median.
 MEAN, LATENCY_STALLS = "latency.mean", "latency.stalls"
 STD, TAIL, THROUGHPUT = "latency.std", "latency.tail", "throughput.median"
@@ -39,6 +41,7 @@ STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memor
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"
 GAP, TURNAROUND, INSTRUCTIONS = "throughput.gap", "throughput.turnaround", "hardware.instructions"
 FRAMEWORK_OPS, LOW_PRECISION_OPS = "counters.framework_ops", "counters.low_precision_ops"
+PYTHON_CALLS, BYTECODES = "counters.python_calls", "counters.bytecodes"
 FLOPS, DEFERRED_OPS = "counters.flops", "counters.deferred_ops"
 AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begins"
 NO_GRAD_OPS = "counters.no_grad_ops"

@@ -16,7 +16,9 @@ from perfgate.judging.gate.compare.sides import shares_of
 from perfgate.judging.gate.evidence import producers
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
+from perfgate.judging.gate.evidence.producers import device_clocks
 from perfgate.plugins import load_members
+from tests.fakes.card_times import Call, CardGate, CardNoise
 from tests.unit.gate.builders import sides, stretches_of
 
 POLICY = Policy(tolerances={"latency.p90": 0.1})
@@ -48,10 +50,19 @@ def evidence() -> Evidence:
     return Evidence(with_more(base, list(firsts), 0.02), with_more(head, list(seconds), 0.021))
 
 
+@pytest.fixture(scope="module")
+def evidence_of_card() -> Evidence:
+    """The documents of a check on an accelerator."""
+    gate = CardGate(Call(), Call(), CardNoise(), seed=1)
+    gate.measure(pairs=8)
+    return Evidence(*gate.documents())
+
+
 @pytest.fixture(params=load_members(producers), ids=lambda module: module.__name__.rpartition(".")[2])
-def rows(request: pytest.FixtureRequest, evidence: Evidence) -> list[Number]:
+def rows(request: pytest.FixtureRequest, evidence: Evidence, evidence_of_card: Evidence) -> list[Number]:
     producer: ModuleType = request.param
-    return list(producer.numbers(evidence, Rules(POLICY)))
+    measured = evidence_of_card if producer is device_clocks else evidence
+    return list(producer.numbers(measured, Rules(POLICY)))
 
 
 def test_numbers__each__has_rows_of_known_metrics_with_terms(rows: list[Number]) -> None:

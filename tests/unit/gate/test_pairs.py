@@ -163,7 +163,8 @@ def twice_counted(found: BlockColumns, *, of: int = 4) -> BlockColumns:
         (blocks(waited=0.3, slept=0.2), blocks(waited=0.3), "awake"),
         (blocks(waited=0.3, slept=3.0), blocks(waited=0.3, slept=3.0), "awake"),
         (blocks(waited=0.3, source="device"), blocks(waited=0.3, source="device"), "device"),
-        (blocks(source="device"), blocks(source="device"), "wall"),
+        (blocks(source="device"), blocks(source="device"), "device"),
+        (unseen(blocks(waited=0.3, source="device")), blocks(waited=0.3, source="device"), "device"),
         (columns(CALL), columns(CALL), "wall"),  # a kernel that does not say
         (blocks(waited=0.3), unseen(blocks(waited=0.3)), None),
         (unseen(blocks(waited=0.3)), blocks(waited=0.3), None),

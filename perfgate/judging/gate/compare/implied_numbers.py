@@ -3,6 +3,9 @@
 Tokens per second of a closed loop only repeat time to first token and time per output token. On a busy host, the CPU time of
 the same work shows a difference that the wall clock cannot, as for functions (``clocks.deciding_clock``). A regression of any
 of them counts. More instructions are no loss if calls are faster, or while the host polls the device.
+
+On an accelerator the wall alone decides no time of a call. If the clock of the device differed between the sides, only the
+cycles of its kernels and the host's time compare.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.names import (
+    BUSY,
     E2E,
+    HOST,
     INSTRUCTIONS,
     LATENCY,
     RANKS_CPU,
@@ -24,6 +29,8 @@ from perfgate.catalogue.names import (
     SERVING_THROUGHPUT,
     TPOT,
     TTFT,
+    TURNAROUND,
+    WALL_TIME,
 )
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import CPU_DECIDES
@@ -31,11 +38,15 @@ from perfgate.document.job import CpuTime, Turn
 from perfgate.document.message import Message
 from perfgate.judging.gate.evidence.clocks import ALIKE, COMPUTES, WAITED
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.operating_point import clock_shift_at
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 
 _FINER = {SERVING_THROUGHPUT: ({TTFT, TPOT}, {E2E})}
 # Metrics by the wall clock, and the CPU time of the same work.
 _OF_THE_WALL = {TTFT, TPOT, E2E, SERVING_THROUGHPUT, RANKS_STEP}
+# Times of the host that do not decide on an accelerator, or only where the device waits for the host.
+_HOST_TIMES = (HOST, TURNAROUND, WALL_TIME)
 _OF_THE_CPU = (SERVING_CPU, REQUEST_CPU, RANKS_CPU)
 
 
@@ -58,11 +69,20 @@ def _informing(comparison: Comparison, reason: Message) -> Comparison:
     if comparison.metric == INSTRUCTIONS:
         shown = reason if comparison.outcome == "regressed" else comparison.reason
         return msgspec.structs.replace(comparison, gating=False, reason=shown)
+    if comparison.metric in _HOST_TIMES:
+        return msgspec.structs.replace(
+            comparison, outcome="informs", gating=False, reason=reason, pairs_needed=None, excluded=None
+        )
     return msgspec.structs.replace(comparison, gating=False, reason=reason, pairs_needed=None)
 
 
 def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:
     """The reason that a comparison does not decide by itself; None if it counts."""
+    place = ShapePlace(*comparison.place)
+    if place in evidence.on_device and comparison.is_of_call:
+        reason = _why_device_time_informs(comparison, evidence, place)
+        if reason is not None:
+            return reason
     if comparison.metric == INSTRUCTIONS:
         return _why_instructions_inform(comparison, of_place, evidence)
     if not comparison.is_of_job or not comparison.gating or comparison.outcome != "inconclusive":
@@ -78,6 +98,18 @@ def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) 
         return None
     waited = waited_where_cpu_is_fair(*evidence.turns(comparison.workload))
     return None if waited is None else Message(CPU_DECIDES, {"waited": rounded(waited), "by": cpu})
+
+
+def _why_device_time_informs(comparison: Paired, evidence: Evidence, place: ShapePlace) -> Message | None:
+    """The reason that a number of a call on an accelerator does not decide; None if it counts."""
+    if comparison.metric == HOST:
+        return None if comparison.gating else Message("gate.host-not-exposed")
+    if comparison.metric in _HOST_TIMES:
+        return Message("gate.wall-informs")
+    if comparison.metric == BUSY or not comparison.gating:
+        return None
+    change = clock_shift_at(evidence, place)
+    return None if change is None else Message("gate.cycles-decide", {"change": rounded(change)})
 
 
 def _why_instructions_inform(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:

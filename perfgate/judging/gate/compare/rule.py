@@ -313,8 +313,13 @@ def pairs_to_decide(differences: Differences, *, excluded: float) -> int:
 
 
 def differs(differences: Differences, margin: float, *, alpha: float) -> bool:
-    """Whether the pairs lie on one side, beyond ``margin`` on the whole: base against base must not."""
+    """Whether the pairs lie on one side, beyond ``margin`` on the whole: base against base must not.
+
+    Pairs of one start share its luck, so a single start shows no difference.
+    """
     values, weights = differences.values, differences.weights
+    if min(_p_of_starts(differences, 0.0), _p_of_starts(-differences, 0.0)) > alpha:
+        return False
     return (
         abs(differences.estimate) > margin
         and min(p_above(values, 0.0, weights), p_below(values, 0.0, weights)) <= alpha

@@ -1,8 +1,9 @@
 """The clock that decides about timed calls.
 
-Calls are timed by the wall clock, or if other processes often had the CPUs, by a clock that does not count waiting: the
-scheduler favours a side that sleeps, so that side would seem faster on the wall clock. The clock is chosen before the times are
-examined: by the kernel's account of the workers' waits, and by whether the calls compute.
+On a CPU calls are timed by the wall clock, or if other processes often had the CPUs, by a clock that does not count waiting:
+the scheduler favours a side that sleeps, so that side would seem faster on the wall clock. The clock is chosen before the times
+are examined: by the kernel's account of the workers' waits, and by whether the calls compute. On an accelerator the device's
+clock decides, beside the time of its kernels and the host's (``producers/device_clocks.py``).
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
     Calls that sleep or leave their work to other threads are timed by how long their blocks were awake. None if that is
     unknown: a thread's CPU time would hide its waits, and the wall clock the scheduler's bias.
     """
+    if base[0].cpu_source == "device":
+        return "device"
     blocks = [*base, *head]
     if any(columns.seen_ns and awake_seconds(columns) is None for columns in blocks):
         return None
     if (waited_share(blocks) or 0.0) < WAITED:
         return "wall"
-    if base[0].cpu_source == "device":
-        return "device"
     if not all(columns.seen_ns for columns in blocks):
         return None
     before, after = _computing_share(base), _computing_share(head)

@@ -131,6 +131,17 @@ class Evidence:
         return deciding_clocks(*self.runs)
 
     @cached_property
+    def on_device(self) -> frozenset[ShapePlace]:
+        """The places with calls that a device's own clock timed."""
+        timed: set[ShapePlace] = set()
+        for workload, pairs in self.pairs.items():
+            for first, _ in pairs:
+                for shape, columns in first.shapes.items():
+                    if columns.cpu_source == "device":
+                        timed.add(ShapePlace(workload, shape))
+        return frozenset(timed)
+
+    @cached_property
     def checklist(self) -> PairedNumbers:
         return PairedNumbers(*self.runs, self.clocks)
 

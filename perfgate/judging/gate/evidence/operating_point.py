@@ -1,6 +1,7 @@
 """The state of the device under each side: how often its power limit held it, and whether both sides had one clock.
 
-A card at its power limit is in the normal state of a heavy model. Times compare as long as both sides ran at the same clock.
+A card at its power limit is in the normal state of a heavy model. Times compare as long as both sides ran at the same clock;
+otherwise cycles do, if the device counts them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy.typing as npt
 
 from perfgate.document.decision import PowerCap
 from perfgate.document.samples import BlockColumns
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.robust import shift
 
@@ -44,6 +47,15 @@ def clock_shift(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> f
         return None
     change = float(np.expm1(found.value))
     return change if abs(change) > CLOCK_TOLERANCE else None
+
+
+def clock_shift_at(evidence: Evidence, place: ShapePlace) -> float | None:
+    """The difference of the clocks in all pairs of a shape together: readings are rarer than quads."""
+    workload, shape = place
+    pairs = evidence.pairs.get(workload, ())
+    base = [first.shapes[shape] for first, _ in pairs if shape in first.shapes]
+    head = [second.shapes[shape] for _, second in pairs if shape in second.shapes]
+    return clock_shift(base, head)
 
 
 def _log_clocks(blocks: Iterable[BlockColumns]) -> Floats:

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.catalogue.names import GAP, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
+from perfgate.catalogue.names import BUSY, GAP, HOST, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import Arm, BlockColumns, Replicate
 from perfgate.judging.gate.evidence.clocks import ALIKE, ALL_BY_WALL, CPU_CLOCKS, Clocks, TimedLane
 from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.fast_path import Floats, ProcessFastPath, compare_fast_paths
+from perfgate.judging.gate.evidence.kernel_blocks import busy_effect, profiled_pairs
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.process import HARDWARE, Statistics, statistics
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
@@ -55,19 +56,22 @@ def paired_effects(
     """
     place = ShapePlace(workload, shape)
     members = members_of_pairs(first, second, place, arm)
+    on_device = any(a.shapes[shape].cpu_source == "device" for a, _ in members)
     clean = [(a, b) for a, b in members if clean_pair(a.shapes[shape], b.shapes[shape])[0] is not None]
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
     pairs = _summarise([(a.shapes[shape], b.shapes[shape]) for a, b in clean], clock)
     if not pairs:
         return {}
-    on_device = any(a.shapes[shape].cpu_source == "device" for a, _ in members)
     effects = _times_of_calls(pairs, clock) | _tail(pairs, on_device=on_device) | _whole_blocks(pairs)
     preprocess_clock = clocks.get(TimedLane(place, preprocess=True), "wall")
     preprocessed = _summarise(preprocess_lanes(members, shape), preprocess_clock)
     if preprocessed:
         effects[PREPROCESSING] = _calls(preprocessed, preprocess_clock)
-    starts = [first.start for first, _ in clean if first.start is not None]
-    return _in_starts(effects, starts) if len(starts) == len(clean) else effects
+    if on_device:
+        effects |= _device_clocks(pairs, clean, shape)
+    if any(first.start is None for first, _ in clean):
+        return effects
+    return _in_starts(effects, clean, profiled_pairs(clean, shape))
 
 
 def members_of_pairs(
@@ -120,6 +124,21 @@ def _times_of_calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> dict[s
     return effects
 
 
+def _device_clocks(
+    pairs: Sequence[ProcessPair], members: Sequence[tuple[Replicate, Replicate]], shape: str
+) -> dict[str, PairedEffect]:
+    """The time of kernels of the pairs that have it, and the host's time if all have it."""
+    effects: dict[str, PairedEffect] = {}
+    profiled = profiled_pairs(members, shape)
+    if profiled:
+        effects[BUSY] = busy_effect(profiled, shape)
+    paths = [(first.host_path, second.host_path) for first, second in pairs]
+    known = [(first, second) for first, second in paths if first is not None and second is not None]
+    if len(known) == len(paths):
+        effects[HOST] = _compared_paths(known, "wall")
+    return effects
+
+
 def _calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> PairedEffect:
     """The effects on calls by the deciding clock: of the fast path, or of blocks if that clock does not see single calls."""
     if clock == "awake" and _have_turnarounds(pairs):
@@ -132,10 +151,13 @@ def _calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> PairedEffect:
 def _fast_paths(
     pairs: Sequence[ProcessPair], path_of: Callable[[Statistics], ProcessFastPath], clock: Clock
 ) -> PairedEffect:
-    compared = [compare_fast_paths(path_of(pair.first), path_of(pair.second)) for pair in pairs]
-    effects, weights = np.array(compared).T
-    base = float(np.exp(median([path_of(pair.first).p10 for pair in pairs])))
-    return PairedEffect.of(Differences(effects, weights), base, "pair", pairs=len(pairs), clock=clock)
+    return _compared_paths([(path_of(pair.first), path_of(pair.second)) for pair in pairs], clock)
+
+
+def _compared_paths(paths: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> PairedEffect:
+    effects, weights = np.array([compare_fast_paths(first, second) for first, second in paths]).T
+    base = float(np.exp(median([first.p10 for first, _ in paths])))
+    return PairedEffect.of(Differences(effects, weights), base, "pair", pairs=len(paths), clock=clock)
 
 
 def _log_ratios_of(
@@ -240,11 +262,17 @@ def _computed_share(process: Statistics) -> float:
 # --- starts
 
 
-def _in_starts(effects: Mapping[str, PairedEffect], starts: Sequence[int]) -> dict[str, PairedEffect]:
+def _in_starts(
+    effects: Mapping[str, PairedEffect],
+    pairs: Iterable[tuple[Replicate, Replicate]],
+    profiled: Iterable[tuple[Replicate, Replicate]],
+) -> dict[str, PairedEffect]:
     """The effects, with the starts of pairs whose processes stayed loaded; a P99 pools pairs of several starts."""
     clustered = dict(effects)
     for name, effect in effects.items():
         differences = effect.differences
+        of_effect = profiled if name == BUSY else pairs
+        starts = [first.pair if first.start is None else first.start for first, _ in of_effect]
         if differences.size == len(starts):
             clustered[name] = effect._replace(differences=differences.in_starts(starts, luck=RESIDENT_LUCK))
     return clustered

@@ -26,7 +26,8 @@ SHORTEST = 1e-9  # seconds; a logarithm needs more than none
 
 
 class Statistics(NamedTuple):
-    """One process and shape: its fast path by the deciding clock and by the wall clock, and other times of its calls.
+    """One process and shape: its fast path by the deciding clock, by the wall clock and, on a device, by the host's time until
+    calls return, and other times of its calls.
 
     P50 is in log seconds, the gap in seconds, device or CPU time in seconds a call. ``turnaround`` is log seconds a call as the
     conductor saw its blocks, without waits for a CPU; None if the conductor did not look, or if the waits cannot be separated.
@@ -36,6 +37,7 @@ class Statistics(NamedTuple):
 
     fast_path: ProcessFastPath
     wall_path: ProcessFastPath
+    host_path: ProcessFastPath | None
     p50: float
     cpu: Floats
     gap: float
@@ -51,6 +53,7 @@ class UsedBlocks(NamedTuple):
     quad_of_call: npt.NDArray[np.int64]
     wall: Floats
     cpu: Floats
+    host: Floats | None
 
     @classmethod
     def of(cls, blocks: BlockColumns, quads: frozenset[int] | None) -> UsedBlocks:
@@ -62,7 +65,10 @@ class UsedBlocks(NamedTuple):
         wall = np.maximum(unpack(blocks.wall)[of_used], 1) / 1e9
         cpu = unpack(blocks.cpu)[of_used] / 1e9
         quad_of_call = np.repeat(np.asarray(blocks.quad)[is_used], calls[is_used])
-        return cls(is_used, calls[is_used], quad_of_call, wall, cpu)
+        host = None
+        if blocks.host is not None:
+            host = np.maximum(unpack(blocks.host)[of_used] / 1e9, SHORTEST)
+        return cls(is_used, calls[is_used], quad_of_call, wall, cpu, host)
 
     def times(self, clock: Clock) -> Floats:
         return np.maximum(self.cpu, SHORTEST) if clock in CPU_CLOCKS else self.wall
@@ -83,6 +89,7 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
     return Statistics(
         fast_path=path,
         wall_path=wall_path,
+        host_path=None if used.host is None else used.fast_path(used.host),
         p50=float(np.log(linear_quantile(times, 0.5))),
         cpu=used.cpu,
         gap=_gap(blocks, used),

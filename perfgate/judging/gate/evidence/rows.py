@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.catalogue.names import (
+    BUSY,
     FRAMEWORK_OPS,
     LATENCY,
     LOW_PRECISION_OPS,
@@ -168,6 +169,16 @@ def _add_replicate(table: RowTable, replicate: Replicate, side: Side, *, profile
             if replicate.arm == "ab":
                 table.add(Row(name, shape, metric))
             _add_lane(table, process._replace(shape=shape, metric=metric), columns)
+    if replicate.arm == "ab":
+        _add_kernels(table, process, replicate)
+
+
+def _add_kernels(table: RowTable, process: Row, replicate: Replicate) -> None:
+    """Add the profiled blocks of each shape: kernels without time are none."""
+    for shape, kernels in replicate.kernels.items():
+        for quad, busy_ns in zip(kernels.quad, kernels.busy_ns):
+            if busy_ns > 0:
+                table.add(process._replace(shape=shape, metric=BUSY, key=(*process.key, quad)))
 
 
 def _add_start(table: RowTable, replicate: Replicate) -> None:

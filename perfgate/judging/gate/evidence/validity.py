@@ -17,7 +17,8 @@ from perfgate.document.job import Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.judging.gate.evidence.index import Evidence, Pair
-from perfgate.judging.gate.evidence.operating_point import clock_shift
+from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
+from perfgate.judging.gate.evidence.operating_point import clock_shift_at
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
 from perfgate.judging.gate.evidence.values import rounded
@@ -99,14 +100,12 @@ def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
 
 
 def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
-    """Yield the shapes whose sides ran at different clocks, of all pairs together: readings are rarer than quads."""
-    for workload, shape in evidence.places:
-        pairs = evidence.pairs.get(workload, ())
-        base = [first.shapes[shape] for first, _ in pairs if shape in first.shapes]
-        head = [second.shapes[shape] for _, second in pairs if shape in second.shapes]
-        if change := clock_shift(base, head):
+    """Yield the shapes whose sides ran at different clocks, unless the cycles of their kernels compare."""
+    for place in evidence.places:
+        change = clock_shift_at(evidence, place)
+        if change and not counts_cycles(evidence.pairs.get(place.workload, ()), place.shape):
             message = Message("gate.clocks-differ", {"change": rounded(change)})
-            yield Invalid(workload=workload, shape=shape, kind="clocks_differ", message=message)
+            yield Invalid(workload=place.workload, shape=place.shape, kind="clocks_differ", message=message)
 
 
 # --- misconduct of workers

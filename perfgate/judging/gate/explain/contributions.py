@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import LOW_PRECISION_OPS, SYNCS
+from perfgate.catalogue.names import BUSY, LOW_PRECISION_OPS, SYNCS
 from perfgate.document.alignment import AlignedWork, Work, align
 from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Invalid
@@ -24,6 +24,7 @@ from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence, PairedTimes
+from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
@@ -94,6 +95,8 @@ class _TracedCall:
     def explanation(self, moved: Paired | None, tested: Mapping[str, float]) -> Explanation:
         """The explanation of the time that ``moved``, if any did; ``tested`` are the seconds that tests found."""
         pairs = self._evidence.paired_times(self._place)
+        if moved is not None and moved.metric == BUSY:
+            pairs = kernel_seconds(self._evidence.pairs.get(self._place.workload, ()), self._place.shape)
         base, head = self._before.account, self._after.account
         roof = better_roof((base, head))
         explanation = Explanation(

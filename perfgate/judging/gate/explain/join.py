@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import PYTHON_TIMES
+from perfgate.catalogue.names import BUSY, PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
 from perfgate.document.comparison import Comparison, NumberComparison, Recorded
 from perfgate.document.decision import DecisionDocument
@@ -90,7 +90,7 @@ def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
         if comparison.metric.startswith(OPERATOR_COUNT) and base is not None and head is not None:
             operator = comparison.metric.removeprefix(OPERATOR_COUNT)
             yield _counted_fact(place, Part(name=operator, base=base, head=head), "calls")
-        if isinstance(comparison, Recorded):
+        if isinstance(comparison, Recorded) or comparison.metric == BUSY:
             for part in comparison.parts:
                 yield _timed_fact(place, part)
         elif comparison.unit == "s":

@@ -13,6 +13,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import (
+    BUSY,
     FRAMEWORK_OPS,
     LATENCY,
     MEAN,
@@ -57,6 +58,9 @@ from perfgate.stats.summary import median
 
 # Warming up may time a call as slower than the pairs do.
 CERTAINLY_FAST = 0.8
+# Kinds of devices that report the times of kernels. If their traces are analysed later, only the first pairs have them.
+_KINDS_WITH_KERNELS = frozenset({"cuda", "npu"})
+_PAIRS_WITH_KERNELS = 12
 # Announcements of these are required in an order of their own.
 _PER_SHAPE = (CORRECTNESS, SIGNATURE)
 
@@ -94,6 +98,7 @@ class WorkloadPlan:
             yield from self._stretches()
             yield from self._starts()
             yield from self._quads()
+            yield from self._kernels()
             yield from self._columns()
             yield from self._settings()
             for shape in self._shapes:
@@ -260,6 +265,27 @@ class WorkloadPlan:
         for row in sorted(self._rows(QUAD)):
             if self._both_have(row._replace(metric=LATENCY, key=())):
                 yield from on_both_sides([Expected(row)])
+
+    def _kernels(self) -> Iterator[Requirement]:
+        """Yield the profiled blocks of an accelerator: each that either side has, and one of each pair.
+
+        The first pairs have them if the device is of a kind that reports kernels, or if any pair has some; if more pairs have
+        some, all have.
+        """
+        blocks = set(self._rows(BUSY))
+        yield from on_both_sides(Expected(row) for row in sorted(blocks))
+        kinds = {run.testbed.device_kind for run in self._evidence.runs}
+        if not blocks and kinds.isdisjoint(_KINDS_WITH_KERNELS):
+            return
+        is_of_all = len({row.unit for row in blocks}) > _PAIRS_WITH_KERNELS
+        most = None if is_of_all else _PAIRS_WITH_KERNELS
+        lanes: dict[Row, None] = {}
+        for table in self._tables.values():
+            processes = [row for row in self._processes(table) if row.arm == "ab" and not row.key]
+            for process in sorted(processes)[:most]:
+                lanes |= {process._replace(shape=shape, metric=BUSY): None for shape in self._shapes}
+        profiled = {row._replace(key=()) for row in blocks}
+        yield from on_both_sides(Expected(lane) for lane in lanes if lane not in profiled)
 
     def _columns(self) -> Iterator[Requirement]:
         reported = [column for column in REPORTED if self._rows(column)]

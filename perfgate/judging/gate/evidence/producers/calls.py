@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfgate.catalogue.lookup import FAMILIES
+from perfgate.catalogue.names import BUSY, HOST, LATENCY
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
+
+# On an accelerator these are rows of ``device_clocks``.
+DEVICE_CLOCKS = frozenset({BUSY, LATENCY, HOST})
 
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
@@ -24,6 +28,7 @@ def _of_workload(evidence: Evidence, rules: Rules, workload: str, family: str) -
     for place in evidence.places:
         if place.workload != workload:
             continue
+        is_elsewhere = DEVICE_CLOCKS if place in evidence.on_device else frozenset()
         for metric, effect in evidence.effects(place).items():
-            if metric in metrics:
+            if metric in metrics and metric not in is_elsewhere:
                 yield rules.number(place, metric, effect, family, moved=moved)

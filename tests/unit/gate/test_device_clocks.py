@@ -1,0 +1,170 @@
+"""The three clocks of an accelerator: kernels, the device's span, and the host, where the device waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from perfgate.document.comparison import Paired
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate
+from tests.fakes.card_times import LOOKS, Call, CardGate, CardNoise
+from tests.traps.virtual import SHAPE, judged
+
+# Half of a call the device waits for the host.
+EXPOSED = Call(exposed=1e-3)
+# A pair compares four quads: its effect on the host has an sd of 6.5 %.
+NOISY_HOST = CardNoise(quad=0.03, host=0.13)
+
+
+def times_of(decision: DecisionDocument) -> dict[str, Paired]:
+    return {row.metric: row for row in decision.comparisons if isinstance(row, Paired)}
+
+
+def outcomes_of(base: Call, head: Call, noise: CardNoise | None = None) -> tuple[str, dict[str, str]]:
+    decision = CardGate(base, head, noise or CardNoise(), seed=3).decide()
+    return decision.verdict, {name: row.outcome for name, row in times_of(decision).items()}
+
+
+def documents(pairs: int, noise: CardNoise | None = None) -> tuple[RunDocument, RunDocument]:
+    gate = CardGate(Call(), Call(), noise or CardNoise(), seed=3)
+    gate.measure(pairs=pairs)
+    return gate.documents()
+
+
+def changed(run: RunDocument, change: Callable[[Replicate], Replicate]) -> RunDocument:
+    return msgspec.structs.replace(run, replicates=[change(replicate) for replicate in run.replicates])
+
+
+def with_kernels(replicate: Replicate, kernels: KernelBlocks) -> Replicate:
+    return msgspec.structs.replace(replicate, kernels={SHAPE: kernels})
+
+
+def test_decide__one_kernel_a_percent_of_all_slower_on_a_noisy_host__named_by_the_time_of_kernels() -> None:
+    head = Call().slower_kernel("kernel_7", share_of_call=0.01)
+
+    decision = CardGate(Call(), head, NOISY_HOST, seed=3).decide()
+
+    assert decision.verdict == "FAIL"
+    busy = times_of(decision)["device.busy"]
+    assert busy.outcome == "regressed"
+    assert busy.delta == pytest.approx(0.01, abs=0.004)
+    assert [part.name for part in busy.parts] == ["kernel_7"]
+    assert busy.cause is not None
+    assert decision.causes[busy.cause].op == "kernel_7"
+
+
+def test_decide__host_slower_and_the_device_waits_for_it__fails() -> None:
+    verdict, outcomes = outcomes_of(EXPOSED, replace(EXPOSED, host=EXPOSED.host * 1.07, exposed=1.03e-3))
+
+    assert verdict == "FAIL"
+    assert outcomes["latency.host"] == "regressed"
+    assert outcomes["device.busy"] == "unchanged"
+
+
+def test_decide__host_slower_and_the_device_is_busy__informs() -> None:
+    verdict, outcomes = outcomes_of(Call(), replace(Call(), host=Call().host * 1.5))
+
+    assert verdict == "PASS"
+    assert outcomes["latency.host"] == "informs"
+
+
+def test_decide__wall_alone_is_longer__informs() -> None:
+    """Two hundred microseconds after the device has finished."""
+
+    def later(replicate: Replicate) -> Replicate:
+        columns = replicate.shapes[SHAPE]
+        shifted = shift_wall(columns, ns=200_000)
+        return msgspec.structs.replace(replicate, shapes={SHAPE: shifted})
+
+    base, head = documents(32)
+
+    decision = judged(base, changed(head, later), policy=Policy(looks=LOOKS))
+
+    assert decision.verdict == "PASS"
+    assert times_of(decision)["throughput.turnaround"].outcome == "informs"
+
+
+def shift_wall(columns: BlockColumns, *, ns: int) -> BlockColumns:
+    from perfgate.document.samples import pack, unpack
+
+    more = [calls * ns for calls in columns.calls]
+    return msgspec.structs.replace(
+        columns,
+        wall=pack(unpack(columns.wall) + ns),
+        end_ns=[end + ns for end, ns in zip(columns.end_ns, more)],
+        seen_ns=[seen + 2 * ns for seen, ns in zip(columns.seen_ns, more)],
+        took_ns=[took + 2 * ns for took, ns in zip(columns.took_ns, more)],
+    )
+
+
+def test_decide__same_work_on_a_noisy_host__five_percent_are_excluded() -> None:
+    decision = CardGate(EXPOSED, EXPOSED, NOISY_HOST, seed=3).decide()
+
+    assert decision.verdict == "PASS"
+    assert times_of(decision)["latency.host"].excluded == 0.05
+    assert (times_of(decision)["device.busy"].excluded or 1.0) <= 0.02
+
+
+def test_decide__other_work_on_a_noisy_host__undecided() -> None:
+    verdict, outcomes = outcomes_of(EXPOSED, replace(EXPOSED, operators=39), NOISY_HOST)
+
+    assert verdict == "INCONCLUSIVE"
+    assert outcomes["latency.host"] == "inconclusive"
+
+
+@pytest.mark.parametrize("sides", [(0,), (1,), (0, 1)])
+def test_decide__kernels_left_out_of_a_pair__evidence_is_missing(sides: tuple[int, ...]) -> None:
+    runs = list(documents(16))
+    for side in sides:
+        runs[side] = changed(
+            runs[side],
+            lambda replicate: msgspec.structs.replace(replicate, kernels={}) if replicate.pair == 9 else replicate,
+        )
+
+    decision = judged(*runs, policy=Policy(looks=LOOKS))
+
+    assert {entry.metric for entry in decision.missing} == {"device.busy"}
+    assert decision.verdict == "INCONCLUSIVE"
+
+
+def test_decide__no_kernels_on_a_gpu__evidence_is_missing() -> None:
+    runs = []
+    for run in documents(16):
+        bare = changed(run, lambda replicate: msgspec.structs.replace(replicate, kernels={}))
+        runs.append(msgspec.structs.replace(bare, testbed=msgspec.structs.replace(bare.testbed, device_kind="cuda")))
+
+    decision = judged(runs[0], runs[1], policy=Policy(looks=LOOKS))
+
+    assert {entry.metric for entry in decision.missing} == {"device.busy"}
+
+
+def slower_clock(replicate: Replicate, *, by: float, cycles: bool) -> Replicate:
+    """The replicate as on a card whose clock is lower by this share."""
+    columns, kernels = replicate.shapes[SHAPE], replicate.kernels[SHAPE]
+    busy_ns = [round(ns / (1 - by)) for ns in kernels.busy_ns]
+    slowed = msgspec.structs.replace(kernels, busy_ns=busy_ns, cycles=kernels.busy_ns if cycles else [])
+    shares = [share and share * (1 - by) for share in columns.clock_share]
+    lowered = msgspec.structs.replace(columns, clock_share=shares)
+    return msgspec.structs.replace(with_kernels(replicate, slowed), shapes={SHAPE: lowered})
+
+
+@pytest.mark.parametrize(("cycles", "verdict"), [(True, "PASS"), (False, "INCONCLUSIVE")])
+def test_decide__clocks_differ__cycles_are_compared_and_without_them_times_are_invalid(
+    cycles: bool, verdict: str
+) -> None:
+    base, head = documents(32)
+    base = changed(base, lambda replicate: slower_clock(replicate, by=0.0, cycles=cycles))
+    head = changed(head, lambda replicate: slower_clock(replicate, by=0.08, cycles=cycles))
+
+    decision = judged(base, head, policy=Policy(looks=LOOKS))
+
+    assert decision.verdict == verdict
+    assert {entry.kind for entry in decision.invalid} == (set() if cycles else {"clocks_differ"})
+    if cycles:
+        assert times_of(decision)["device.busy"].outcome == "unchanged"
+        assert not times_of(decision)["latency.low"].gating
