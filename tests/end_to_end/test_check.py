@@ -135,6 +135,7 @@ def _exit_code_without_a_reader(perfgate: Perfgate, *arguments: str, cwd: Path) 
     return process.wait(SECONDS)
 
 
+@pytest.mark.slow
 def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def installing(machine: Machine, done: list[str]) -> Callable[[], bool]:
     return step
 
 
+@pytest.mark.slow
 def test_check__packages_libraries_and_programs_come_and_go_beside_it__nothing_is_invalid(
     project: Clone, perfgate: Perfgate, machine: Machine
 ) -> None:

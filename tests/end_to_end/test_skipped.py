@@ -31,6 +31,7 @@ def test_check__only_documentation_changed__skipped_once_a_trial_shows_that_noth
     assert "testbed identical" not in (out / "comment.md").read_text()
 
 
+@pytest.mark.slow
 def test_check__function_that_no_workload_runs__skipped_or_as_perfgate_toml_says(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

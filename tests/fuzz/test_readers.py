@@ -102,7 +102,7 @@ _events = st.fixed_dictionaries(
 
 @pytest.mark.parametrize(("name", "before"), [("kineto", NATIVE_NPU), ("chrome", CHROME), ("trace-view", TRACE_VIEW)])
 @given(events=st.lists(_events, max_size=8))
-@settings(few, max_examples=150)
+@settings(few, max_examples=60)
 def test_reader__invented_events__answers_or_refuses(name: str, before: Any, events: list[dict[str, Any]]) -> None:
     document = (
         {**before, "traceEvents": before["traceEvents"] + events} if isinstance(before, dict) else before + events

@@ -132,7 +132,7 @@ def both_ways(name: str, path: Path) -> tuple[object, object]:
 
 @needs_library
 @pytest.mark.parametrize("name", TABLES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_readers__any_rows__the_same_with_and_without_the_library(name: str, folder: Path, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(*TABLES[name][1].values()), max_size=5))

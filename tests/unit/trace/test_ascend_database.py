@@ -64,7 +64,7 @@ def spelled(cell: object, declared: str) -> object:
     return cell
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(st.tuples(_likely, _likely), max_size=6)
     | st.lists(st.tuples(_likely | _strange, _likely | _strange), max_size=3),

@@ -21,7 +21,7 @@ from .test_ascend_view import arrow, hardware, process, span
 
 # A busy machine draws slowly; what a reader takes is checked by the CPU's time.
 CHECKED = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 KERNELS = (
     b"Step Id,Device_id,Model ID,Task ID,Stream ID,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),"
@@ -150,7 +150,7 @@ def timeline():
     return repr(events).replace("'", '"').encode()
 
 
-@settings(CHECKED, max_examples=120)
+@settings(CHECKED, max_examples=40)
 @given(content=changed(timeline()))
 def test_view__damaged__recording_or_document_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "trace_view.json").write_bytes(content)
@@ -187,7 +187,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@settings(CHECKED, max_examples=120)
+@settings(CHECKED, max_examples=40)
 @given(data=st.data())
 def test_database__damaged_bytes__recording_or_document_error(
     data: st.DataObject, export: bytes, tmp_path: Path
@@ -206,7 +206,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(CHECKED, max_examples=100)
+@settings(CHECKED, max_examples=40)
 @given(rows=st.lists(st.tuples(*[VALUES] * 7), max_size=4), strings=st.lists(st.tuples(VALUES, VALUES), max_size=4))
 def test_database__any_type_in_any_column__recording_or_document_error(
     rows: list[tuple[object, ...]], strings: list[tuple[object, ...]], tmp_path: Path
@@ -247,7 +247,7 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@settings(CHECKED, max_examples=120)
+@settings(CHECKED, max_examples=40)
 @given(data=st.data())
 def test_archive__damaged_bytes__recording_or_document_error(
     data: st.DataObject, archived: bytes, tmp_path: Path

@@ -107,7 +107,7 @@ def table(folder: Path, text: bytes) -> Path:
 
 
 @needs_library
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(rows=_rows | _plain_rows, end=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
 def test_scan_columns__any_rows__as_the_csv_module_reads_them(
     folder: Path, rows: list[str], end: str, last: bool
@@ -124,7 +124,7 @@ def test_scan_columns__any_rows__as_the_csv_module_reads_them(
 
 
 @needs_library
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows=_plain_rows)
 def test_scan_columns__plain_rows__scanned(folder: Path, rows: list[str]) -> None:
     path = table(folder, "".join(f"{line}\n" for line in [HEADER, *rows]).encode())
@@ -134,7 +134,7 @@ def test_scan_columns__plain_rows__scanned(folder: Path, rows: list[str]) -> Non
 
 
 @needs_library
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     rows=st.lists(
         st.tuples(_numbers, _numbers, st.sampled_from(['"a,\n""b"";"', '"', "x", '"\0"']), _words), max_size=4

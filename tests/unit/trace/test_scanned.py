@@ -151,7 +151,7 @@ def test_scan__whatever_an_event_may_hold__as_decoded(
 @pytest.mark.slow
 @needs_library
 @_generated
-@settings(max_examples=5_000, deadline=None)
+@settings(max_examples=1_500, deadline=None)
 def test_scan__five_thousand_generated_files__as_decoded(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, object]], indent: int | None, window: int
 ) -> None:
@@ -279,7 +279,7 @@ def test_scan__damaged__left_alone_or_as_decoded(tmp_path_factory: pytest.TempPa
 @pytest.mark.slow
 @needs_library
 @given(data=st.data())
-@settings(max_examples=5_000, deadline=None)
+@settings(max_examples=1_500, deadline=None)
 def test_scan__five_thousand_damaged_files__left_alone_or_as_decoded(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
