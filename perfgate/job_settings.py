@@ -164,8 +164,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Fits | Literal["auto"],
         doc(
             "How base and head share the devices. `resident`: both at once. `sleep`: a server sleeps while it has no turn. "
-            "`swap`: each has one of the `halves`, then they change. `alternate`: processes of their own for every turn. "
-            "`auto`: `resident`, and `alternate` where a side starts alone and not beside the other."
+            "`swap`: each has one of the `halves`, then they change. `alternate`: new processes for every turn. "
+            "`auto`: `resident`, and `alternate` where a side starts alone but not while the other runs."
         ),
     ] = "auto"
     halves: Annotated[

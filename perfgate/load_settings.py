@@ -73,7 +73,7 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rate: Annotated[
         Rate | Literal["highest"] | None,
         doc(
-            "Requests a second, each sent at its time whether or not earlier ones are done (an open loop). `highest`: nine "
+            "Requests a second, each sent at its time whether or not earlier requests are done (an open loop). `highest`: nine "
             "tenths of the highest rate at which base holds `sla`, which is searched first."
         ),
     ] = None
