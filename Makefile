@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-recordings test-browser test-slow test-journeys test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace device-day fuzz test-ci test-cluster
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-recordings test-browser test-slow test-journeys test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-cards bench-rules lab bench-trace device-day fuzz test-ci test-cluster
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -162,6 +162,10 @@ test-ci: $(VENV)/.installed $(CI_TOOLS)/.installed
 
 bench-gate: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/live.py
+
+# Simulate a thousand gates on a card for each cell of luck and noise; GATES=100 for a quick look.
+bench-cards: $(VENV)/.installed
+	$(BIN)/python benchmarks/gate/cards.py --gates $(or $(GATES),1000)
 
 # Compare our decision rule with those of other tools on recorded noise; RECORDINGS=FOLDER where they are not beside the checkout.
 bench-rules: $(VENV)/.installed

@@ -46,6 +46,8 @@ InvalidKind = Literal[
 MissingSide = Literal["base", "head", "both"]
 NamedBy = Literal["configuration", "store", "document"]
 # Why a time of a job that stays undecided on a busy host cannot change the verdict.
+# The code of the reason that a wider slowdown than usual is excluded: both sides did the same work.
+SAME_WORK = "gate.same-work"
 CPU_DECIDES = "gate.cpu-decides"
 # The verdict on a change whose code no workload runs.
 Unmeasured = Literal["skip", "warn", "fail"]

@@ -86,7 +86,7 @@ class Call:
     ``python`` is the number of Python calls, ``operators`` that of operators.
     """
 
-    kernels: dict[str, float] = field(default_factory=lambda: {f"kernel_{n}": 50e-6 for n in range(20)})
+    kernels: dict[str, float] = field(default_factory=lambda: {f"kernel_{n}": 125e-6 for n in range(8)})
     host: float = 4e-4
     exposed: float = 2e-5
     python: int = 300

@@ -12,6 +12,8 @@ from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate
+from perfgate.judging.report.view.headline import headline
+from perfgate.judging.report.view.summary import CommentContext, Summary
 from tests.fakes.card_times import LOOKS, Call, CardGate, CardNoise
 from tests.traps.virtual import SHAPE, judged
 
@@ -23,6 +25,11 @@ NOISY_HOST = CardNoise(quad=0.03, host=0.13)
 
 def times_of(decision: DecisionDocument) -> dict[str, Paired]:
     return {row.metric: row for row in decision.comparisons if isinstance(row, Paired)}
+
+
+def title_of(base: Call, head: Call, noise: CardNoise) -> str:
+    decision = CardGate(base, head, noise, seed=3).decide()
+    return headline(Summary(decision, CommentContext(marker="")), "plain")
 
 
 def outcomes_of(base: Call, head: Call, noise: CardNoise | None = None) -> tuple[str, dict[str, str]]:
@@ -168,3 +175,15 @@ def test_decide__clocks_differ__cycles_are_compared_and_without_them_times_are_i
     if cycles:
         assert times_of(decision)["device.busy"].outcome == "unchanged"
         assert not times_of(decision)["latency.low"].gating
+
+
+def test_headline__host_slower_and_the_device_waits_for_it__both_clocks_and_the_reason() -> None:
+    title = title_of(EXPOSED, EXPOSED.slower_host(0.07), CardNoise())
+
+    assert title == "FAIL – device 0.0 % (±0.3 %), host +6.8 % (±0.6 %): calls wait for the host"
+
+
+def test_headline__same_work_on_a_noisy_host__how_well_the_time_is_known() -> None:
+    title = title_of(EXPOSED, EXPOSED, NOISY_HOST)
+
+    assert title.startswith("PASS – same work; time within ±")

@@ -33,13 +33,14 @@ from perfgate.catalogue.names import (
     WALL_TIME,
 )
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.decision import CPU_DECIDES
+from perfgate.document.decision import CPU_DECIDES, SAME_WORK
 from perfgate.document.job import CpuTime, Turn
 from perfgate.document.message import Message
 from perfgate.judging.gate.evidence.clocks import ALIKE, COMPUTES, WAITED
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.operating_point import clock_shift_at
 from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.same_work import SAME_WORK_MARGIN, is_same_work
 from perfgate.judging.gate.evidence.values import rounded
 
 _FINER = {SERVING_THROUGHPUT: ({TTFT, TPOT}, {E2E})}
@@ -58,11 +59,27 @@ def with_implied(comparisons: Sequence[Comparison], evidence: Evidence) -> list[
             by_place.setdefault(comparison.place, []).append(comparison)
     replaced: list[Comparison] = []
     for comparison in comparisons:
-        reason = None
         if isinstance(comparison, Paired):
-            reason = _reason(comparison, by_place[comparison.place], evidence)
-        replaced.append(comparison if reason is None else _informing(comparison, reason))
+            replaced.append(_with_reason(comparison, by_place[comparison.place], evidence))
+        else:
+            replaced.append(comparison)
     return replaced
+
+
+def _with_reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Comparison:
+    reason = _reason(comparison, of_place, evidence)
+    if reason is not None:
+        return _informing(comparison, reason)
+    if _is_wider_for_same_work(comparison, evidence):
+        return msgspec.structs.replace(comparison, reason=Message(SAME_WORK, {"margin": SAME_WORK_MARGIN}))
+    return comparison
+
+
+def _is_wider_for_same_work(comparison: Paired, evidence: Evidence) -> bool:
+    """Whether a time is unchanged by the wider margin of sides that did the same work."""
+    place = ShapePlace(*comparison.place)
+    is_wide = comparison.metric in (LATENCY, HOST) and comparison.excluded == SAME_WORK_MARGIN
+    return is_wide and place in evidence.on_device and is_same_work(evidence, place)
 
 
 def _informing(comparison: Comparison, reason: Message) -> Comparison:

@@ -111,6 +111,8 @@ class Evidence:
 
     def __init__(self, base: RunDocument, head: RunDocument) -> None:
         self.base, self.head = RunIndex(base), RunIndex(head)
+        # The differences of the device's clock between the sides, once they were asked for.
+        self.clock_shifts: dict[ShapePlace, float | None] = {}
         self._effects: dict[tuple[ShapePlace, Arm], dict[str, PairedEffect]] = {}
 
     @property

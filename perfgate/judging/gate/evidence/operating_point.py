@@ -51,6 +51,12 @@ def clock_shift(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> f
 
 def clock_shift_at(evidence: Evidence, place: ShapePlace) -> float | None:
     """The difference of the clocks in all pairs of a shape together: readings are rarer than quads."""
+    if place not in evidence.clock_shifts:
+        evidence.clock_shifts[place] = _clock_shift_at(evidence, place)
+    return evidence.clock_shifts[place]
+
+
+def _clock_shift_at(evidence: Evidence, place: ShapePlace) -> float | None:
     workload, shape = place
     pairs = evidence.pairs.get(workload, ())
     base = [first.shapes[shape] for first, _ in pairs if shape in first.shapes]

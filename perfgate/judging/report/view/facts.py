@@ -96,7 +96,8 @@ def base_line(summary: Summary, medium: Medium) -> Words:
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
     """How long workers waited for CPUs, in one line; None if it was short and no clock but the wall's decided."""
     waited, clocks = summary.decision.waited, _deciding_clocks(summary)
-    if not waited or not (clocks or waited >= BUSY):
+    # The device's clock always decides on an accelerator.
+    if not waited or not (clocks - {"device"} or waited >= BUSY):
         return None
     basis = Words("")
     if "device" in clocks:

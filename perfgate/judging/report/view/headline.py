@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from statistics import multimode
 
 from perfgate.catalogue.names import (
+    BUSY,
+    HOST,
     JOB_OUTPUT,
     JOB_WORK,
     LATENCY,
     LATENCY_STALLS,
     LOW_PRECISION_OPS,
     MEAN,
+    P50,
     SIGNATURE,
 )
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
-from perfgate.document.decision import DecisionDocument, PackageDifference, TestbedDifference
+from perfgate.document.decision import SAME_WORK, DecisionDocument, PackageDifference, TestbedDifference
 from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
@@ -128,7 +131,7 @@ def _of_loss(worst: Comparison, summary: Summary) -> str:
         return say("the output of {place} is wrong: its correctness check failed", place=place)
     if isinstance(worst, Bound):
         return _of_bound(worst)
-    return _of_time(worst, summary)
+    return _of_waiting_device(worst, summary) or _of_time(worst, summary)
 
 
 def _with_reason(words: str, comparison: Comparison) -> str:
@@ -166,6 +169,32 @@ def _of_time(worst: Comparison, summary: Summary) -> str:
     span = numbers.span(*formats.sides(worst))
     sized = Words(f" {change} ({span})" if change else f" ({span})")
     return joined([_named(worst, summary), sized, _accepted(worst)])
+
+
+def _of_waiting_device(worst: Comparison, summary: Summary) -> str | None:
+    """The device's and the host's time of a call that waits for its host; None if the device itself became slower."""
+    clocks = {c.metric: c for c in summary.metrics if isinstance(c, Paired) and c.place == worst.place}
+    busy, host = clocks.get(BUSY), clocks.get(HOST)
+    if worst.metric not in (HOST, LATENCY, P50) or busy is None or host is None:
+        return None
+    if busy.outcome == "regressed" or host.outcome != "regressed" or not host.gating:
+        return None
+    words = say(
+        "device {device}, host {host}: calls wait for the host",
+        device=_with_half_width(busy),
+        host=_with_half_width(host),
+    )
+    prefix = [] if _is_only_place(summary) else [place_of(worst), Words(": ")]
+    return joined([*prefix, words, _accepted(worst)])
+
+
+def _with_half_width(time: Paired) -> Words:
+    """A change and half the width of its interval."""
+    change = numbers.signed_percent(time.delta or 0.0)
+    if time.interval is None:
+        return change
+    low, high = time.interval
+    return Words(f"{change} ({numbers.plus_minus((high - low) / 2)})")
 
 
 def _of_stalls(worst: Comparison, summary: Summary) -> str:
@@ -301,9 +330,9 @@ def _of_improvement(summary: Summary) -> str:
 
 
 def deciding_times(summary: Summary) -> list[Paired]:
-    """The fast paths of calls, and the numbers of jobs."""
+    """The fast paths of calls, on an accelerator with the time of kernels and of an exposed host, and the numbers of jobs."""
     gating = [c for c in summary.metrics if isinstance(c, Paired) and c.gating]
-    return [c for c in gating if c.is_of_job or (c.is_of_call and c.metric == LATENCY)]
+    return [c for c in gating if c.is_of_job or (c.is_of_call and c.metric in (BUSY, LATENCY, HOST))]
 
 
 def _faster(summary: Summary) -> Paired | None:
@@ -321,14 +350,18 @@ def _of_no_slowdown(summary: Summary) -> str | None:
     if not times:
         return None
     of_jobs = any(time.is_of_job for time in times)
+    if any(code_of(time.reason) == SAME_WORK for time in times):
+        largest = max(abs(end) for time in times for end in time.interval or ())
+        return say("same work; time within {size}", size=numbers.plus_minus(largest))
     margin = _margin(times, summary, of_jobs=of_jobs)
     parts = [say("no slowdown above {margin}", margin=numbers.setting(margin))]
     several = len(times) > 1
+    places = len({time.place for time in times})
     if of_jobs and several:
         parts.append(say(" in {numbers}", numbers=numbers.counted(len(times), "number")))
     worst = max(times, key=lambda time: abs(_worse_end(time)))
     sentence = phrase("{metric} {change}, at most {at_most}")
-    if several:
+    if places > 1:
         sentence = phrase("worst of {places} shapes is {metric} of {place} {change}, at most {at_most}")
     if of_jobs and several:
         sentence = phrase("worst is {metric} of {place} {change}, at most {at_most}")
@@ -336,7 +369,7 @@ def _of_no_slowdown(summary: Summary) -> str | None:
         sentence,
         metric=title_of(worst),
         place=place_of(worst),
-        places=Words(f"{len(times):,}"),
+        places=Words(f"{places:,}"),
         change=numbers.signed_percent(worst.delta or 0.0),
         at_most=numbers.signed_percent(_worse_end(worst)),
     )
