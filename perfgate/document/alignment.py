@@ -22,27 +22,29 @@ _FAR = 1_000_000_000
 
 @dataclass(frozen=True)
 class Work:
-    """An amount of work that one side does: an operator, or a function, on one form of inputs, from one line of code.
-
-    ``amount`` is of ``aspect``: seconds if that is empty, or the name of a counter. It is that of ``calls`` calls together.
-    ``line`` (``model.py:88``) is the caller and ``code`` the text of that line; None if unknown. ``kind`` distinguishes
-    operators of the same name (a kernel from the host's operator), and a kernel was ``launched_by`` an operator. ``rank`` is
-    the rank of a job that does the work. An amount that ``varies`` differs between calls or processes of the same code;
-    ``error`` is the standard error of one that was sampled.
-    """
+    """An amount of work that one side does: an operator, or a function, on one form of inputs, from one line of code."""
 
     operator: str
+    # In the unit of ``aspect``, for ``calls`` calls together.
     amount: float
     calls: float
     inputs: str | None = None
+    # The caller (``model.py:88``); None if unknown.
     line: str | None = None
+    # The text of that line.
     code: str | None = None
+    # Distinguishes operators of the same name: a kernel from the host's operator.
     kind: str = ""
+    # The operator that launched a kernel.
     launched_by: str | None = None
     function: str = ""
+    # The name of a counter; empty for seconds.
     aspect: str = ""
+    # The rank of a job that does the work.
     rank: int | None = None
+    # Whether the amount differs between calls or processes of the same code.
     varies: bool = False
+    # The standard error of a sampled amount.
     error: float = 0.0
 
 

@@ -61,33 +61,33 @@ class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a bisection.
+    """The result of a bisection."""
 
-    ``commit`` is the commit of all stacks, or the last of the searched commits, and ``good`` the commit before the first; None
-    for stacks. With ``cumulative`` a change contains those before it. ``culprits`` are positions in ``changes``: the
-    lists are slow together only, and the members of one list could not be tried apart. ``suspects`` remain if a
-    gate could not decide. ``followed`` are the only metrics that decide about each state: the exact counters that regress with
-    all changes together, or else the time that moved most clearly; if it is empty, any regression does. ``irrelevant`` is the
-    number of commits that change nothing the workload runs; they are not among the changes. ``deciding`` is the position in
-    ``tried`` of the gate with the comment that shows the result. ``confirmation`` is a gate of the culprit against the
-    state just before it, None if that comparison was made already. ``error`` bounds the probability that any answer of the
-    search is wrong.
-    """
-
+    # The commit of all stacks, or the last of the searched commits.
     commit: str
     perfgate_version: str
     changes: list[PackageChange | CommitChange | EnvironmentChange]
+    # Whether a change contains the changes before it.
     cumulative: bool
     outcome: Outcome
+    # Positions in ``changes``. The lists are slow only together, and the members of one list could not be tried apart.
     culprits: list[list[int]]
+    # Positions that remain if a gate could not decide.
     suspects: list[int]
+    # The only metrics that decide about each state: the exact counters that regress with all changes together, or else the
+    # time that moved most clearly. Empty: any regression decides.
     followed: list[str]
     tried: list[BisectionTrial]
+    # The position in ``tried`` of the gate whose comment shows the result.
     deciding: int | None
     duration: float
+    # The commit before the first searched one; None for stacks.
     good: str | None = None
+    # Commits that change no code of the workload; they are not among the changes.
     irrelevant: int = 0
+    # A gate of the culprit against the state just before it; None if that comparison was made already.
     confirmation: BisectionTrial | None = None
+    # Bounds the probability that any answer of the search is wrong.
     error: float = 0.0
     schema: Literal["perfgate/bisection"] = BISECTION_SCHEMA
     schema_version: int = BISECTION_SCHEMA_VERSION

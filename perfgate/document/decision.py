@@ -58,28 +58,28 @@ Standing = Literal["new", "unchanged", "as_measured"]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The tolerances, bounds and error rates of the gate.
+    """The tolerances, bounds and error rates of the gate."""
 
-    ``tolerances`` maps a metric, or a pattern (``latency.*``, ``latency.p99@encoder/long``), to its allowed relative
-    worsening (0.01 = 1 %); ``budgets`` are absolute bounds, ``limits`` the bounds of those limits of the checklist that gate,
-    and ``kernels`` patterns of the names of kernels that every workload must run; ``ok_margin`` is the slowdown that must be
-    excluded before a time metric is called unchanged (None: pairs are measured until 1 % is, and 2 % is enough in the end);
-    ``alpha`` the chance of a false alarm of the whole gate, and ``alpha_ok`` that of a wrong "unchanged" per comparison.
-    ``strict`` is whether a count that grew fails even if calls are shown not to be slower. ``unmeasured`` is the verdict on a
-    change whose code no workload runs.
-    ``looks`` are the numbers of pairs after which the gate may decide; both errors are spent over all of them and over the
-    reruns that add pairs.
-    """
-
+    # The chance of a false alarm of the whole gate, over all looks and reruns that add pairs.
     alpha: float = 0.01
+    # The chance of a wrong "unchanged", per comparison.
     alpha_ok: float = 0.05
+    # The slowdown that must be excluded before a time is called unchanged. None: pairs are measured until 1 % is
+    # excluded, and 2 % is enough in the end.
     ok_margin: float | None = None
+    # The numbers of pairs after which the gate may decide.
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
+    # Whether a count that grew fails even if calls are shown not to be slower.
     strict: bool = False
+    # The verdict on a change whose code no workload runs.
     unmeasured: Unmeasured = "skip"
+    # A metric or a pattern (``latency.*``, ``latency.p99@encoder/long``): its allowed relative worsening, 0.01 = 1 %.
     tolerances: dict[str, float] = {}
+    # Absolute bounds.
     budgets: list[Budget] = []
+    # The bounds of the limits of the checklist that gate.
     limits: dict[str, float] = {}
+    # Patterns of the names of kernels that every workload must run.
     kernels: list[str] = []
 
     @property
@@ -112,56 +112,56 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Regression(msgspec.Struct, frozen=True, kw_only=True):
-    """All that got worse by one cause: reports list, number and link it as one regression, and it is accepted as one.
+    """All that got worse by one cause: reports list, number and link it as one regression, and it is accepted as one."""
 
-    ``causes`` are numbers of the decision's causes, the leading one first, empty if nothing explains it. ``comparisons`` are
-    numbers of the comparisons that got worse, the one that names it first. ``slower`` are the numbers of the times among them;
-    without any, those of the fast paths that certainly take longer, in too few pairs for an alarm. ``apart`` are the seconds
-    per call that the cause adds by itself, None if the slower calls show as much. ``at_most`` is the slowdown that is still
-    possible if no call is shown to be slower. ``accepts`` are the metrics to accept for exactly this regression
-    (``counters.copies@encoder/long``). ``suggestion`` is the number of the suggestion about it.
-    """
-
+    # Numbers of the decision's causes, the leading one first; empty if the regression is unexplained.
     causes: list[int] = []
+    # Numbers of the comparisons that got worse; the first names the regression.
     comparisons: list[int] = []
+    # Numbers of the times among them. Without any: the fast paths that certainly take longer, in too few pairs to alarm.
     slower: list[int] = []
+    # Seconds per call that the cause adds by itself; None if the slower calls show as much.
     apart: float | None = None
+    # The slowdown that is still possible if no call is shown to be slower.
     at_most: float | None = None
+    # The metrics to accept for exactly this regression (``counters.copies@encoder/long``).
     accepts: list[str] = []
+    # The number of the suggestion about it.
     suggestion: int | None = None
 
 
 class StepComparison(ShapeEntry, frozen=True, kw_only=True):
-    """A key number of a checklist step on both sides of a check. Informational: it is not judged.
-
-    ``evidence`` is how it was compared: as a ``count``, like numbers that all turns of both sides agree on; by samples of
-    process pairs; or by turns of the step, ``pairs`` of them. It is None if each side measured it once, which shows no
-    difference. ``interval`` bounds the relative difference ``delta`` at level ``confidence``; too few turns give neither.
-    ``pairs_needed`` is about how many would show a difference of the measured size, None if the interval already excludes no
-    change, or if no planned number would. A batch size has ``base_range`` and ``head_range``, the sizes that the turns leave
-    open. ``leads`` marks the number that stands for its step and workload: the catalogue names it, whatever the differences
-    are; of operators, the three that take most time. ``labels`` are those beside the shape. ``bound`` is the budget or limit
-    on the number, ``tolerance`` the allowed relative worsening.
-    """
+    """A key number of a checklist step on both sides of a check. Informational: it is not judged."""
 
     step: int
     metric: str
+    # Other labels than the shape.
     labels: dict[str, str] = {}
     unit: str
     base: float | None = None
     head: float | None = None
+    # Of a batch size: the sizes that the turns leave open, as ``head_range`` for head.
     base_range: tuple[float, float] | None = None
     head_range: tuple[float, float] | None = None
+    # The relative difference. ``interval`` bounds it at level ``confidence``; too few turns give neither.
     delta: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None
+    # How it was compared; None if each side measured it once, which shows no difference.
     evidence: StepEvidence | None = None
+    # The number of pairs or turns.
     pairs: int | None = None
+    # About how many would show a difference of the measured size. None if the interval already excludes no change,
+    # or if no planned number would.
     pairs_needed: int | None = None
+    # Whether it stands for its step and workload. The catalogue decides that, whatever the differences are; of operators,
+    # the three that take most time.
     leads: bool = False
     clock: Clock = "wall"
+    # The budget or limit on the number.
     bound: float | None = None
     at_most: bool = True
+    # The allowed relative worsening.
     tolerance: float | None = None
 
     @property
@@ -188,28 +188,29 @@ class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
-    """The head's own value of a metric beside those of main's stored runs on the same testbed. Informational: not judged.
-
-    ``head`` is the value of the step's first turn, which the runs of main measured by the same procedure. ``typical`` is the
-    median of ``runs`` values, None without any, and ``delta`` is head/typical - 1; ``interval`` is the range in which one more
-    run of the same code falls, at level ``confidence``, None if the runs are too few. ``left_out`` runs do not compare:
-    measured by another procedure, or on a busy machine if there are enough others; ``busy`` of the compared ones were measured
-    on a busy machine. If ``head_is_busy``, the head's number was measured on a busy machine and depends on that, so that no
-    range applies to it. ``values`` are those of the newest runs, oldest first, and ``labels`` those beside the shape.
-    """
+    """The head's own value of a metric and the values of main's stored runs on the same testbed. Informational: not judged."""
 
     metric: str
+    # Other labels than the shape.
     labels: dict[str, str] = {}
     unit: str
+    # The value of the step's first turn, which the runs of main measured by the same procedure.
     head: float
     runs: int
+    # Runs that do not compare: measured by another procedure, or on a busy machine if there are enough others.
     left_out: int = 0
+    # Compared runs that were measured on a busy machine.
     busy: int = 0
+    # Whether head's number depends on a busy machine; no range applies to it then.
     head_is_busy: bool = False
+    # The median of the values of ``runs`` runs; None without any.
     typical: float | None = None
+    # head / typical - 1.
     delta: float | None = None
+    # The range of one more run of the same code, at level ``confidence``; None if the runs are too few.
     interval: tuple[float, float] | None = None
     confidence: float | None = None
+    # Of the newest runs, oldest first.
     values: list[float] = []
 
     @property
@@ -396,31 +397,13 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The gate's decision. It is fully determined by the run documents, the policy and the history.
-
-    ``comparing`` is ``stack`` in an upgrade report: the same commit on both sides, on two software stacks; it is ``rules``
-    if there is no base and the head alone was held to budgets, limits and expected kernels.
-    ``package_differences`` are the installed distributions that differ if each side has an environment of its own.
-
-    ``comparisons`` are in reading order: regressed ones, the worst first; improved ones; undecided ones; then the rest. So
-    are ``explanations``. ``causes`` are the causes of worse calls, for every shape the likeliest first, and ``regressions``
-    group the worse comparisons by cause, the most important first. ``operators`` are those with a changed count, by weight;
-    then those that were tested, the largest loss first; then the others that the pairs profiled. ``replaced`` are operators
-    that took the place of others, whether or not that costs anything.
-    ``links`` are the kept files, by their paths in the check folder. ``coverage`` is what the workloads run of the changed
-    code, None if that was not looked at.
-    ``unmoved`` are the workloads with weights and inputs in one place in all quads of a pair.
-    ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the
-    kernel does not count it. ``power_cap`` is None if the device was never at its limit or does not report
-    it. ``recorded`` is set if both sides were made from a profiler's recording: times of kernels are
-    compared, and the others are shown without a comparison. ``in_ci`` is set
-    if a CI job measured: a rerun adds to its earlier measurements.
-    """
+    """The gate's decision. It is fully determined by the run documents, the policy and the history."""
 
     schema: Literal["perfgate/decision"] = DECISION_SCHEMA
     schema_version: int = DECISION_SCHEMA_VERSION
     perfgate_version: str
     project: str
+    # ``stack``: one commit on two software stacks. ``rules``: head alone, held to budgets, limits and expected kernels.
     comparing: Comparing = "code"
     verdict: Verdict
     reasons: list[Message]
@@ -429,33 +412,48 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     policy: Policy
     procedure: Procedure
+    # In reading order: regressed, the worst first; improved; undecided; the rest.
     comparisons: list[Comparison] = []
     checklist: list[StepComparison] = []
     quantiles: list[QuantileComparison] = []
     stored: list[StoredComparison] = []
     noise_floors: list[NoiseFloor] = []
     testbed_differences: list[TestbedDifference] = []
+    # The installed distributions that differ if each side has its own environment.
     package_differences: list[PackageDifference] = []
     harness_changes: list[HarnessChange] = []
     invalid: list[Invalid] = []
     missing: list[Missing] = []
+    # Operators with a changed count, by weight; tested operators, the largest loss first; the others that the pairs profiled.
     operators: list[OperatorDelta] = []
+    # In the order of the comparisons.
     explanations: list[Explanation] = []
+    # The causes of worse calls, for every shape the likeliest first.
     causes: list[Cause] = []
+    # The worse comparisons grouped by cause, the most important first.
     regressions: list[Regression] = []
+    # Operators that took the place of others, whether or not that costs time.
     replaced: list[Replacement] = []
     suggestions: list[Suggestion] = []
     steps: list[StepSummary] = []
     failures: list[Failure] = []
+    # The changed code that the workloads run; None if that was not looked at.
     coverage: Coverage | None = None
+    # The kept files, by their paths in the check folder.
     links: list[Artifact] = []
     warnings: list[Message] = []
     pairs: int = 0
     rounds: int = 1
+    # The share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the kernel does
+    # not count it.
     waited: float | None = None
+    # None if the device was never at its limit or does not report it.
     power_cap: PowerCap | None = None
+    # Workloads with weights and inputs in one place in all quads of a pair.
     unmoved: list[str] = []
+    # Whether both sides are recordings of a profiler: only times of kernels are compared.
     recorded: bool = False
+    # Whether a CI job measured; a rerun adds to its earlier measurements.
     in_ci: bool = False
     duration: float = 0.0
 

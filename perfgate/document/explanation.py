@@ -133,21 +133,20 @@ class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
 
 
 class Explanation(ShapeEntry, frozen=True, kw_only=True):
-    """Why a call takes longer, or less: the parts of the measured difference, in seconds a call.
+    """Why a call takes longer, or less: the parts of the measured difference, in seconds a call."""
 
-    ``measured`` is head - base of ``metric``, None if no time moved; without a metric it is of a unit of work in a job's
-    profiles. ``contributions`` are the differences that the pairs show beyond doubt, the largest first; ``explained`` is their
-    sum. It may exceed the measured difference, because the profiler slows the code it observes. The bounds are the bottlenecks
-    of the call, None if unknown. ``other_inputs`` are the operators that run as often as before on inputs of another form,
-    whether or not that took time.
-    """
-
+    # None: the difference is of a unit of work in a job's profiles.
     metric: str | None = None
+    # head - base of ``metric``; None if no time moved.
     measured: float | None = None
+    # The sum of the contributions. It may exceed the measured difference: the profiler slows the code it observes.
     explained: float = 0.0
+    # The differences that the pairs show beyond doubt, the largest first.
     contributions: list[OperatorDelta] = []
+    # The bottleneck of the call; None if unknown.
     base_bound: Bottleneck | None = None
     head_bound: Bottleneck | None = None
+    # Operators that run as often as before on inputs of another form, whether or not that took time.
     other_inputs: list[OperatorDelta] = []
 
 

@@ -57,36 +57,41 @@ class FlameMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
-    """One timeline, or the same one of base and head: a node for each distinct stack, parents before children.
+    """One timeline, or the same timeline of base and head: a node for each distinct stack, parents before children.
 
-    ``parent`` is a position or NONE, ``kind`` indexes FLAME_KINDS; ``name``, ``place`` and ``shape`` index ``texts`` or are
-    NONE. A place is ``file.py:12``: the beginning of a Python function; for any other frame the beginning of the nearest
-    function around it outside all frameworks. ``shape`` are the shapes of inputs that took most time, ``more_shapes`` how
-    many others there were. ``folded`` is how many frames were too small to keep, with their names: their time is their
-    parents' own. ``cut`` is how many lay deeper than the tree goes. Of frames with one parent, those that began earlier
-    come first. A side that was not recorded is None.
-
-    For the two sides of a check, ``call`` is the pairs' result for the call, and ``by_counts`` the reason why times cannot show
-    the change, if they cannot; ``marks`` are the operators that the decision names or that the pairs decided by time.
+    The columns from ``parent`` to ``more_shapes`` have an entry per node. Of frames with one parent, the earlier begun come
+    first. A side that was not recorded is None.
     """
 
     label: str
     unit: FlameUnit
     texts: list[str]
     requests: list[str]
+    # A position among the nodes, or NONE.
     parent: list[int]
+    # A position in FLAME_KINDS.
     kind: list[int]
+    # A position in ``texts``, or NONE.
     name: list[int]
+    # A position in ``texts``, or NONE, of ``file.py:12``: the beginning of a Python function; for any other frame the beginning
+    # of the nearest function around it outside all frameworks.
     place: list[int]
+    # A position in ``texts``, or NONE: the shapes of inputs that took most time.
     shape: list[int]
+    # How many other shapes there were.
     more_shapes: list[int]
     base: FlameCosts | None = None
     head: FlameCosts | None = None
+    # Frames too small to keep; their time is their parents' own.
     folded: int = 0
+    # In a check: the pairs' result for the call.
     call: Paired | None = None
+    # In a check: why times cannot show the change, if they cannot.
     by_counts: WhyCounts | None = None
+    # Operators that the decision names or that the pairs decided by time.
     marks: list[FlameMark] = []
     folded_names: list[str] = []
+    # Frames deeper than the tree goes.
     cut: int = 0
 
     @property

@@ -90,33 +90,33 @@ class CpuTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A side's results in one turn.
+    """A side's results in one turn."""
 
-    ``values`` maps metrics to numbers in base units. ``work`` must be equal on both sides of a quad, such as
-    ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of the output, empty if nothing is compared.
-    ``texts`` are hashes of a server's answers to requests that are the same in every start, sent before its first turn.
-    ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None if unknown.
-    ``counts`` are the ranks' activity in steps that were profiled before the first turn of a start, outside its times.
-    ``counters`` are a server's own counts in the turn, under perfgate's names; with the last turns of a command, how
-    many lines of Python a run of it executes, counted after them: 0 if none, or if they could not be counted. ``late`` is how
-    late requests were sent, as a share of their duration, None if none were sent. ``requests`` is the SHA-256 of the
-    requests, empty without any. Requests went ``without`` the features that a server does not accept, by name: a field of
-    perfgate's own, or ``keep-alive``. ``resent`` of them met a connection that the server had closed, and were sent once more.
-    ``cpu`` is the CPU time of the measured work; None for a command, as its CPU time is one of its values.
-    """
-
+    # Metric: its number in base units.
     values: dict[str, float]
+    # Must be equal on both sides of a quad, such as ``requests`` and ``output_tokens``.
     work: dict[str, int] = {}
+    # The SHA-256 of the output; empty if outputs are not compared.
     output: str = ""
+    # Hashes of a server's answers to requests that are the same in every start, sent before its first turn.
     texts: list[str] = []
     samples: list[SampleSet] = []
+    # The ranks' activity in steps that were profiled before the first turn of a start, outside its times.
     counts: list[RankCounts] = []
+    # A server's own counts in the turn, under perfgate's names; with the last turns of a command, how many lines of Python
+    # a run executes, counted after them: 0 if none, or if they could not be counted.
     counters: dict[str, int] = {}
+    # CPUs that the side used on average between its last turn and this one; None if unknown.
     out_of_turn: float | None = None
+    # How late requests were sent, as a share of their duration; None if none were sent.
     late: float | None = None
+    # CPU time of the measured work; None for a command, whose CPU time is one of its values.
     cpu: CpuTime | None = None
+    # The SHA-256 of the requests; empty without any.
     requests: str = ""
+    # Features that the server does not accept, so that requests went without them: a field of perfgate, or ``keep-alive``.
     without: list[str] = []
+    # Requests that met a connection closed by the server and were sent once more.
     resent: int = 0
 
 

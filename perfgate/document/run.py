@@ -206,27 +206,30 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
 class CounterSet(ShapeEntry, frozen=True, kw_only=True):
     """Exact counters of one call for one workload and shape.
 
-    ``repeats`` single calls were counted in each of so many fresh ``processes``; a metric in ``unstable`` differed between
-    calls or processes and must not be compared exactly, one in ``steady`` did not, and each is in one of the two. Metrics
-    without meaning here are in ``not_applicable``, such as the graph breaks of a workload that compiles nothing.
-    With 0 repeats the counts are of a whole recording in which single calls cannot be distinguished.
-    ``values`` maps a metric name to its count; metrics that the device cannot count are left out. ``sites`` are the origins of
-    the counts, ``functions`` the functions of the project that ran. ``ranges`` are the minimum and maximum of every
-    unstable value. ``uncounted`` lists metrics that the calls themselves, or the machine, kept from being counted.
-    ``settings`` are torch's in the process of the workload after these calls.
+    Each metric is either in ``steady`` or in ``unstable``.
     """
 
+    # Single calls counted in each process. 0: the counts are of a whole recording whose calls cannot be distinguished.
     repeats: int
+    # Metric: its count. Metrics that the device cannot count are left out.
     values: dict[str, int]
     ops: list[OpCount]
+    # Fresh processes that counted.
     processes: Annotated[int, msgspec.Meta(ge=1)] = 1
+    # Metrics that differed between calls or processes; they must not be compared exactly.
     unstable: list[str] = []
     steady: list[str] = []
+    # Metrics without meaning here, such as the graph breaks of a workload that compiles no graph.
     not_applicable: list[str] = []
+    # Metrics that the calls themselves, or the machine, kept from being counted.
     uncounted: list[str] = []
+    # The origins of the counts.
     sites: list[CounterSite] = []
+    # The functions of the project that ran.
     functions: list[CalledFunction] = []
+    # The minimum and maximum of every unstable value.
     ranges: dict[str, tuple[int, int]] = {}
+    # torch's settings in the process of the workload after these calls.
     settings: dict[str, str] = {}
 
 
@@ -418,28 +421,26 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of one side's own workload file, for a workload with a different file or entry in base and head.
-
-    ``shapes`` maps each shape to its arguments as text; ``functions`` maps the optional and required functions that are given
-    (``build``, ``check``, ...) to a hash of their code, ``settings`` those of a job to their text in perfgate.toml.
-    ``settings`` also has those of ``[measure]`` that differ. ``file_sha256`` is that of the code of the file and of everything
-    beside it, without comments and docstrings. ``changed_lines`` are, for head, the places at which this code differs from
-    the base's (``perf.py:12``).
-    ``error`` is the reason why the file could not be read. ``added`` names, for head, additions over the base: shapes,
-    functions, ``sla_p99``, and the workload itself if it is new.
-    """
+    """The contents of one side's own workload file, for a workload whose file or entry differs between base and head."""
 
     workload: str
     reference: str
+    # Of the code of the file and of everything next to it, without comments and docstrings.
     file_sha256: str = ""
     batch: int = 0
     batch_sizes: list[int] = []
+    # Shape: its arguments as text.
     shapes: dict[str, str] = {}
+    # The functions that are given (``build``, ``check``, ...): the hash of their code.
     functions: dict[str, str] = {}
+    # The settings of a job, and those of ``[measure]`` that differ: their text in perfgate.toml.
     settings: dict[str, str] = {}
+    # For head: the places at which its code differs from the base's (``perf.py:12``).
     changed_lines: list[str] = []
+    # For head: what it has and the base does not: shapes, functions, ``sla_p99``, and the workload itself if it is new.
     added: list[str] = []
     sla_p99: float | None = None
+    # Why the file could not be read.
     error: ErrorDetail | None = None
 
 
@@ -472,27 +473,24 @@ class Advisory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One pass of the checklist over the workloads of a project on one testbed.
-
-    ``earlier_sessions`` are the jobs that measured pairs before this one added more, oldest first; ``session`` is the latest.
-    ``environment`` and ``harness`` are present if base and head differ in them, ``environment`` also for a run of the
-    checklist alone, and ``seal`` if they were measured side by side.
-    ``files_read`` are the files of the commit that were read while it was measured, or with access times that perfgate
-    could not follow, relative to the repository; None if the file system keeps no access times. ``coverage`` is, for a head,
-    what the workloads of both sides run of the changed code.
-    """
+    """One pass of the checklist over the workloads of a project on one testbed."""
 
     schema: Literal["perfgate/run"] = RUN_SCHEMA
     schema_version: int = RUN_SCHEMA_VERSION
     perfgate_version: str
     side: Side | None = None
     project: str
+    # The latest job that measured.
     session: Session
+    # The jobs whose measurements this one extended, oldest first.
     earlier_sessions: list[Session] = []
     source: Source
+    # Present if base and head were measured side by side.
     seal: Seal | None = None
     testbed: Testbed
+    # Present if base and head differ in it, and for a run of the checklist alone.
     environment: Environment | None = None
+    # Present if base and head differ in it.
     harness: list[Harness] = []
     workloads: list[WorkloadRecord]
     steps: list[StepResult] = []
@@ -508,6 +506,9 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []
     advisories: list[Advisory] = []
+    # The files of the commit that were read during the measurement, or whose access times perfgate could not follow,
+    # relative to the repository; None if the file system keeps no access times.
     files_read: list[str] | None = None
+    # For a head: the changed code that the workloads of both sides run.
     coverage: Coverage | None = None
     warnings: list[Message] = []

@@ -92,50 +92,55 @@ class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
 class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks of one worker for one shape, column by column, in the order they ran.
 
-    ``wall`` and ``cpu`` hold every call of every block, one block after another; ``calls`` is the number of calls per block.
-    ``cpu`` is thread CPU time, or the span of device time from before the call to after it, if the device has a clock of its
-    own (``cpu_source``). ``host`` is then the time until each call returned, without the wait for the device.
-
-    Observed by the conductor from outside, one entry per block: ``asked_ns`` when it asked and ``seen_ns`` until the reply, by
-    its own clock, ``run_delay_ns`` in which the worker was ready to run and another process had the CPU, ``used_ns`` of CPU
-    time that the worker and its descendants used, and ``out_of_turn_ns`` that they had used since its last block, while it
-    was not their turn for ``waited_ns``; ``conductor_delay_ns`` in which the conductor itself was ready to run without a
-    CPU. Reported by the worker for the same time: ``took_ns`` from the request to the reply by its clock, ``took_delay_ns``
-    of it in which it was ready to run without a CPU, and the user-space ``instructions``, ``cycles`` and ``cache_misses``
-    of all its threads, the unrecorded call of every block included. Reported by the device: ``throttled``,
-    ``power_capped``, ``clock_share`` (clock over rated clock) and ``foreign_processes`` on it. A column that is empty, or a
-    None in it, was not available.
-
-    Calls of the preprocessing also have ``stages``, with times that add up to ``wall``.
+    The columns from ``seen_ns`` to ``conductor_delay_ns`` are observed by the conductor from outside, by its own clock. Those
+    from ``took_ns`` to ``cache_misses`` are reported by the worker for the whole block, with its unrecorded call. Each has one
+    entry per block. A column that is empty, or a None in it, was not available.
     """
 
     quad: list[int]
     sequence: list[int]
+    # Calls per block.
     calls: list[int]
     start_ns: list[int]
     end_ns: list[int]
     involuntary_switches: list[int]
     minor_faults: list[int]
+    # Nanoseconds of every call of every block, one block after another.
     wall: PackedArray
+    # The same in thread CPU time, or in device time from before the call to after it (``cpu_source``).
     cpu: PackedArray
     cpu_source: Literal["thread_cpu", "device"] = "thread_cpu"
+    # On a device with its own clock: the time until each call returned, without the wait for the device.
     host: PackedArray | None = None
+    # From the request to the reply.
     seen_ns: list[int] = []
+    # In which the worker was ready to run and another process had the CPU.
     run_delay_ns: list[int] = []
+    # CPU time of the worker and its descendants.
     used_ns: list[int] = []
+    # CPU time that they used since the last block, while it was not their turn for ``waited_ns``.
     out_of_turn_ns: list[int] = []
     waited_ns: list[int] = []
+    # When the conductor sent the request.
     asked_ns: list[int] = []
+    # In which the conductor itself was ready to run without a CPU.
     conductor_delay_ns: list[int] = []
+    # From the request to the reply, by the clock of the worker.
     took_ns: list[int] = []
+    # The part of it in which the worker was ready to run without a CPU.
     took_delay_ns: list[int] = []
+    # Counts in user space, of all threads.
     instructions: list[int] = []
     cycles: list[int] = []
     cache_misses: list[int] = []
+    # Reported by the device.
     throttled: list[bool | None] = []
     power_capped: list[bool | None] = []
+    # Clock over rated clock.
     clock_share: list[float | None] = []
+    # Other processes on the device.
     foreign_processes: list[int | None] = []
+    # Of calls of the preprocessing: their times add up to ``wall``.
     stages: list[StageTimes] = []
 
 
@@ -169,47 +174,47 @@ STOPPED = "stopped"
 
 
 class Replicate(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker process of a pair. In arm ``aa`` both members of the pair run the base.
+    """One worker process of a pair.
 
-    In arm ``stretch`` the process makes hundreds of calls a turn without moving in memory, and collects its garbage inside
-    them; ``wall`` leaves out the waits of each call for a CPU. ``pair`` numbers the starts.
-
-    ``round`` counts the jobs that contributed pairs: 0 is the first, each job that added pairs is one more.
-    ``operators`` maps shape and operator to the typical self time of the operator in one call, in seconds, and
-    OUTSIDE_OPERATORS to the rest of the call; ``subroutines`` maps shape and ``module.NAME`` or ``function.FILE:NAME`` to the
-    typical time of those in one call with all that they call, in seconds of the host.
-    ``settings`` are those that the worker had after its last block and that must be equal on both sides: of its threads as the
-    kernel reports them, of torch and the garbage collector as the worker does.
-    ``kernels`` are the profiled blocks of a device, by shape.
-    ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
-    ``readings`` are the device's sensor values while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
-    whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None if
-    unknown, which is held to the stricter rules. ``stalled_at`` maps shapes to lines of the project, ``file:line``, and how
-    often a slow call was sampled at each, after a stretch. ``start_up`` and ``warm_up_calls`` are those of the warm process
-    of that number that it was ``forked_from``; None if it loaded and warmed up by itself. On an accelerator the processes of a
-    ``start``, which has the number of its first pair, stay loaded for several pairs; None if they are of one pair alone.
+    In arm ``aa`` both members of the pair run the base. In arm ``stretch`` the process makes hundreds of calls a turn without
+    moving in memory and collects its garbage inside them; ``wall`` leaves out the waits of each call for a CPU.
     """
 
+    # In arm ``stretch`` the number of the start.
     pair: int
     arm: Arm
     member: Literal["first", "second"]
     workload: str
+    # Weights and inputs of a quad lie at addresses drawn from it and the number of the quad.
     layout_seed: int
     cpus: list[int]
+    # Of the warm process that it was forked from, as ``warm_up_calls`` is.
     start_up: float
+    # The number of that process; None if it loaded and warmed up by itself.
     forked_from: int | None = None
+    # On an accelerator processes stay loaded for the pairs of a start, which has the number of its first pair.
     start: int | None = None
     warm_up_calls: int
     steady: bool
+    # Whether weights and inputs lay elsewhere in every quad; None, unknown, is held to the stricter rules.
     moved: bool | None = None
     shapes: dict[str, BlockColumns]
+    # The preprocessing alone, by shape; a call takes a raw batch made beforehand.
     preprocess: dict[str, BlockColumns] = {}
+    # The profiled blocks of a device, by shape.
     kernels: dict[str, KernelBlocks] = {}
+    # The job that measured the pair: 0 is the first, and each job that added pairs is one more.
     round: int = 0
+    # Shape, operator: typical self time in one call, in seconds. OUTSIDE_OPERATORS is the rest of the call.
     operators: dict[str, dict[str, float]] = {}
+    # Shape, ``module.NAME`` or ``function.FILE:NAME``: typical host time in one call, with all that it calls.
     subroutines: dict[str, dict[str, float]] = {}
+    # Of torch, the garbage collector and the threads (as the kernel reports them) after the last block. They must be
+    # equal on both sides.
     settings: dict[str, str] = {}
+    # Shape, line of the project (``file:line``): how often a slow call was sampled there, after a stretch.
     stalled_at: dict[str, dict[str, int]] = {}
+    # The device's sensors while the blocks ran, by the clock of ``asked_ns``.
     readings: list[TelemetryReading] = []
 
     @property

@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,22 +35,27 @@ LENGTHS = {
     ("ErrorDetail", "log_tail"): MAX_LONG_TEXT,
 }
 _HERE = Path(__file__).resolve().parent
+_FIELD = re.compile(r"    (?P<name>\w+): ")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLACES = (_HERE.parent / "schemas", _HERE.parent.parent / "schemas")
 
 
 def schema_of(record: type[msgspec.Struct], name: str) -> dict[str, Any]:
-    """The schema of a record: closed objects, bounded texts and arrays, docstrings as descriptions.
+    """The schema of a record: closed objects, bounded texts and arrays, docstrings and comments of fields as descriptions.
 
     ``schema`` and ``schema_version`` must stand in every file, although the records give them defaults.
     """
     (reference,), components = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
+    classes = {struct.__name__: struct for struct in _subclasses(msgspec.Struct)}
     for title, component in components.items():
+        comments = field_comments(classes[title])
         paragraphs = inspect.cleandoc(component.get("description", "")).split("\n\n")
         component["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         component["additionalProperties"] = False
         for field, schema in component["properties"].items():
             _bound(schema, LENGTHS.get((title, field), MAX_TEXT))
+            if field in comments:
+                schema.setdefault("description", comments[field])
     _pin(components[record.__name__])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -57,6 +63,37 @@ def schema_of(record: type[msgspec.Struct], name: str) -> dict[str, Any]:
         **reference,
         "$defs": dict(sorted(components.items())),
     }
+
+
+def field_comments(record: type) -> dict[str, str]:
+    """The comments above the fields of a record and of its bases, by field."""
+    comments: dict[str, str] = {}
+    for base in reversed(record.__mro__):
+        if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
+            comments.update(_own_field_comments(inspect.getsource(base)))
+    return comments
+
+
+def _own_field_comments(source: str) -> dict[str, str]:
+    comments: dict[str, str] = {}
+    above: list[str] = []
+    for line in source.splitlines():
+        text = line.strip()
+        field = _FIELD.match(line)
+        if text.startswith("#"):
+            above.append(text.removeprefix("#").strip())
+            continue
+        if field and above:
+            comments[field["name"]] = " ".join(above)
+        above = []
+    return comments
+
+
+def _subclasses(record: type) -> Iterator[type]:
+    direct: list[type] = record.__subclasses__()
+    for subclass in direct:
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def schema_text(record: type[msgspec.Struct], name: str) -> str:

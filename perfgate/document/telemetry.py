@@ -23,25 +23,29 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one device in base units; None for values that the device does not report, which is never zero.
 
     Sensors, watches, checks of a card and devices between two blocks all report this record, each its own part of it.
-    ``temperature`` is in degrees Celsius, ``power`` in W, ``clock`` and ``rated_clock`` in Hz, memory in bytes.
-    ``utilization`` is the share of time the compute cores were busy, 0 to 1, and ``units`` the same for each unit that is
-    counted by itself (``aicore``, ``aivector``, ``aicpu``, ``hbm_bandwidth`` …). ``health`` is the device's own word, such as
-    OK or Alarm. ``throttled`` is whether heat, a brake or a fault slowed it down, ``power_capped`` whether its power limit
-    holds the clock: the normal state of a heavy model. ``foreign_processes`` are those other than the asking one, empty if
-    there are none.
     """
 
+    # Degrees Celsius.
     temperature: float | None = None
+    # W.
     power: float | None = None
+    # Hz, as ``rated_clock``.
     clock: float | None = None
     rated_clock: float | None = None
+    # The share of time in which the compute cores were busy, 0 to 1.
     utilization: float | None = None
+    # The same for each unit that is counted separately (``aicore``, ``aivector``, ``aicpu``, ``hbm_bandwidth`` …).
     units: dict[str, float] = {}
+    # Bytes.
     memory_used: int | None = None
     memory_total: int | None = None
+    # The device's own word, such as OK or Alarm.
     health: str | None = None
+    # Whether heat, a brake or a fault slowed it down.
     throttled: bool | None = None
+    # Whether its power limit holds the clock: the normal state of a heavy model.
     power_capped: bool | None = None
+    # Processes other than the asking one; empty if there are none.
     foreign_processes: list[DeviceProcess] | None = None
 
     @property

@@ -52,22 +52,25 @@ class DrawnCounter(msgspec.Struct, frozen=True):
 class DrawnTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The spans of one device of one rank and of its host, by track and start, the longer of two that begin together first.
 
-    Every column is compressed (gzip), and all but ``kind`` hold a number a span in LEB128: seven bits a byte, the lowest first,
-    the highest bit set while more follow. ``start`` is the time since the span before on the same track began, of a track's
-    first span since the recording began. ``name`` is a position in ``texts``. ``shape`` is one more than a position in
-    ``texts``, and ``launch`` one more than a position among the spans, 0 for none. ``kind`` has a byte a span, a position in
-    SPAN_KINDS. ``notes`` list missing parts.
+    Every column is compressed (gzip), and all but ``kind`` hold a number per span in LEB128: seven bits a byte, the lowest
+    first, the highest bit set while more follow.
     """
 
     label: str
     length: int
     texts: list[str]
     tracks: list[TimelineTrack]
+    # Since the previous span on the same track began; of a track's first span, since the recording began.
     start: bytes
     duration: bytes
+    # A position in ``texts``.
     name: bytes
+    # A byte per span: a position in SPAN_KINDS.
     kind: bytes
+    # One more than a position in ``texts``; 0 for none.
     shape: bytes
+    # One more than a position among the spans; 0 for none.
     launch: bytes
     counters: list[DrawnCounter] = []
+    # Missing parts.
     notes: list[Message] = []

@@ -312,24 +312,29 @@ class StepSpread(msgspec.Struct, frozen=True, kw_only=True):
 class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The first look at one device of one rank, or at its host: the bottleneck, the idle time, and the most expensive work.
 
-    ``window`` is the time from the device's first event to the end of its last; without a timeline of it the profiler's steps
-    together. ``busy`` is the part in which anything ran, ``bound`` the largest of ``parts``. ``communication`` and ``copies``
-    are the time in which collectives and copies ran, ``exposed`` and ``exposed_copies`` the part that no kernel hides,
-    ``concurrent`` the time in which several kernels computed at once; None without a device. ``has_lines`` is whether Python
-    functions were recorded.
+    The times of communication, copies and concurrency are None without a device.
     """
 
     gaps: GapTimeline
     top: TopTimeline
+    # From the device's first event to the end of its last; without a timeline of it, the profiler's steps together.
     window: float | None
+    # The part in which any event ran.
     busy: float | None
     parts: list[WindowPart]
+    # The largest of ``parts``.
     bound: WindowPartName | None
+    # In which collectives ran.
     communication: float | None
+    # The part of it that no kernel hides.
     exposed: float | None
+    # In which copies ran.
     copies: float | None
+    # The part of it that no kernel hides.
     exposed_copies: float | None
+    # In which several kernels computed at once.
     concurrent: float | None
+    # Whether Python functions were recorded.
     has_lines: bool
     steps: StepSpread | None
     phases: list[PhaseTotal]
@@ -374,29 +379,30 @@ class RequestDocument(TraceDocument, frozen=True, kw_only=True):
 
 
 class RankRow(RankEntry, frozen=True, kw_only=True):
-    """One device of one rank: seconds of a typical (median) step, and for its collectives the shares in which it waited,
-    in which data moved, and in which neither happened.
-
-    ``own`` is the step without exposed communication, ``bubble`` the part of that which is receiving from another stage of the
-    pipeline, and ``stage`` its place there. ``late`` is how long after the first rank it comes to a collective (mean), ``last``
-    the share of them to which it came last; ``experts`` the seconds of kernels that compute experts. ``fused``
-    is the time of kernels that compute and communicate at once, which is not in ``own`` either. Values not recorded are None.
-    """
+    """One device of one rank, in seconds of a typical (median) step. Values that were not recorded are None."""
 
     path: str
     steps: int
+    # The step without exposed communication.
     own: float | None
     computing: float | None
     exposed: float | None
     free: float | None
+    # The part of exposed communication that receives from another stage of the pipeline.
     bubble: float | None
+    # The share of its collectives in which it waited; ``transit_share``: data moved; ``idle_share``: neither.
     wait_share: float | None
     transit_share: float | None
     idle_share: float | None
+    # How long after the first rank it comes to a collective (mean).
     late: float | None
+    # The share of the collectives to which it came last.
     last: float | None
+    # Its place in the pipeline.
     stage: int | None
+    # Seconds of kernels that compute experts.
     experts: float | None
+    # Kernels that compute and communicate at once; not in ``own`` either.
     fused: float | None = None
 
 
@@ -486,29 +492,32 @@ class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace ranks --json`. ``delays`` are the ranks that the others wait for, ``slow_ranks`` those that take longer
-    on their own, whether or not anyone waits; ``slow_stages`` hold up the pipeline. ``links`` is how many links between ranks
-    in the recordings. ``left_out`` could not be read, ``repeated`` are ranks with several recordings, ``missing`` are ranks of
-    the job that were not recorded, and
-    ``ended_early`` those with shorter recordings.
-
-    ``collectives`` is how many collectives several of the ranks took part in, ``skew`` the seconds from the first to the last
-    of them in the middle one (median), and ``skews`` those with the largest. ``unjoined`` is how many were left out because the
-    recordings do not distinguish their groups.
-    """
+    """`perfgate trace ranks --json`."""
 
     path: str
+    # Ranks that take longer on their own, whether or not another waits for them.
     slow_ranks: list[SlowRankRow]
     slow_links: list[SlowLinkRow]
+    # Links between ranks in the recordings.
     links: int
+    # Collectives in which several of the ranks took part.
     collectives: int
+    # The median of the seconds from the first to the last rank of a collective.
     skew: float | None
+    # The collectives with the largest.
     skews: list[SkewRow]
     ranks: list[RankRow]
+    # Ranks that the others wait for.
     delays: list[DelayRow] = []
+    # Stages that hold up the pipeline.
     slow_stages: list[SlowStageRow] = []
+    # Collectives left out because the recordings do not distinguish their groups.
     unjoined: int = 0
+    # Recordings that could not be read.
     left_out: list[LeftOutRecording] = []
+    # Ranks with several recordings.
     repeated: list[RepeatedRank] = []
+    # Ranks of the job that were not recorded.
     missing: list[int] = []
+    # Ranks with shorter recordings.
     ended_early: list[EarlyEnd] = []

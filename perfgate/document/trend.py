@@ -196,29 +196,30 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The condition of one run. ``steps`` maps the number of a step to the worst status that a workload had in it.
-
-    ``discarded`` is the share of the pairs that gave no samples, ``noise_floor`` the largest difference between base and base;
-    both are None if the run has no pairs, as in every run of the checklist alone. ``temperature`` (Cel) and
-    ``throttled`` (share) are the highest, ``clock`` (over the rated one) is the lowest. ``waited`` is the largest share of a
-    step in which others had the CPU. ``queued`` are the seconds in line for other measurements on the machine. None if nothing
-    reports it.
-    """
+    """The condition of one run. A value that nobody reported is None."""
 
     run_id: str
     commit: str | None
     subject: str | None
     started_at: str
     fingerprint: str
+    # The number of a step: the worst status that a workload had in it.
     steps: dict[str, str]
     failed: list[str] = []
     warnings: list[Message] = []
+    # The largest difference between base and base; None without pairs, as in every run of the checklist alone.
     noise_floor: float | None = None
+    # The share of the pairs that gave no samples; None without pairs.
     discarded: float | None = None
+    # The highest, in degrees Celsius.
     temperature: float | None = None
+    # The highest share.
     throttled: float | None = None
+    # The lowest, over the rated clock.
     clock: float | None = None
+    # The largest share of a step in which other processes had the CPU.
     waited: float | None = None
+    # Seconds in line for other measurements on the machine.
     queued: float | None = None
 
 
@@ -231,15 +232,7 @@ class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes on main. ``since`` is the newest run of the report before.
-
-    ``looked_at`` series with ``values`` points were searched, ``new_values`` of them from runs after ``since``, or from the
-    last weeks if this is the first report: the more there are, the more is found by chance. ``versions_needed`` is the
-    minimum for a noisy series. ``causes`` group the changes of ``series`` by the commits between which they began, the most
-    urgent first. ``uplifts`` are the changes of testbed, newest first. ``weeks`` are how many runs began in each week, by its
-    Monday (ISO date). ``expired`` are the acceptances that ended of late, or of an open regression, newest first. ``gates``
-    are the verdicts on changes, None if none was kept.
-    """
+    """The changes on main."""
 
     schema: Literal["perfgate/trend"] = TREND_SCHEMA
     schema_version: int = TREND_SCHEMA_VERSION
@@ -248,21 +241,30 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     made_at: str
     newest: str
     runs: int
+    # The minimum for a noisy series.
     versions_needed: int
+    # The searched series, with ``values`` points. The more there are, the more is found by chance.
     looked_at: int
     values: int
+    # Points of runs after ``since``, or of the last weeks if this is the first report.
     new_values: int
+    # The newest run of the report before.
     since: str | None = None
     series: list[TrendSeries] = []
+    # The changes of ``series`` grouped by the commits between which they began, the most urgent first.
     causes: list[TrendCause] = []
     testbeds: list[TestbedSpan] = []
+    # The changes of testbed, newest first.
     uplifts: list[Uplift] = []
     health: list[RunHealth] = []
+    # The Monday of a week (ISO date): how many runs began in it.
     weeks: dict[str, int] = {}
     gone: list[str] = []
+    # Acceptances that ended of late, or of an open regression, newest first.
     expired: list[Acceptance] = []
     not_looked_at: list[NotLookedAt] = []
     notes: list[str] = []
+    # The verdicts on changes; None if none was kept.
     gates: GateHistory | None = None
 
     @property

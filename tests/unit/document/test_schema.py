@@ -50,6 +50,13 @@ def test_schemas__every_record__closed_and_described(name: str) -> None:
         assert record["description"], title
 
 
+def test_schemas__field_with_a_comment__described_by_it() -> None:
+    fields = load_schema("run")["$defs"]["DeviceState"]["properties"]
+    assert fields["temperature"]["description"] == "Degrees Celsius."
+    assert fields["units"]["description"].startswith("The same for each unit that is counted separately")
+    assert "description" not in fields["memory_total"]
+
+
 @pytest.mark.parametrize(("record", "field"), LENGTHS)
 def test_schemas__longer_texts__are_those_of_fields_that_exist(record: str, field: str) -> None:
     schema = load_schema("run")["$defs"][record]["properties"][field]
