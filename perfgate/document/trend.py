@@ -116,6 +116,10 @@ class TrendSeries(ShapeEntry, frozen=True, kw_only=True):
     informing: bool = False
 
     @property
+    def is_exact(self) -> bool:
+        return self.kind == "exact"
+
+    @property
     def key(self) -> str:
         """A short unique identifier of the series; it stands in the hidden line of an issue."""
         place = [self.workload, self.shape, self.metric, sorted(self.labels.items()), self.fingerprint]

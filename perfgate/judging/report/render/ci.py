@@ -16,12 +16,12 @@ from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import Medium, line, render
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import worded_cause
+from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import label
 from perfgate.judging.report.view.run_steps import run_title, step_rows
-from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.judging.report.view.summary import Summary
 from perfgate.locale import Language, speaking
 
 Level = Literal["error", "warning"]
@@ -50,7 +50,7 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
     """The annotations at lines, the worst first; empty for a verdict without regressions."""
     if decision.verdict not in ("FAIL", "WARN"):
         return []
-    summary = Summary(decision, CommentContext(marker=""))
+    summary = Summary(decision)
     with speaking(language):
         return _at_causes(summary) + _at_harness_changes(summary)
 
@@ -58,7 +58,7 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
 def status_line(decision: DecisionDocument, language: Language = "en") -> str:
     """The text of a commit status: the verdict and how many of the comment's metrics regressed."""
     with speaking(language):
-        of_metrics = counts(Summary(decision, CommentContext(marker="")))
+        of_metrics = counts(Summary(decision))
         return line("ci/status.j2", "plain", verdict=Words(decision.verdict), counts=of_metrics)
 
 
@@ -68,7 +68,7 @@ def verdict_annotation(decision: DecisionDocument, language: Language = "en") ->
         return None
     level: Level = "warning" if decision.verdict == "WARN" else "error"
     with speaking(language):
-        words = headline(Summary(decision, CommentContext(marker="")), "plain")
+        words = headline(Summary(decision), "plain")
     return Annotation(level, f"perfgate: {decision.verdict}", words)
 
 
@@ -81,7 +81,7 @@ def _at_causes(summary: Summary) -> list[Annotation]:
     messages: dict[str, list[str]] = {place: [] for place in titled}
     for cause, places in summary.causes:
         if cause.line:
-            messages.setdefault(cause.line, []).append(plain_line(worded_cause(cause, places).in_full))
+            messages.setdefault(cause.line, []).append(plain_line(CauseView(cause, places).in_full))
     annotations = []
     for place, lines in messages.items():
         location = parse_location(place)
@@ -97,7 +97,7 @@ def _annotation(
         return Annotation("warning", f"perfgate: {summary.verdict}", _joined(messages), location)
     comparison, cause = titled
     words = line("ci/annotation_title.j2", "plain", label=label(comparison, summary), named=comparison)
-    own = [plain_line(worded_cause(cause).in_short)]
+    own = [plain_line(CauseView(cause).in_short)]
     level: Level = "error" if summary.verdict == "FAIL" and comparison.gating else "warning"
     return Annotation(level, f"perfgate: {words}", _joined(messages or own), location)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.sections import changes, details
 from perfgate.judging.report.sections import verdict as verdicts
 from perfgate.judging.report.sections.section import KEEP, Section
-from perfgate.judging.report.text.templates import render, render_with_summary
+from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.summary import CommentContext, Summary
@@ -52,29 +52,31 @@ SECTIONS = (
 _DETAILS = (400, 120, 40, 12, 4)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A rendered section with its fold, the fold's title, and its rank for removal if the comment is too long."""
+class _Part(NamedTuple):
+    """A section with its text, and the title of its fold; without one, it stays outside of folds."""
 
+    section: Section
     text: str
-    drop: int
-    title: str
-    fold: str
     summary: str
+
+    @property
+    def fold(self) -> str:
+        return self.section.fold if self.summary else ""
 
 
 def render_comment(decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000) -> str:
     """The Markdown of the comment, at most ``budget`` characters.
 
     Over the budget, whole folds are dropped first, from the bottom; then rows at the end of long lists, with their number.
-    The title, the first rows of the table and the line with the links to the rest always stay. Raises ValueError for a marker
-    that is not one line of HTML comment, or for a budget too small even for those.
+    The title, the first rows of the table and the line with the links always stay. Raises ValueError for a marker that is not
+    one line of HTML comment, or for a budget that is too small.
     """
     if not (context.marker.startswith("<!--") and context.marker.endswith("-->")) or "\n" in context.marker:
         raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
     with speaking(context.language):
-        for summary in _shorter_and_shorter(decision, context):
-            text = _fitted(_parts(summary, SECTIONS), partial(_whole, summary), budget)
+        for detail in _DETAILS:
+            summary = Summary(decision, context, detail)
+            text = _shortened(_parts(summary, SECTIONS), partial(_whole, summary), budget)
             if text is not None:
                 return text
     raise ValueError(f"a budget of {budget} characters is too small for any comment")
@@ -83,20 +85,16 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
 def render_section(decision: DecisionDocument, context: CommentContext, *, budget: int) -> str | None:
     """The comment without marker, title and last line, as a part of a joint one; None if ``budget`` is too small."""
     with speaking(context.language):
-        for summary in _shorter_and_shorter(decision, context):
-            text = _fitted(_parts(summary, SECTIONS[1:]), _section, budget)
+        for detail in _DETAILS:
+            text = _shortened(_parts(Summary(decision, context, detail), SECTIONS[1:]), _testbed_part, budget)
             if text is not None:
                 return text
     return None
 
 
-def _shorter_and_shorter(decision: DecisionDocument, context: CommentContext) -> Iterator[Summary]:
-    yield from (Summary(decision, context, detail) for detail in _DETAILS)
-
-
 def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
     """For each numbered cause of the comment, the metrics to accept for its regressions; empty if it cannot be accepted."""
-    return [one.accepts for one in listed_regressions(Summary(decision, CommentContext(marker="")))]
+    return [regression.accepts for regression in listed_regressions(Summary(decision))]
 
 
 def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:
@@ -115,39 +113,37 @@ def render_double(language: Language) -> str:
 def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
     parts: list[_Part] = []
     for section in sections:
-        view = section.fill(summary)
-        if view is None:
-            continue
-        text, folded = render_with_summary(f"comment/{section.name}.md.j2", view)
-        tidy = tidied(text)
-        if tidy:
-            parts.append(_Part(tidy, section.drop, section.title, section.fold if folded else "", folded))
+        content = section.fill(summary)
+        text = tidied(content.text) if content else ""
+        if content and text:
+            parts.append(_Part(section, text, content.summary))
     return parts
 
 
-def _fitted(parts: list[_Part], whole: Callable[[list[_Part], list[Words]], str], budget: int) -> str | None:
+def _shortened(parts: list[_Part], whole: Callable[[list[_Part], list[Words]], str], budget: int) -> str | None:
     """The text with as few sections dropped as the budget allows, None if it is still too long without all of them.
 
-    ``whole`` makes it of the remaining parts and the titles of the dropped ones.
+    ``whole`` builds it from the remaining parts and the titles of the omitted ones.
     """
-    dropped: list[_Part] = []
-    waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
+    omitted: list[Section] = []
+    droppable = [part.section for part in parts if part.section.drop != KEEP]
+    droppable.sort(key=lambda section: section.drop)
     while True:
-        remaining = [part for part in parts if part not in dropped]
-        left_out = [say(part.title) for part in parts if part in dropped]
-        text = whole(remaining, left_out)
+        remaining = [part for part in parts if part.section not in omitted]
+        titles = [say(part.section.title) for part in parts if part.section in omitted]
+        text = whole(remaining, titles)
         if len(text) <= budget:
             return text
-        if not waiting:
+        if not droppable:
             return None
-        dropped.append(waiting.pop())
+        omitted.append(droppable.pop())
 
 
-def _whole(summary: Summary, parts: list[_Part], left_out: list[Words]) -> str:
+def _whole(summary: Summary, parts: list[_Part], omitted: list[Words]) -> str:
     end = render(
         "comment/end.md.j2",
         "markdown",
-        left_out=left_out,
+        omitted=omitted,
         artifact_url=summary.context.artifact_url,
         report_url=summary.context.report_url,
         job_url=summary.context.job_url,
@@ -158,16 +154,17 @@ def _whole(summary: Summary, parts: list[_Part], left_out: list[Words]) -> str:
     return "\n\n".join(filter(None, texts)) + "\n"
 
 
-def _section(parts: list[_Part], left_out: list[Words]) -> str:
-    end = render("testbeds/left_out.md.j2", "markdown", left_out=left_out).strip()
+def _testbed_part(parts: list[_Part], omitted: list[Words]) -> str:
+    """The comment of one testbed inside a joint comment."""
+    end = render("testbeds/omitted.md.j2", "markdown", omitted=omitted).strip()
     return "\n\n".join(filter(None, [*_folds(parts), end]))
 
 
 def _folds(parts: list[_Part]) -> list[str]:
     """The parts of each fold under one summary; a part without a fold as it is."""
     folds = []
-    for _, fold in groupby(parts, key=lambda part: part.fold or part.title):
-        first, *others = fold
+    for _, group in groupby(parts, key=lambda part: part.fold or part.section.title):
+        first, *others = group
         if not first.fold:
             folds.append(first.text)
             continue

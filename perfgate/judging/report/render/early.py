@@ -9,7 +9,7 @@ from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import phrase, say
 from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more
 from perfgate.judging.report.view.suggestions import suggestion_lines
-from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.judging.report.view.summary import Summary
 from perfgate.locale import Language, speaking
 
 _SHOWN_COUNTS = 4
@@ -28,7 +28,7 @@ def early_lines(
     ``has_pairs`` is whether pairs follow.
     """
     with speaking(language):
-        summary = Summary(decision, CommentContext(), _SHOWN_COUNTS)
+        summary = Summary(decision, detail=_SHOWN_COUNTS)
         listed, more = blocks_with_more(summary)
         title = CERTAIN if certain else OPEN
         if not has_pairs:

@@ -11,12 +11,12 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, node_totals
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameTree, node_totals
 from perfgate.document.lines import split_line
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
+from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -99,12 +99,6 @@ class SpeedscopeFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     line: int | None = None
 
 
-class SpeedscopeShared(msgspec.Struct, frozen=True, kw_only=True):
-    """What all profiles share."""
-
-    frames: list[SpeedscopeFrame]
-
-
 class SpeedscopeProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The stacks of a thread or stream, each with its own time in nanoseconds."""
 
@@ -122,7 +116,7 @@ class SpeedscopeFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema"
 
     schema: str = "https://www.speedscope.app/file-format-schema.json"
     exporter: str = f"perfgate {__version__}"
-    shared: SpeedscopeShared
+    shared: dict[str, list[SpeedscopeFrame]]
     profiles: list[SpeedscopeProfile]
 
 
@@ -135,14 +129,6 @@ class PackedTrees(msgspec.Struct, frozen=True, kw_only=True):
     sentences: Mapping[str, str]
     kind_words: Sequence[str]
     unit_words: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class FlameCall:
-    """The decision about the call that a tree shows, and why its frames are coloured by counts; empty by time."""
-
-    tree: FlameTree
-    doubt: Words
 
 
 @dataclass(frozen=True)
@@ -167,29 +153,16 @@ class FlameTable:
     more: int
 
 
-@dataclass(frozen=True)
-class FlamePage(TemplateView):
-    """The page of all trees."""
-
-    style: Inlined
-    script: Inlined
-    data: Words
-    title: Words
-    what: Words
-    calls: Sequence[FlameCall]
-    folded: int
-    cut: int
-    tables: Sequence[FlameTable]
-    version: str
-
-
 def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en") -> str:
     """The graph as a page, or as a file of other tools."""
     if file_format == "html":
         return render_flame(trees, language)
     if file_format == "speedscope":
         return speedscope(trees).decode()
-    return "".join(f"{line}\n" for tree in trees for line in collapsed_stacks(tree))
+    lines: list[str] = []
+    for tree in trees:
+        lines += collapsed_stacks(tree)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
@@ -198,33 +171,31 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
     Text from the recording is embedded as compressed data, and in tables as escaped text.
     """
     with speaking(language):
-        return render_page("flame/page.html.j2", _page(trees))
+        compares = any(tree.base is not None and tree.head is not None for tree in trees)
+        subtitle = numbers.counted(len(trees), "recording")
+        if len(trees) == 1:
+            subtitle = Words(clean(trees[0].label))
+        return render_page(
+            "flame/page.html.j2",
+            style=inlined("flame/style.css"),
+            scripts=[inlined("flame/script.js")],
+            data=Words(_packed(trees)),
+            title=say("Flame graph of base and head") if compares else say("Flame graph"),
+            subtitle=subtitle,
+            calls=[(tree, _doubt(tree)) for tree in trees if tree.call or tree.by_counts is not None],
+            folded=sum(tree.folded for tree in trees),
+            cut=sum(tree.cut for tree in trees),
+            tables=list(map(_table, trees)),
+        )
 
 
-def _page(trees: Sequence[FlameTree]) -> FlamePage:
-    compares = any(tree.base is not None and tree.head is not None for tree in trees)
-    what = Words(clean(trees[0].label)) if len(trees) == 1 else numbers.counted(len(trees), "recording")
-    return FlamePage(
-        style=inlined("flame/style.css"),
-        script=inlined("flame/script.js"),
-        data=Words(_packed(trees)),
-        title=say("Flame graph of base and head") if compares else say("Flame graph"),
-        what=what,
-        calls=[_call(tree) for tree in trees if tree.call or tree.by_counts is not None],
-        folded=sum(tree.folded for tree in trees),
-        cut=sum(tree.cut for tree in trees),
-        tables=list(map(_table, trees)),
-        version=__version__,
-    )
-
-
-def _call(tree: FlameTree) -> FlameCall:
-    doubt = Words("")
-    if tree.by_counts:
-        decided = any(mark.seconds for mark in tree.marks)
-        shown = _COUNTS_AND_TIMES if decided else _COUNTS_ALONE
-        doubt = Words(f"{say(_DOUBTS.get(tree.by_counts, _EXCLUDED))} {say(shown)}")
-    return FlameCall(tree, doubt)
+def _doubt(tree: FlameTree) -> Words:
+    """Why the frames are coloured by counts; empty if they are coloured by time."""
+    if not tree.by_counts:
+        return Words("")
+    is_decided = any(mark.seconds for mark in tree.marks)
+    reason = say(_DOUBTS.get(tree.by_counts, _EXCLUDED))
+    return Words(f"{reason} {say(_COUNTS_AND_TIMES if is_decided else _COUNTS_ALONE)}")
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
@@ -252,7 +223,7 @@ def speedscope(trees: Sequence[FlameTree]) -> bytes:
     profiles: list[SpeedscopeProfile] = []
     for tree in trees:
         profiles += _profiles(tree, frames)
-    shared = SpeedscopeShared(frames=[_speedscope_frame(name, place) for name, place in frames])
+    shared = {"frames": [_speedscope_frame(name, place) for name, place in frames]}
     return msgspec.json.encode(SpeedscopeFile(shared=shared, profiles=profiles))
 
 
@@ -274,6 +245,7 @@ def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[S
 
 
 def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[list[int]], list[int]]:
+    """The stack of each node as numbers of frames, and its root."""
     stacks: list[list[int]] = []
     roots: list[int] = []
     for node, parent in enumerate(tree.parent):
@@ -281,10 +253,15 @@ def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[l
             stacks.append([])
             roots.append(node)
             continue
-        key = tree.texts[tree.name[node]], tree.texts[tree.place[node]] if tree.place[node] != NONE else ""
+        key = tree.texts[tree.name[node]], _place(tree, node)
         stacks.append([*stacks[parent], frames.setdefault(key, len(frames))])
         roots.append(roots[parent])
     return stacks, roots
+
+
+def _place(tree: FlameTree, node: int) -> str:
+    place = tree.place[node]
+    return "" if place == NONE else tree.texts[place]
 
 
 def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:
@@ -295,53 +272,64 @@ def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:
 
 
 @dataclass
-class _Listed:
-    """All frames of one name and kind. ``total`` counts no frame nested in another of them; ``place`` is the longest one's."""
+class _FrameSums:
+    """The sums of each side over all frames of one name and kind.
 
-    place: str
-    longest: float
+    ``total`` excludes frames nested in another of them; ``place`` is that of the longest frame.
+    """
+
     own: list[float]
     total: list[float]
     runs: list[float]
+    place: str = ""
+    longest: float = -1.0
 
 
 def _table(tree: FlameTree) -> FlameTable:
     """The frames of a tree with the most time of their own; all frames of one name and kind are a row."""
-    sides = [node_totals(tree, side) for side in tree.sides]
-    listed = _listed(tree, sides)
-    order = sorted(listed, key=lambda key: (-max(listed[key].own), key))
+    sums = _frame_sums(tree)
+    order = sorted(sums, key=lambda key: (-max(sums[key].own), key))
     by_counts = tree.by_counts is not None
     rows = []
     for key in order[:_LISTED]:
         name, kind = key
-        cells = _cells(listed[key], by_counts=by_counts)
-        row = FlameRow(_name_first(tree.texts[name]), say(_KIND_WORDS[FLAME_KINDS[kind]]), listed[key].place, cells)
-        rows.append(row)
-    more = numbers.beyond(order, _LISTED)
-    return FlameTable(tree.label, len(sides) > 1, by_counts, say(_UNIT_WORDS[tree.unit]), rows, more)
+        cells = _cells(sums[key], by_counts=by_counts)
+        rows.append(
+            FlameRow(_name_first(tree.texts[name]), say(_KIND_WORDS[FLAME_KINDS[kind]]), sums[key].place, cells)
+        )
+    return FlameTable(
+        label=tree.label,
+        compares=len(tree.sides) > 1,
+        by_counts=by_counts,
+        unit=say(_UNIT_WORDS[tree.unit]),
+        rows=rows,
+        more=numbers.beyond(order, _LISTED),
+    )
 
 
-def _listed(tree: FlameTree, sides: Sequence[Sequence[FlameTotal]]) -> dict[tuple[int, int], _Listed]:
-    listed: dict[tuple[int, int], _Listed] = {}
+def _frame_sums(tree: FlameTree) -> dict[tuple[int, int], _FrameSums]:
+    sides = [node_totals(tree, side) for side in tree.sides]
+    sums: dict[tuple[int, int], _FrameSums] = {}
     on_stream: list[bool] = []
     for node, (parent, name, kind) in enumerate(zip(tree.parent, tree.name, tree.kind)):
-        on_stream.append(on_stream[parent] if parent != NONE else kind == _STREAM)
+        on_stream.append(kind == _STREAM if parent == NONE else on_stream[parent])
         if parent == NONE:
             continue
         zeros = [0.0] * len(sides)
-        row = listed.setdefault((name, kind), _Listed("", -1.0, zeros.copy(), zeros.copy(), zeros.copy()))
-        counts = on_stream[node] == (kind in _ON_DEVICE) and not _lies_in_its_like(tree, node)
+        frame = sums.setdefault((name, kind), _FrameSums(zeros.copy(), zeros.copy(), zeros))
+        adds_total = on_stream[node] == (kind in _ON_DEVICE) and not _is_nested_in_same_frame(tree, node)
         for at, totals in enumerate(sides):
-            row.own[at] += totals[node].own
-            row.runs[at] += totals[node].count
-            row.total[at] += totals[node].total if counts else 0.0
+            frame.own[at] += totals[node].own
+            frame.runs[at] += totals[node].count
+            if adds_total:
+                frame.total[at] += totals[node].total
         longest = max(totals[node].own for totals in sides)
-        if longest > row.longest:
-            row.longest, row.place = longest, tree.texts[tree.place[node]] if tree.place[node] != NONE else ""
-    return listed
+        if longest > frame.longest:
+            frame.longest, frame.place = longest, _place(tree, node)
+    return sums
 
 
-def _lies_in_its_like(tree: FlameTree, node: int) -> bool:
+def _is_nested_in_same_frame(tree: FlameTree, node: int) -> bool:
     above = tree.parent[node]
     while above != NONE:
         if tree.name[above] == tree.name[node] and tree.kind[above] == tree.kind[node]:
@@ -350,15 +338,15 @@ def _lies_in_its_like(tree: FlameTree, node: int) -> bool:
     return False
 
 
-def _cells(row: _Listed, *, by_counts: bool) -> list[Words]:
-    runs = [numbers.whole(round(count, 1)) for count in row.runs]
-    if len(row.own) == 1:
-        return [formats.quantity(row.own[0], "s"), formats.quantity(row.total[0], "s"), *runs]
-    base, head = row.own
+def _cells(sums: _FrameSums, *, by_counts: bool) -> list[Words]:
+    runs = [numbers.whole(round(count, 1)) for count in sums.runs]
+    if len(sums.own) == 1:
+        return [formats.quantity(sums.own[0], "s"), formats.quantity(sums.total[0], "s"), *runs]
+    base, head = sums.own
     more = head - base
     change = formats.quantity(abs(more), "s")
     if by_counts:
-        more = row.runs[1] - row.runs[0]
+        more = sums.runs[1] - sums.runs[0]
         change = numbers.whole(round(abs(more), 1))
     return [*formats.quantities([base, head], "s"), Words(f"{numbers.sign_of(more)}{change}"), *runs]
 
@@ -367,7 +355,7 @@ def _packed(trees: Sequence[FlameTree]) -> str:
     """The trees as JSON, gzipped, in base 64, so that no name can end an element of the page."""
     content = PackedTrees(
         kinds=FLAME_KINDS,
-        trees=list(map(_visible, trees)),
+        trees=list(map(_printable, trees)),
         paired=[tree.call is not None for tree in trees],
         sentences={english: str(say(english)) for english in _SCRIPT_SENTENCES},
         kind_words=[str(say(_KIND_WORDS[kind])) for kind in FLAME_KINDS],
@@ -376,18 +364,19 @@ def _packed(trees: Sequence[FlameTree]) -> str:
     return base64.b64encode(gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)).decode()
 
 
-def _visible(tree: FlameTree) -> FlameTree:
+def _printable(tree: FlameTree) -> FlameTree:
     """The tree as the page's script reads it: printable names, and ascending numbers as differences, which compress better."""
-    return msgspec.structs.replace(
+    replace = msgspec.structs.replace
+    return replace(
         tree,
         parent=_steps(tree.parent),
-        base=tree.base and msgspec.structs.replace(tree.base, node=_steps(tree.base.node)),
-        head=tree.head and msgspec.structs.replace(tree.head, node=_steps(tree.head.node)),
+        base=tree.base and replace(tree.base, node=_steps(tree.base.node)),
+        head=tree.head and replace(tree.head, node=_steps(tree.head.node)),
         call=None,
         label=_plain(tree.label),
         texts=[_plain(_name_first(text)) for text in tree.texts],
         folded_names=[_plain(_name_first(name)) for name in tree.folded_names],
-        requests=[_plain(request) for request in tree.requests],
+        requests=list(map(_plain, tree.requests)),
     )
 
 

@@ -23,7 +23,7 @@ from perfgate.judging.report.view.facts import worded_failure
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import label, row
 from perfgate.judging.report.view.run_steps import step_row
-from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.judging.report.view.summary import Summary
 from perfgate.locale import Language, speaking
 
 SUITE = "perfgate"
@@ -37,7 +37,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit(decision: DecisionDocument, language: Language = "en") -> str:
     """The report of a decision. A regression that fails the gate is a failure, a failed measurement an error."""
-    summary = Summary(decision, CommentContext(marker=""))
+    summary = Summary(decision)
     with speaking(language):
         listed = [*summary.metrics, *(one for one in summary.regressed if one not in summary.metrics)]
         cases = [_verdict_case(summary)]

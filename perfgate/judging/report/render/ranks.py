@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from perfgate.document.ranks import DrawnRanks, HeatMap
 from perfgate.document.trace import RankRow, RanksDocument
-from perfgate.judging.report.render.timeline import STYLES, graph
+from perfgate.judging.report.render.timeline import SCRIPT, STYLES, packed_timelines
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import beyond
-from perfgate.judging.report.text.ranks import RankAnswer, rank_answers
-from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
+from perfgate.judging.report.text.ranks import rank_answers
+from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
-from perfgate.version import __version__
 
 _LISTED = 20  # slow ranks and links named one by one
 _TABLED = 50
@@ -54,60 +52,46 @@ class DrawnMaps(msgspec.Struct, frozen=True, kw_only=True):
     maps: Sequence[DrawnMap]
 
 
-@dataclass(frozen=True)
-class RanksPage(TemplateView):
-    """The answers, the maps and the table of ranks; a rank's name is that of its row."""
-
-    style: Inlined
-    map_script: Inlined
-    maps: Words
-    has_maps: bool
-    answers: Sequence[RankAnswer]
-    document: RanksDocument
-    ranks: Sequence[RankRow]
-    more_ranks: int
-    drawn: DrawnRanks
-    version: str
-
-
 def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own scripts."""
     with speaking(language):
         maps = DrawnMaps(labels=list(map(clean, drawn.labels)), maps=list(map(_map, drawn.maps)))
-        ranks = drawn.document.ranks
-        page = RanksPage(
+        timelines = [drawn.timeline] if drawn.timeline else []
+        return render_page(
+            "ranks/page.html.j2",
             style=inlined(*STYLES, "ranks/style.css"),
-            map_script=inlined("ranks/script.js"),
+            scripts=[inlined(SCRIPT), inlined("ranks/script.js")],
+            data=Words(packed_timelines(timelines)),
             # Escaped, so that nothing in the JSON ends its script element.
             maps=Words(msgspec.json.encode(maps).decode().replace("<", "\\u003c")),
-            has_maps=bool(drawn.maps),
             answers=rank_answers(drawn.document, shown=_LISTED),
-            document=drawn.document,
-            ranks=_worst(drawn.document),
-            more_ranks=beyond(ranks, _TABLED),
+            ranks=_slowest(drawn.document),
+            more_ranks=beyond(drawn.document.ranks, _TABLED),
             drawn=drawn,
-            version=__version__,
         )
-        timelines = [drawn.timeline] if drawn.timeline else []
-        return render_page("ranks/page.html.j2", graph(timelines, STYLES), page)
 
 
-def _worst(document: RanksDocument) -> list[RankRow]:
+def _slowest(document: RanksDocument) -> list[RankRow]:
     """The rows of the table: all, or those that delay the others or take longest on their own."""
     if len(document.ranks) <= _TABLED:
         return document.ranks
     delays = {(row.rank, row.device): row.total for row in document.delays}
-    worst = sorted(document.ranks, key=lambda row: (-delays.get((row.rank, row.device), 0.0), -(row.own or 0.0)))
-    return worst[:_TABLED]
+
+    def slowness(row: RankRow) -> tuple[float, float]:
+        return delays.get((row.rank, row.device), 0.0), row.own or 0.0
+
+    return sorted(document.ranks, key=slowness, reverse=True)[:_TABLED]
 
 
 def _map(drawn: HeatMap) -> DrawnMap:
-    left_out = say(_LEFT_OUT.get(drawn.kind, _STEPS_LEFT_OUT), count=drawn.left_out) if drawn.left_out else ""
+    note = ""
+    if drawn.left_out:
+        note = str(say(_LEFT_OUT.get(drawn.kind, _STEPS_LEFT_OUT), count=drawn.left_out))
     return DrawnMap(
         title=str(say(_TITLES[drawn.kind], link=clean(drawn.link))),
         cell=str(say(_CELLS.get(drawn.kind, _OF_STEP))),
         unit=_UNITS.get(drawn.kind, "s"),
-        note=str(left_out),
+        note=note,
         columns=list(map(clean, drawn.columns)),
         values=[list(map(_rounded, row)) for row in drawn.values],
     )

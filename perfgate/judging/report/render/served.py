@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import quote
 
 from perfgate.document.served import ServedEntry, ServedJob, ServedRecording
-from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
+from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
-from perfgate.version import __version__
 
 # The changes of a store, by their names in its audit log.
 ACTIONS = {
@@ -52,14 +51,6 @@ class AuditRow:
 
 
 @dataclass(frozen=True)
-class ServedPage(TemplateView):
-    """What all these pages show."""
-
-    style: Inlined = field(default_factory=lambda: inlined("flame/style.css"))
-    version: str = __version__
-
-
-@dataclass(frozen=True)
 class ServedRow:
     """A job or recording with its name in an address."""
 
@@ -71,43 +62,6 @@ class ServedRow:
         return Words(f"{datetime.fromtimestamp(self.entry.modified, timezone.utc):%Y-%m-%d %H:%M}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServedIndex(ServedPage):
-    """The recordings and jobs of a folder, by default of all, whose page lies at ``home``."""
-
-    rows: Sequence[ServedRow]
-    jobs: Sequence[ServedRow]
-    folder: str
-    folder_address: str
-    contains: str
-    home: Words
-
-
-@dataclass(frozen=True, kw_only=True)
-class Projects(ServedPage):
-    """The projects of a store, and the addresses of recordings and audit log if there are any."""
-
-    projects: Sequence[ProjectRow]
-    recordings: Words
-    audit: Words
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditLog(ServedPage):
-    """The changes of a store, each with its action in words, and the address of the page with older ones."""
-
-    rows: Sequence[tuple[AuditRow, Words]]
-    older: Words
-
-
-@dataclass(frozen=True, kw_only=True)
-class RefusalPage(ServedPage):
-    """Why a form was refused, and the address of the page that has it."""
-
-    error: str
-    back: Words
-
-
 def render_index(
     recordings: Sequence[ServedRecording],
     jobs: Sequence[ServedJob],
@@ -117,39 +71,47 @@ def render_index(
     contains: str = "",
     home: str = "/",
 ) -> str:
-    """The page of a folder. Its policy header lets the browser load nothing and run nothing."""
+    """The page of a folder, by default of all recordings. Its policy header lets the browser load and run nothing."""
     with speaking(language):
-        page = ServedIndex(
+        return _page(
+            "index",
             rows=list(map(_row, recordings)),
             jobs=list(map(_row, jobs)),
             folder=folder,
-            folder_address=quote(folder, safe=""),
+            folder_address=_quoted(folder),
             contains=contains,
             home=Words(home),
+            forms=True,
         )
-        return render_page("served/index.html.j2", page)
 
 
 def _row(entry: ServedEntry) -> ServedRow:
-    return ServedRow(entry, quote(entry.name, safe=""))
+    return ServedRow(entry, _quoted(entry.name))
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
 
 
 def render_projects(
     projects: Sequence[ProjectRow], language: Language, *, recordings: str = "", audit: str = ""
 ) -> str:
+    """The projects of a store, and the addresses of recordings and audit log if there are any."""
     with speaking(language):
-        page = Projects(projects=projects, recordings=Words(recordings), audit=Words(audit))
-        return render_page("served/projects.html.j2", page)
+        return _page("projects", projects=projects, recordings=Words(recordings), audit=Words(audit))
 
 
 def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str = "") -> str:
-    """The changes of a store, newest first."""
+    """The changes of a store, newest first, and the address of the page with older ones."""
     with speaking(language):
-        page = AuditLog(rows=[(row, say(ACTIONS[row.action])) for row in rows], older=Words(older))
-        return render_page("served/audit.html.j2", page)
+        return _page("audit", rows=[(row, say(ACTIONS[row.action])) for row in rows], older=Words(older))
 
 
 def render_refusal(error: str, back: str, language: Language) -> str:
     """The page in the place of a form that was refused."""
     with speaking(language):
-        return render_page("served/refusal.html.j2", RefusalPage(error=error, back=Words(back)))
+        return _page("refusal", error=error, back=Words(back))
+
+
+def _page(name: str, **values: object) -> str:
+    return render_page(f"served/{name}.html.j2", style=inlined("flame/style.css"), **values)

@@ -27,8 +27,7 @@ from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_mor
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.causes import worded_causes, worst_cause
 from perfgate.judging.report.view.checklist import terminal_notes
-from perfgate.judging.report.view.coverage import coverage_line
-from perfgate.judging.report.view.facts import base_line, counts_line, worded_failures
+from perfgate.judging.report.view.facts import base_line, counts_line, coverage_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.remedy import remedy_lines
@@ -66,7 +65,7 @@ def render_terminal(
 def render_line(decision: DecisionDocument, console: Console, language: Language = "en", *, after: str = "") -> None:
     """Print a decision on one line: the title of its comment, then ``after``."""
     with speaking(language):
-        words = f"perfgate: {headline(Summary(decision, CommentContext(marker=''), _SHOWN), 'plain')}"
+        words = f"perfgate: {headline(Summary(decision, detail=_SHOWN), 'plain')}"
         if after:
             words += f" ({say(after)})"
         console.print(Text(words), soft_wrap=True)
@@ -106,7 +105,7 @@ def render_first_suggestions(
 
 
 def _print_decision(decision: DecisionDocument, console: Console, folder: str | None) -> None:
-    summary = Summary(decision, CommentContext(marker="", folder=folder), _SHOWN)
+    summary = Summary(decision, CommentContext(folder=folder), _SHOWN)
     _print_title(summary, console)
     if summary.is_measured:
         console.print(Text(counts_line(summary, "plain")))

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from perfgate.document.comparison import Bound, Comparison
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.render.comment import render_section, tidied
-from perfgate.judging.report.sections.verdict import SIGNS, title_view
+from perfgate.judging.report.sections.verdict import SIGNS
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import place, title_of
 from perfgate.judging.report.text.numbers import DASH, beyond
 from perfgate.judging.report.text.templates import line, render
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.headline import deciding_times
+from perfgate.judging.report.view.causes import worst_cause
+from perfgate.judging.report.view.headline import deciding_times, headline
 from perfgate.judging.report.view.rows import label
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -77,11 +78,12 @@ def render_column(name: str, decision: DecisionDocument, context: CommentContext
             at = place(comparison.workload, comparison.shape)
             number = SharedNumber(title_of(comparison), at, isinstance(comparison, Bound))
             cells.setdefault(number, _cell(comparison, summary))
+        words = headline(summary, "markdown")
         return MatrixColumn(
             name=Words(name),
             verdict=decision.verdict,
             device=decision.device if summary.is_measured else None,
-            headline=line("comment/headline.md.j2", "markdown", **vars(title_view(summary))),
+            headline=line("comment/headline.md.j2", "markdown", headline=words, cause=worst_cause(summary)),
             section=render_section(decision, context, budget=budget),
             cells=cells,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -13,10 +12,9 @@ from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
-from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
+from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
-from perfgate.version import __version__
 
 _LONGEST_TEXT = 400
 _KIND_WORDS = {
@@ -34,6 +32,7 @@ _KIND_WORDS = {
     "gap": phrase("gap"),
 }
 STYLES = ("flame/style.css", "timeline/style.css")
+SCRIPT = "timeline/script.js"
 # Sentences for the page's script, which has no catalogue of its own.
 _SCRIPT_SENTENCES = (
     phrase("gaps of the device"),
@@ -58,7 +57,7 @@ _SCRIPT_SENTENCES = (
 
 
 class PackedTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A timeline as the page's script reads it; ``sizes`` are those of its columns in bytes, two of each counter last."""
+    """A timeline as the page's script reads it; ``sizes`` are the bytes of its columns, two of each counter last."""
 
     label: str
     length: float
@@ -78,47 +77,31 @@ class PackedHeader(msgspec.Struct, frozen=True, kw_only=True):
     timelines: Sequence[PackedTimeline]
 
 
-@dataclass(frozen=True)
-class Graph(TemplateView):
-    """What ``timeline/graph.html.j2`` needs in the page around it: style, script, and the spans."""
-
-    style: Inlined
-    script: Inlined
-    data: Words
-
-
-@dataclass(frozen=True)
-class TimelinePage(TemplateView):
-    """The page around the graph; ``sides`` are the names of the sides of a track."""
-
-    timelines: Sequence[DrawnTimeline]
-    what: Words
-    sides: Mapping[str, Words]
-    version: str
-
-
 def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own script."""
     with speaking(language):
-        what = numbers.counted(len(timelines), "timeline")
+        title = numbers.counted(len(timelines), "timeline")
         if len(timelines) == 1:
-            what = Words(clean(timelines[0].label))
-        sides = {"host": say("host"), "device": say("device"), "gaps": say("gaps"), "counter": say("counter")}
-        page = TimelinePage(timelines, what, sides, __version__)
-        return render_page("timeline/page.html.j2", graph(timelines, STYLES), page)
+            title = Words(clean(timelines[0].label))
+        return render_page(
+            "timeline/page.html.j2",
+            style=inlined(*STYLES),
+            scripts=[inlined(SCRIPT)],
+            data=Words(packed_timelines(timelines)),
+            timelines=timelines,
+            title=title,
+            sides={"host": say("host"), "device": say("device"), "gaps": say("gaps"), "counter": say("counter")},
+        )
 
 
-def graph(timelines: Sequence[DrawnTimeline], styles: Iterable[str]) -> Graph:
-    return Graph(inlined(*styles), inlined("timeline/script.js"), Words(_packed(timelines)))
-
-
-def _packed(timelines: Sequence[DrawnTimeline]) -> str:
-    """A length, compressed JSON of that length, and the columns, encoded as text."""
-    packed, columns = [], []
+def packed_timelines(timelines: Sequence[DrawnTimeline]) -> str:
+    """The length of the compressed JSON, the JSON, and the columns, in base 64."""
+    packed: list[PackedTimeline] = []
+    columns: list[bytes] = []
     for timeline in timelines:
-        own = _columns(timeline)
-        packed.append(_packed_timeline(timeline, own))
-        columns += own
+        of_timeline = _columns(timeline)
+        packed.append(_packed_timeline(timeline, of_timeline))
+        columns += of_timeline
     header = PackedHeader(
         kinds=SPAN_KINDS,
         kind_words=[str(say(_KIND_WORDS[kind])) for kind in SPAN_KINDS],

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from perfgate.catalogue.lookup import CARDS, METRICS, metric
 from perfgate.catalogue.names import NUMBER
 from perfgate.document.conditions import BUSY
-from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.trend import (
-    NotLookedAt,
     RunHealth,
     TestbedSpan,
     TrendCause,
@@ -29,19 +28,18 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import day
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.sparkline import sparkline
-from perfgate.judging.report.text.templates import Medium, TemplateView, render
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.templates import Medium, render
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
-    ChangeView,
-    UpliftView,
     cause_row,
     gates_line,
     headline,
     mark_of,
     recent_uplifts,
     searched,
+    skipped_series,
     sort_causes,
     uplift_row,
 )
@@ -57,12 +55,6 @@ _COLOURS = {"FAIL": Words("#b42318"), "PASS": Words("#18794e"), "SKIPPED": Words
 _HISTORY = 16  # blocks
 _MAX_NAMES = 30
 _MAX_WEEKS, _MAX_FAILED, _MAX_WARNINGS = 4, 6, 6
-_REASONS = {
-    "too_short": phrase("have too few versions to distinguish a change from noise"),
-    "not_measured": phrase("have no run in the last four weeks"),
-    "old_testbed": phrase("are of a testbed no longer in use"),
-    "metric": phrase("are of metrics that the gate does not judge; select them with `--metric`"),
-}
 
 
 @dataclass(frozen=True)
@@ -71,56 +63,6 @@ class CauseList:
 
     rows: Sequence[CauseRow]
     more: int
-
-
-@dataclass(frozen=True)
-class TrendHead(TemplateView):
-    """The title of the report and the facts around it."""
-
-    headline: Words
-    document: TrendDocument
-    newest: Words
-    since: Words
-    searched: Words
-    gates: Words | None
-    artifact_url: str | None
-    job_url: str | None
-
-
-@dataclass(frozen=True)
-class TrendCauses(TemplateView):
-    """What moved on main, by direction and standing; ``ranges`` are the changes with several candidate commits."""
-
-    worse: CauseList
-    other: CauseList
-    open: CauseList
-    ended: CauseList
-    better: CauseList
-    better_count: int
-    ranges: Sequence[ChangeView]
-
-
-@dataclass(frozen=True)
-class SkippedSeries:
-    """Series that were not searched, and the reason."""
-
-    series: int
-    reason: Words
-    names: Sequence[str]
-    more: int
-
-
-@dataclass(frozen=True)
-class TrendLists(TemplateView):
-    """What else there is to report."""
-
-    gone: Sequence[str]
-    uplifts: Sequence[UpliftView]
-    expired: Sequence[Acceptance]
-    not_looked_at: Sequence[SkippedSeries]
-    notes: Sequence[str]
-    numbers: Sequence[LeadingNumber]
-    more_numbers: int
 
 
 @dataclass(frozen=True)
@@ -136,18 +78,10 @@ class LeadingNumber:
 
 
 @dataclass(frozen=True)
-class Week:
-    """The runs of the week that begins on a Monday."""
+class RunnerFacts:
+    """How the newest runs went: runs by week, failures, findings, noise floor, temperature, warnings, and a new testbed."""
 
-    monday: Words
-    runs: int
-
-
-@dataclass(frozen=True)
-class RunnerFacts(TemplateView):
-    """How the newest runs went: failures, findings, noise floor, temperature, warnings, and a new testbed."""
-
-    weeks: Sequence[Week]
+    weeks: Sequence[tuple[Words, int]]
     new_testbed: TestbedSpan | None
     opened: int
     failed: Sequence[RunHealth]
@@ -158,15 +92,6 @@ class RunnerFacts(TemplateView):
     waited: Words
     throttled: Words
     warnings: Sequence[Message]
-
-
-@dataclass(frozen=True)
-class News(TemplateView):
-    """The comment that announces what is new."""
-
-    headline: Words
-    rows: Sequence[CauseRow]
-    more: int
 
 
 def issue_title(key: str, language: Language) -> str:
@@ -215,96 +140,65 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
     most = _ROWS[-1]
     with speaking(language):
         rows = [cause_row(cause, document, most=0) for cause in news[:most]]
-        view = News(headline(document), rows, numbers.beyond(news, most))
-        return tidied(render("trend/news.md.j2", "markdown", **vars(view))) + "\n"
+        more = numbers.beyond(news, most)
+        return tidied(render("trend/news.md.j2", "markdown", headline=headline(document), rows=rows, more=more)) + "\n"
 
 
 class _Report:
-    """The views of the report with at most ``rows`` rows in each list."""
+    """The content of the report with at most ``rows`` rows in each list."""
 
     def __init__(self, document: TrendDocument, context: CommentContext, rows: int) -> None:
         self._document, self._rows = document, rows
-        self._views = (
-            _head(document, context),
-            self._causes(),
-            self._lists(),
-            _runner_facts(document),
-        )
-
-    def render(self, template: str, medium: Medium, folds: int) -> Words:
-        """Render the report with its first ``folds`` folds."""
-        values: dict[str, object] = {}
-        for view in self._views:
-            values |= vars(view)
-        marks = "html" if medium == "html" else "md"
-        causes = sort_causes(self._document)
-        is_bad = bool(causes.new_worse or causes.still_open)
-        return render(
-            template,
-            medium,
-            **values,
-            folds=FOLDS[:folds],
-            marks=f"trend/marks.{marks}.j2",
-            changes=f"trend/changes.{marks}.j2",
-            colour=_COLOURS[mark_of(self._document, is_bad=is_bad)],
-        )
-
-    def _causes(self) -> TrendCauses:
-        causes = sort_causes(self._document)
-        several = [cause for cause in (*causes.new_worse, *causes.still_open) if cause.commit_count > 1]
-        return TrendCauses(
+        causes = sort_causes(document)
+        urgent = [*causes.new_worse, *causes.still_open]
+        several = [cause for cause in urgent if cause.commit_count > 1]
+        leading = _leading(document)
+        self._render = partial(
+            render,
+            document=document,
+            headline=headline(document),
+            newest=day(document.newest),
+            since=day(document.since) if document.since else Words(""),
+            searched=searched(document),
+            gates=gates_line(document),
+            artifact_url=context.artifact_url,
+            job_url=context.job_url,
+            colour=_COLOURS[mark_of(document, is_bad=bool(urgent))],
             worse=self._listed(causes.new_worse),
             other=self._listed(causes.new_other),
             open=self._listed(causes.still_open),
             ended=self._listed(causes.ended),
             better=self._listed(causes.new_better),
             better_count=len(causes.new_better),
-            ranges=[cause_row(cause, self._document, most=0).lead for cause in several[: self._rows]],
+            # The changes with several candidate commits.
+            ranges=[cause_row(cause, document, most=0).lead for cause in several[:rows]],
+            gone=document.gone[:rows],
+            uplifts=[uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in recent_uplifts(document)[:rows]],
+            expired=document.expired[:rows],
+            not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.not_looked_at],
+            notes=document.notes[:rows],
+            numbers=list(map(_number, leading[:rows])),
+            more_numbers=numbers.beyond(leading, rows),
+            runner=_runner_facts(document),
         )
+
+    def render(self, template: str, medium: Medium, folds: int) -> Words:
+        """Render the report with its first ``folds`` folds."""
+        ending = "html" if medium == "html" else "md"
+        marks, changes = f"trend/marks.{ending}.j2", f"trend/changes.{ending}.j2"
+        return self._render(template, medium, folds=FOLDS[:folds], marks=marks, changes=changes)
 
     def _listed(self, causes: Sequence[TrendCause]) -> CauseList:
         others = min(self._rows, _MOST_OTHERS)
         rows = [cause_row(cause, self._document, most=others) for cause in causes[: self._rows]]
         return CauseList(rows, numbers.beyond(causes, self._rows))
 
-    def _lists(self) -> TrendLists:
-        document, rows = self._document, self._rows
-        leading = _leading(document)
-        uplifts = recent_uplifts(document)[:rows]
-        return TrendLists(
-            gone=document.gone[:rows],
-            uplifts=[uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in uplifts],
-            expired=document.expired[:rows],
-            not_looked_at=list(map(_left_out, document.not_looked_at)),
-            notes=document.notes[:rows],
-            numbers=list(map(_number, leading[:rows])),
-            more_numbers=numbers.beyond(leading, rows),
-        )
-
-
-def _head(document: TrendDocument, context: CommentContext) -> TrendHead:
-    return TrendHead(
-        headline=headline(document),
-        document=document,
-        newest=day(document.newest),
-        since=day(document.since) if document.since else Words(""),
-        searched=searched(document),
-        gates=gates_line(document),
-        artifact_url=context.artifact_url,
-        job_url=context.job_url,
-    )
-
-
-def _left_out(entry: NotLookedAt) -> SkippedSeries:
-    names = entry.names[:_MAX_NAMES]
-    return SkippedSeries(entry.series, say(_REASONS[entry.reason]), names, numbers.beyond(entry.names, _MAX_NAMES))
-
 
 def _runner_facts(document: TrendDocument) -> RunnerFacts:
     runs = document.health
     newest = runs[-1] if runs else None
     failed = [run for run in runs if run.failed]
-    weeks = [Week(Words(monday), count) for monday, count in document.weeks.items()]
+    weeks = [(Words(monday), count) for monday, count in document.weeks.items()]
     floors = [run.noise_floor for run in runs if run.noise_floor is not None]
     temperatures = [run.temperature for run in runs if run.temperature is not None]
     waits = [run.waited for run in runs if run.waited is not None and run.waited >= BUSY]
@@ -338,8 +232,8 @@ def _leading(document: TrendDocument) -> list[TrendSeries]:
     leading = []
     for series in document.series:
         if series.current and series.points:
-            card = metric(series.metric)
-            if card.leading or card.trend or card.followed or series.metric.startswith(NUMBER):
+            entry = metric(series.metric)
+            if entry.leading or entry.trend or entry.followed or series.metric.startswith(NUMBER):
                 leading.append(series)
     return sorted(leading, key=_rank)
 

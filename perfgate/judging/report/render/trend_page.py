@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.history import Acceptance
 from perfgate.document.kept import KeptLink
 from perfgate.document.trend import (
-    NotLookedAt,
     RunHealth,
-    TestbedSpan,
     TrendCause,
     TrendDocument,
     TrendSeries,
@@ -24,13 +21,12 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined, render_page
+from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
     ChangeView,
     MovedSeries,
-    UpliftView,
     cause_row,
     change_row,
     change_words,
@@ -39,6 +35,7 @@ from perfgate.judging.report.view.trend_rows import (
     mark_of,
     moved_by,
     searched,
+    skipped_series,
     sort_causes,
     uplift_row,
 )
@@ -48,7 +45,7 @@ MAX_PICTURES = 60
 _MAX_ROWS = 1000
 _MAX_NAMES = 60
 _STEPS = range(1, 20)
-_NOTHING = Words("")
+_EMPTY = Words("")
 _STANDINGS = {
     "new": phrase("new"),
     "open": phrase("open"),
@@ -56,13 +53,6 @@ _STANDINGS = {
     "accepted": phrase("accepted"),
     "refuted": phrase("refuted"),
 }
-_LEFT_OUT = {
-    "too_short": phrase("{series} series have too few versions to distinguish a change from noise"),
-    "not_measured": phrase("{series} series without a run in the last four weeks"),
-    "old_testbed": phrase("{series} series of a testbed no longer in use"),
-    "metric": phrase("{series} series of metrics that the gate does not judge"),
-}
-
 # One metric on all its testbeds, the newest last.
 Group = Sequence[TrendSeries]
 
@@ -74,8 +64,8 @@ class ChangeCells:
     row: ChangeView
     status: Words
     plot: Markup
-    address: Words = _NOTHING
-    compare: Words = _NOTHING
+    address: Words = _EMPTY
+    compare: Words = _EMPTY
 
     @property
     def direction(self) -> Words:
@@ -118,91 +108,36 @@ class SeriesCells:
     current: bool
 
 
-@dataclass(frozen=True)
-class NotSearched:
-    """Series in which no change could be found: how many for which reason, and their names."""
-
-    words: Words
-    names: Sequence[str]
-    more: int
-
-
-@dataclass(frozen=True)
-class TrendPage(TemplateView):
-    """The head of the page and what moved."""
-
-    style: Inlined
-    document: TrendDocument
-    mark: Words
-    headline: Words
-    searched: Words
-    gates: Words | None
-    pictures: Sequence[CausePicture]
-    more_pictures: int
-    gone: Sequence[str]
-    uplifts: Sequence[UpliftView]
-    expired: Sequence[Acceptance]
-
-
-@dataclass(frozen=True)
-class TrendTables(TemplateView):
-    """The series, the checklist and the runner over time."""
-
-    rows: Sequence[SeriesCells]
-    matrix: Markup
-    statuses: Sequence[trend_svg.StatusKey]
-    weeks: Markup
-    testbeds: Sequence[TestbedSpan]
-    has_pairs: bool
-    health: Sequence[RunHealth]
-    not_looked_at: Sequence[NotSearched]
-    notes: Sequence[str]
-
-
 def render_trend_page(
     document: TrendDocument, language: Language = "en", kept: Mapping[str, Sequence[KeptLink]] | None = None
 ) -> str:
     """The page; ``kept`` are the kept files of runs beside changes, by the id of the run."""
     with speaking(language):
-        groups = _groups(document)
-        return render_page("trend/page.html.j2", _page(document, groups, kept or {}), _tables(document, groups))
-
-
-def _page(document: TrendDocument, groups: Sequence[Group], kept: Mapping[str, Sequence[KeptLink]]) -> TrendPage:
-    causes = sort_causes(document)
-    pictures = document.causes[:MAX_PICTURES]
-    return TrendPage(
-        style=inlined("page/style.css", "trend/style.css"),
-        document=document,
-        mark=mark_of(document, is_bad=bool(causes.new_worse or causes.still_open)),
-        headline=headline(document),
-        searched=searched(document),
-        gates=gates_line(document),
-        pictures=[_picture(cause, document, groups, kept) for cause in pictures],
-        more_pictures=numbers.beyond(document.causes, MAX_PICTURES),
-        gone=document.gone[:_MAX_ROWS],
-        uplifts=[uplift_row(uplift, document, most=_MAX_NAMES) for uplift in document.uplifts[:_MAX_ROWS]],
-        expired=document.expired[:_MAX_ROWS],
-    )
-
-
-def _tables(document: TrendDocument, groups: Sequence[Group]) -> TrendTables:
-    return TrendTables(
-        rows=list(map(series_cells, groups[:_MAX_ROWS])),
-        matrix=trend_svg.steps_matrix(document.health, step_titles(document.health)),
-        statuses=trend_svg.steps_legend(),
-        weeks=trend_svg.weeks_bars(document.weeks),
-        testbeds=document.testbeds[::-1],
-        has_pairs=any(run.discarded is not None or run.noise_floor is not None for run in document.health),
-        health=document.health[::-1],
-        not_looked_at=list(map(_not_searched, document.not_looked_at)),
-        notes=document.notes[:_MAX_ROWS],
-    )
-
-
-def _not_searched(entry: NotLookedAt) -> NotSearched:
-    words = say(_LEFT_OUT[entry.reason], series=Words(f"{entry.series:,}"))
-    return NotSearched(words, entry.names[:_MAX_NAMES], numbers.beyond(entry.names, _MAX_NAMES))
+        causes, groups, health = sort_causes(document), _groups(document), document.health
+        pictures = document.causes[:MAX_PICTURES]
+        return render_page(
+            "trend/page.html.j2",
+            style=inlined("page/style.css", "trend/style.css"),
+            document=document,
+            mark=mark_of(document, is_bad=bool(causes.new_worse or causes.still_open)),
+            headline=headline(document),
+            searched=searched(document),
+            gates=gates_line(document),
+            pictures=[_picture(cause, document, groups, kept or {}) for cause in pictures],
+            more_pictures=numbers.beyond(document.causes, MAX_PICTURES),
+            gone=document.gone[:_MAX_ROWS],
+            uplifts=[uplift_row(uplift, document, most=_MAX_NAMES) for uplift in document.uplifts[:_MAX_ROWS]],
+            expired=document.expired[:_MAX_ROWS],
+            rows=list(map(series_cells, groups[:_MAX_ROWS])),
+            matrix=trend_svg.steps_matrix(health, step_titles(health)),
+            statuses=trend_svg.steps_legend(),
+            weeks=trend_svg.weeks_bars(document.weeks),
+            testbeds=document.testbeds[::-1],
+            has_pairs=any(run.discarded is not None or run.noise_floor is not None for run in health),
+            health=health[::-1],
+            not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.not_looked_at],
+            notes=document.notes[:_MAX_ROWS],
+        )
 
 
 def _groups(document: TrendDocument) -> list[Group]:
@@ -218,26 +153,24 @@ def _groups(document: TrendDocument) -> list[Group]:
 
 
 def _rank(group: Group) -> tuple[float, str, str, str]:
-    first = group[0]
-    return -_weight(group), first.workload, first.shape, first.metric
-
-
-def _weight(group: Group) -> float:
-    weight = 0.0
+    weight, first = 0.0, group[0]
     for series in group:
         for change in series.changes:
             is_open = change.standing in ("new", "open")
             if is_open or change.news:
                 base = 2.0 if is_open and change.direction == "worse" else 1.0
                 weight = max(weight, base + min(abs(change.delta or 1.0), 1.0))
-    return weight
+    return -weight, first.workload, first.shape, first.metric
 
 
 def _picture(
     cause: TrendCause, document: TrendDocument, groups: Sequence[Group], kept: Mapping[str, Sequence[KeptLink]]
 ) -> CausePicture:
     lead, *others = moved_by(cause, document)
-    group = next(group for group in groups if any(series is lead.series for series in group))
+    group: Group = [lead.series]
+    for candidate in groups:
+        if any(series is lead.series for series in candidate):
+            group = candidate
     return CausePicture(
         row=cause_row(cause, document, most=0),
         plot=trend_svg.series_plot(group, cause.first_bad or ""),
@@ -251,7 +184,7 @@ def _picture(
 
 def noise_words(series: TrendSeries) -> Words:
     """How much one version differs from the next, empty if it is not known."""
-    return _NOTHING if series.noise is None else numbers.plus_minus(series.noise)
+    return _EMPTY if series.noise is None else numbers.plus_minus(series.noise)
 
 
 def _kept_beside(moved: MovedSeries, kept: Mapping[str, Sequence[KeptLink]]) -> list[KeptFiles]:
@@ -285,7 +218,7 @@ def _status(moved: MovedSeries) -> Words:
 def series_cells(group: Group) -> SeriesCells:
     last = group[-1]
     newest = last.points[-1].value if last.points else None
-    change, direction = _NOTHING, _NOTHING
+    change, direction = _EMPTY, _EMPTY
     for latest in last.changes:
         if last.current and latest.standing in ("new", "open"):
             change, direction = change_words(MovedSeries(last, latest)), Words(latest.direction)

@@ -12,7 +12,7 @@ from rich.text import Text
 from perfgate.document.trend import TrendCause, TrendDocument
 from perfgate.judging.report.text.dates import day
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.numbers import counted
+from perfgate.judging.report.text.numbers import beyond, counted
 from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.text.words import phrase, say
 from perfgate.judging.report.view.trend_rows import (
@@ -37,23 +37,25 @@ _STYLES = {"worse": "red", "better": "green", "changed": "yellow"}
 def render_trend(document: TrendDocument, console: Console, language: Language) -> None:
     """Print the moved and the open metrics, one row per cause, with the evidence behind them."""
     with speaking(language):
-        _render(document, console)
+        causes = sort_causes(document)
+        console.print(Text(clean(f"{document.project}: {headline(document)}"), "bold"))
+        rows = [(say("new"), cause) for cause in (*causes.new_worse, *causes.new_better, *causes.new_other)]
+        rows += [(say("open"), cause) for cause in causes.still_open]
+        rows += [(say("settled"), cause) for cause in causes.ended]
+        listed, more = rows[:_MOST_ROWS], beyond(rows, _MOST_ROWS)
+        if listed:
+            console.print(_table(document, listed, blocks=24 if console.width >= _WIDE else 10))
+        if more:
+            console.print(say("… {count} more in trend.json", count=more))
+        _print_commands([cause for _, cause in listed], document, console)
+        for line in _facts(document):
+            console.print(Text(line, "dim"))
 
 
-def _render(document: TrendDocument, console: Console) -> None:
-    causes = sort_causes(document)
-    console.print(Text(clean(f"{document.project}: {headline(document)}"), "bold"))
-    new = [*causes.new_worse, *causes.new_better, *causes.new_other]
-    rows = [(say("new"), cause) for cause in new]
-    rows += [(say("open"), cause) for cause in causes.still_open]
-    rows += [(say("settled"), cause) for cause in causes.ended]
-    if rows:
-        console.print(_table(document, rows[:_MOST_ROWS], blocks=24 if console.width >= _WIDE else 10))
-    if len(rows) > _MOST_ROWS:
-        console.print(say("… {count} more in trend.json", count=len(rows) - _MOST_ROWS))
-    # The command that finds the commit of each open regression, one a line and never wrapped, ready to copy.
+def _print_commands(causes: Sequence[TrendCause], document: TrendDocument, console: Console) -> None:
+    """Print the command that finds the commit of each open regression, one a line and never wrapped, ready to copy."""
     commands: dict[str, None] = {}
-    for _, cause in rows[:_MOST_ROWS]:
+    for cause in causes:
         command = bisect_command(cause, moved_by(cause, document)[0])
         if command:
             commands[command] = None
@@ -61,8 +63,6 @@ def _render(document: TrendDocument, console: Console) -> None:
         console.print(say("To find the commit:"))
     for command in commands:
         console.print(Text(f"  {clean(command)}"), soft_wrap=True)
-    for line in _facts(document):
-        console.print(Text(line, "dim"))
 
 
 def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, blocks: int) -> Table:
@@ -93,10 +93,10 @@ def _name(row: ChangeView, cause: TrendCause, others: int) -> Text:
 
 def _since(row: ChangeView) -> Text:
     since = Text(f"{row.when} {clean(row.bad)}")
-    if row.subject:
-        since.append(f"\n{clean(row.subject, limit=_LONGEST_SUBJECT)}", "dim")
-    elif row.commit_count > 1:
-        since.append(f"\n{say('one of {commits}', commits=counted(row.commit_count, 'commit'))}", "dim")
+    if row.commit.subject:
+        since.append(f"\n{clean(row.commit.subject, limit=_LONGEST_SUBJECT)}", "dim")
+    elif row.source.commit_count > 1:
+        since.append(f"\n{say('one of {commits}', commits=counted(row.source.commit_count, 'commit'))}", "dim")
     return since
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact
 from perfgate.document.decision import Suggestion
-from perfgate.document.explanation import OperatorDelta
-from perfgate.judging.report.sections.section import section
+from perfgate.judging.report.sections.section import SectionText, section, section_text
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import named
 from perfgate.judging.report.text.numbers import beyond, span, to_two_digits
-from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, joined
-from perfgate.judging.report.view.blocks import RegressionBlock, block_numbers, blocks_with_more, listed_regressions
-from perfgate.judging.report.view.causes import Account, CauseView, worded_account, worded_causes
+from perfgate.judging.report.view.blocks import block_numbers, blocks_with_more, listed_regressions
+from perfgate.judging.report.view.causes import account_words, worded_causes
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.findings import FindingView, changed_findings
-from perfgate.judging.report.view.rows import ComparisonRow, common_confidence, grouped, row, whole_call
+from perfgate.judging.report.view.rows import common_confidence, grouped, row, whole_call
 from perfgate.judging.report.view.suggestions import introduced
 from perfgate.judging.report.view.summary import Summary
 
@@ -32,88 +29,15 @@ _MOST_SETTINGS = 3
 _ROOM = 1.05
 
 
-@dataclass(frozen=True)
-class CausedBlock:
-    """A block with the findings that its cause introduced."""
-
-    block: RegressionBlock
-    findings: Sequence[FindingView]
-
-
-@dataclass(frozen=True)
-class CausesSection(TemplateView):
-    """One block per cause, the most expensive first."""
-
-    listed: Sequence[CausedBlock]
-    more: int
-
-
-@dataclass(frozen=True)
-class MovedSection(TemplateView):
-    """Regressed metrics, worst first, then improved ones."""
-
-    rows: Sequence[ComparisonRow]
-    more: int
-    confidence: Words | None
-    fold: bool
-    rules: bool
-    regressed: int
-    improved: int
-    operators: int
-
-
-@dataclass(frozen=True)
-class ImprovementsSection(TemplateView):
-    """The largest improvements, and the lines of ``[budget]`` that would preserve them."""
-
-    better: Sequence[str]
-    more: int
-    budgets: Sequence[str]
-
-
-@dataclass(frozen=True)
-class ContributionsSection(TemplateView):
-    """Operator changes and counter parts, the largest first, and how much time they account for."""
-
-    causes: Sequence[CauseView]
-    more: int
-    account: Account | None
-
-
-@dataclass(frozen=True)
-class SlowerOperatorsSection(TemplateView):
-    """Operators that got slower by themselves, each with the change of the whole call, if it is known."""
-
-    operators: Sequence[tuple[OperatorDelta, Words | None]]
-    total: int
-    more: int
-    pairs: int
-    tested: int
-
-
-@dataclass(frozen=True)
-class ToTrySection(TemplateView):
-    """Suggestions on newly introduced problems."""
-
-    suggestions: Sequence[Suggestion]
-    more: int
-
-
-@dataclass(frozen=True)
-class IntendedSection(TemplateView):
-    """The budgets and limits that would accept the change; a wrong output cannot be tolerated."""
-
-    budgets: Sequence[str]
-    limits: Sequence[str]
-    wrong_output: bool
-
-
 @section("causes")
-def causes(summary: Summary) -> CausesSection | None:
+def causes(summary: Summary) -> SectionText | None:
+    """One block per cause with the findings that it introduced, the most expensive first."""
     blocks, more = blocks_with_more(summary)
+    if not blocks:
+        return None
     new, _ = changed_findings(summary)
-    listed = [CausedBlock(block, _steps_of(number, new)) for number, block in enumerate(blocks, 1)]
-    return CausesSection(listed, more) if listed else None
+    listed = [(block, _steps_of(number, new)) for number, block in enumerate(blocks, 1)]
+    return section_text("causes", listed=listed, more=more)
 
 
 def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]:
@@ -126,32 +50,32 @@ def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]
 
 
 @section("table", fold="moved")
-def failing(summary: Summary) -> MovedSection | None:
-    """Folded after causes or a PASS."""
+def failing(summary: Summary) -> SectionText | None:
+    """Regressed metrics, worst first, then improved ones. Folded after causes or a PASS."""
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None
     listed = moved[: summary.detail]
-    numbers, of_metrics = block_numbers(summary), counts(summary)
-    return MovedSection(
+    numbers = block_numbers(summary)
+    return section_text(
+        "failing",
         rows=grouped(row(comparison, summary, numbers.get(id(comparison))) for comparison in listed),
         more=len(moved) - len(listed),
         confidence=common_confidence(listed),
         fold=summary.verdict != "INCONCLUSIVE",
-        rules=of_metrics.rules,
-        regressed=of_metrics.regressed,
-        improved=of_metrics.improved,
+        counts=counts(summary),
         operators=sum(comparison.is_of_operator for comparison in moved),
     )
 
 
 @section("improvements", drop=20)
-def improved(summary: Summary) -> ImprovementsSection | None:
-    """The new baseline that they justify; omitted if the change also fails."""
+def improved(summary: Summary) -> SectionText | None:
+    """The largest improvements, and the budgets that would preserve them; omitted if the change also fails."""
     better = [comparison for comparison in summary.improved if comparison.gating]
     if summary.verdict not in {"PASS", "WARN"} or not better:
         return None
-    return ImprovementsSection(
+    return section_text(
+        "improved",
         better=[_improvement(comparison) for comparison in better[:_MOST_IMPROVED]],
         more=beyond(better, _MOST_IMPROVED),
         budgets=_tighter_budgets(summary, better)[:_MOST_IMPROVED],
@@ -160,9 +84,12 @@ def improved(summary: Summary) -> ImprovementsSection | None:
 
 def _improvement(comparison: Comparison) -> str:
     both, size = span(*formats.sides(comparison)), formats.percent_change(comparison)
-    if size and not isinstance(comparison, Exact):
-        return joined([named(comparison), Words(f" {formats.change(comparison)}: {both}")])
-    return joined([named(comparison), Words(f" {size} ({both})" if size else f" ({both})")])
+    words = f" ({both})"
+    if size and isinstance(comparison, Exact):
+        words = f" {size} ({both})"
+    elif size:
+        words = f" {formats.change(comparison)}: {both}"
+    return joined([named(comparison), Words(words)])
 
 
 def _tighter_budgets(summary: Summary, better: Iterable[Comparison]) -> list[str]:
@@ -172,18 +99,17 @@ def _tighter_budgets(summary: Summary, better: Iterable[Comparison]) -> list[str
     for budget in summary.decision.comparisons:
         if not isinstance(budget, Bound) or not budget.is_budget or budget.outcome != "unchanged":
             continue
-        if (budget.metric, budget.place) in improved and budget.head:
-            tighter = _with_room(budget, budget.head)
-            is_tighter = tighter < budget.bound if budget.better == "lower" else tighter > budget.bound
-            if is_tighter:
-                lines.append(_budget_line(budget, tighter))
+        if (budget.metric, budget.place) not in improved or not budget.head:
+            continue
+        if budget.better == "lower":
+            tighter = to_two_digits(budget.head * _ROOM, up=True)
+            is_tighter = tighter < budget.bound
+        else:
+            tighter = to_two_digits(budget.head / _ROOM, up=False)
+            is_tighter = tighter > budget.bound
+        if is_tighter:
+            lines.append(_budget_line(budget, tighter))
     return lines
-
-
-def _with_room(budget: Bound, measured: float) -> float:
-    if budget.better == "lower":
-        return to_two_digits(measured * _ROOM, up=True)
-    return to_two_digits(measured / _ROOM, up=False)
 
 
 def _budget_line(budget: Bound, bound: float) -> str:
@@ -191,22 +117,28 @@ def _budget_line(budget: Bound, bound: float) -> str:
 
 
 @section("why", drop=10, fold="moved")
-def why(summary: Summary) -> ContributionsSection | None:
+def why(summary: Summary) -> SectionText | None:
+    """Operator changes and counter parts, the largest first, and how much time they account for."""
     if summary.verdict not in {"FAIL", "WARN"} or not summary.regressed or not summary.causes:
         return None
     most = min(_MOST_CAUSES, summary.detail)
-    shown = worded_causes(summary.causes[:most])
-    return ContributionsSection(shown, beyond(summary.causes, most), worded_account(summary))
+    return section_text(
+        "why",
+        causes=worded_causes(summary.causes[:most]),
+        more=beyond(summary.causes, most),
+        account=account_words(summary, "markdown"),
+    )
 
 
 @section("slower operators", drop=15, fold="moved")
-def operators(summary: Summary) -> SlowerOperatorsSection | None:
-    """Hardly visible in the whole call; none of them fails the gate."""
+def operators(summary: Summary) -> SectionText | None:
+    """Operators that got slower by themselves, hardly visible in the whole call; none of them fails the gate."""
     slower = [operator for operator in summary.tested_operators if operator.alone]
     if not slower:
         return None
     most = min(_MOST_OPERATORS, summary.detail)
-    return SlowerOperatorsSection(
+    return section_text(
+        "operators",
         operators=[(test, whole_call(test, summary)) for test in slower[:most]],
         total=len(slower),
         more=beyond(slower, most),
@@ -216,7 +148,7 @@ def operators(summary: Summary) -> SlowerOperatorsSection | None:
 
 
 @section("what to try", drop=20, fold="suggestions")
-def suggestions(summary: Summary) -> ToTrySection | None:
+def suggestions(summary: Summary) -> SectionText | None:
     """Suggestions that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
@@ -226,7 +158,10 @@ def suggestions(summary: Summary) -> ToTrySection | None:
         if regression.suggestion is not None:
             shown.add(_identity(tips[regression.suggestion]))
     distinct = [tip for tip in introduced(tips) if _identity(tip) not in shown]
-    return ToTrySection(distinct[:_MOST_SUGGESTIONS], beyond(distinct, _MOST_SUGGESTIONS)) if distinct else None
+    if not distinct:
+        return None
+    more = beyond(distinct, _MOST_SUGGESTIONS)
+    return section_text("suggestions", suggestions=distinct[:_MOST_SUGGESTIONS], more=more)
 
 
 def _identity(tip: Suggestion) -> tuple[str, str | None]:
@@ -234,7 +169,8 @@ def _identity(tip: Suggestion) -> tuple[str, str | None]:
 
 
 @section("if intended")
-def intended(summary: Summary) -> IntendedSection | None:
+def intended(summary: Summary) -> SectionText | None:
+    """The budgets and limits that would accept the change; a wrong output cannot be tolerated."""
     if summary.verdict != "FAIL" or summary.is_about_rules:
         return None
     budgets, limits, wrong_output = [], [], False
@@ -252,4 +188,6 @@ def intended(summary: Summary) -> IntendedSection | None:
                 limits.append(f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}')
     if not (budgets or limits or wrong_output):
         return None
-    return IntendedSection(budgets[:_MOST_SETTINGS], limits[:_MOST_SETTINGS], wrong_output)
+    return section_text(
+        "intended", budgets=budgets[:_MOST_SETTINGS], limits=limits[:_MOST_SETTINGS], wrong_output=wrong_output
+    )

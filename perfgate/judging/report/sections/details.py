@@ -2,135 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.decision import DecisionDocument
-from perfgate.document.message import Message
+from perfgate.catalogue.lookup import CARDS
+from perfgate.catalogue.records import GATE_STEP
+from perfgate.document.comparison import Paired
 from perfgate.document.run import Artifact
-from perfgate.judging.report.sections.section import section
+from perfgate.judging.report.sections.section import SectionText, section, section_text
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.templates import TemplateView
-from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.card import CardLine, DecisionRow, StepLine, card_lines, decision_row, step_lines
-from perfgate.judging.report.view.checklist import (
-    NumberView,
-    QuantileRow,
-    quantile_rows,
-    step_numbers,
-    tally,
-    uncompared,
-)
-from perfgate.judging.report.view.findings import FindingView, changed_findings
-from perfgate.judging.report.view.rows import ComparisonRow, common_confidence, grouped, is_one_sided, row
-from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.view.card import card_lines, outcome_counts, step_lines
+from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, tally, uncompared
+from perfgate.judging.report.view.findings import changed_findings
+from perfgate.judging.report.view.rows import common_confidence, grouped, is_one_sided, row
+from perfgate.judging.report.view.summary import Summary
 
 _MOST_CARDS = 10
 
 
-@dataclass(frozen=True)
-class CardsSection(TemplateView):
-    """One line for each workload: P50, utilization, top operators, batch knee and transfer, beside base and main."""
-
-    cards: Sequence[CardLine]
-    more: int
-
-
-@dataclass(frozen=True)
-class TracesSection(TemplateView):
-    """Kept traces of both sides, the page that draws them, and the command that repeats the check."""
-
-    context: CommentContext
-    traces: Sequence[Artifact]
-    flame: Artifact | None
-
-
-@dataclass(frozen=True)
-class FindingsSection(TemplateView):
-    """New findings of the checklist, except those shown with their cause, and the findings that are gone."""
-
-    new: Sequence[FindingView]
-    gone: Sequence[FindingView]
-    detail: int
-
-
-@dataclass(frozen=True)
-class ChecklistSection(TemplateView):
-    """Every step of the head with its leading number, the decision, and a look at the other numbers.
-
-    ``outside`` are those outside main's range, ``uncompared`` the notes on steps without turns.
-    """
-
-    tally: Sequence[Words]
-    lines: Sequence[StepLine]
-    decision: DecisionRow
-    more: int
-    more_numbers: int
-    more_resolved: int
-    outside: Sequence[NumberView]
-    has_numbers: bool
-    uncompared: Sequence[Message]
-    stored: bool
-
-
-@dataclass(frozen=True)
-class QuantilesSection(TemplateView):
-    """P50, P90 and P99 of the requests and steps of jobs."""
-
-    rows: Sequence[QuantileRow]
-
-
-@dataclass(frozen=True)
-class UnchangedSection(TemplateView):
-    """Unchanged metrics with both values and the slowdown that is excluded."""
-
-    rows: Sequence[ComparisonRow]
-    total: int
-    not_worse: int
-    more: int
-    margin: Words
-    confidence: Words | None
-    timed: bool
-
-
-@dataclass(frozen=True)
-class NumbersSection(TemplateView):
-    """Numbers of both sides that are shown and not decided."""
-
-    rows: Sequence[Comparison]
-    detail: int
-
-
-@dataclass(frozen=True)
-class UndecidedSection(NumbersSection):
-    """Inconclusive and not comparable metrics, and the evidence that would settle them; ``undecided`` ones first."""
-
-    undecided: int
-
-
-@dataclass(frozen=True)
-class EnvironmentSection(TemplateView):
-    """Everything needed to reproduce the decision."""
-
-    decision: DecisionDocument
-
-
 @section("checklist in short")
-def card(summary: Summary) -> CardsSection | None:
+def card(summary: Summary) -> SectionText | None:
+    """One line for each workload: P50, utilization, top operators, batch knee and transfer, beside base and main."""
     cards = card_lines(summary)
     most = min(_MOST_CARDS, summary.detail)
-    return CardsSection(cards[:most], numbers.beyond(cards, most)) if cards else None
+    return section_text("card", cards=cards[:most], more=numbers.beyond(cards, most)) if cards else None
 
 
 @section("trace")
-def trace(summary: Summary) -> TracesSection | None:
-    """None if nothing ran."""
+def trace(summary: Summary) -> SectionText | None:
+    """Kept traces of both sides, the page that draws them, and the command that repeats the check; None if nothing ran."""
     traces = _links(summary, "trace")
     if summary.verdict == "SKIPPED" or not (traces or summary.context.reproduce):
         return None
-    flames = _links(summary, "flamegraph")
-    return TracesSection(summary.context, traces, flames[0] if flames else None)
+    flame = next(iter(_links(summary, "flamegraph")), None)
+    return section_text("trace", context=summary.context, traces=traces, flame=flame)
 
 
 def _links(summary: Summary, kind: str) -> list[Artifact]:
@@ -138,15 +41,19 @@ def _links(summary: Summary, kind: str) -> list[Artifact]:
 
 
 @section("new findings")
-def findings(summary: Summary) -> FindingsSection | None:
+def findings(summary: Summary) -> SectionText | None:
+    """New findings of the checklist, except those shown with their cause, and the findings that are gone."""
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding.block is None]
-    return FindingsSection(new, gone, summary.detail) if new or gone else None
+    return section_text("findings", new=new, gone=gone, detail=summary.detail) if new or gone else None
 
 
 @section("checklist", drop=70)
-def checklist(summary: Summary) -> ChecklistSection | None:
-    """The page has all numbers."""
+def checklist(summary: Summary) -> SectionText | None:
+    """Every step of the head with its leading number, the decision, and a summary of the other numbers.
+
+    ``outside`` are those outside main's range; the page has all numbers.
+    """
     lines = step_lines(summary)
     if not lines:
         return None
@@ -155,10 +62,14 @@ def checklist(summary: Summary) -> ChecklistSection | None:
     shown = {(line.step.number, line.step.workload) for line in listed}
     others = [number for number in every_number if not number.row.leads or number.step not in shown]
     outside = [number for number in others if number.main and number.main.outside]
-    return ChecklistSection(
+    return section_text(
+        "checklist",
         tally=tally(summary.decision.steps),
         lines=listed,
-        decision=decision_row(summary),
+        gate_step=GATE_STEP,
+        gate_title=say(CARDS[GATE_STEP].title),
+        verdict=Words(summary.verdict),
+        outcomes=outcome_counts(summary),
         more=len(lines) - len(listed),
         more_numbers=len(others),
         more_resolved=sum(number.row.is_resolved for number in others),
@@ -170,18 +81,21 @@ def checklist(summary: Summary) -> ChecklistSection | None:
 
 
 @section("quantiles", drop=75, fold="rest")
-def quantiles(summary: Summary) -> QuantilesSection | None:
+def quantiles(summary: Summary) -> SectionText | None:
+    """P50, P90 and P99 of the requests and steps of jobs."""
     rows = quantile_rows(summary)[: summary.detail]
-    return QuantilesSection(rows) if rows else None
+    return section_text("quantiles", rows=rows) if rows else None
 
 
 @section("unchanged metrics", drop=60, fold="rest")
-def unchanged(summary: Summary) -> UnchangedSection | None:
+def unchanged(summary: Summary) -> SectionText | None:
+    """Unchanged metrics with both values and the slowdown that is excluded."""
     comparisons = summary.unchanged
     if not comparisons:
         return None
     listed = comparisons[: summary.detail]
-    return UnchangedSection(
+    return section_text(
+        "unchanged",
         rows=grouped(row(comparison, summary) for comparison in listed),
         total=len(comparisons),
         not_worse=sum(map(is_one_sided, comparisons)),
@@ -193,24 +107,29 @@ def unchanged(summary: Summary) -> UnchangedSection | None:
 
 
 @section("informing numbers", drop=65, fold="rest")
-def informing(summary: Summary) -> NumbersSection | None:
+def informing(summary: Summary) -> SectionText | None:
     """Both sides' values of metrics that no test compares."""
-    return NumbersSection(summary.informing, summary.detail) if summary.informing else None
+    rows = summary.informing
+    return section_text("informing", rows=rows, detail=summary.detail) if rows else None
 
 
 @section("recorded times", drop=70, fold="rest")
-def recorded(summary: Summary) -> NumbersSection | None:
+def recorded(summary: Summary) -> SectionText | None:
     """The profiler's times of whole steps and of their heaviest operators, side by side and not compared."""
-    return NumbersSection(summary.recorded, summary.detail) if summary.recorded else None
+    rows = summary.recorded
+    return section_text("recorded", rows=rows, detail=summary.detail) if rows else None
 
 
 @section("undecided metrics", drop=80, fold="rest")
-def undecided(summary: Summary) -> UndecidedSection | None:
+def undecided(summary: Summary) -> SectionText | None:
+    """Inconclusive metrics, then those that are not comparable, and the evidence that would settle them."""
     rows = [*summary.inconclusive, *summary.not_comparable]
-    return UndecidedSection(rows, summary.detail, len(summary.inconclusive)) if rows else None
+    if not rows:
+        return None
+    return section_text("undecided", rows=rows, detail=summary.detail, undecided=len(summary.inconclusive))
 
 
 @section("environment and samples", drop=90, fold="compared")
-def environment(summary: Summary) -> EnvironmentSection | None:
-    """None if nothing was measured."""
-    return EnvironmentSection(summary.decision) if summary.is_measured else None
+def environment(summary: Summary) -> SectionText | None:
+    """Everything needed to reproduce the decision; None if nothing was measured."""
+    return section_text("environment", decision=summary.decision) if summary.is_measured else None

@@ -36,9 +36,9 @@ def is_share(metric: str) -> bool:
     return metric in METRICS and METRICS[metric].share
 
 
-def is_leak(comparison: Comparison) -> bool:
-    """Whether a comparison is of memory that every call leaves behind: that repeats, to the byte it does not."""
-    return comparison.metric in METRICS and METRICS[comparison.metric].leak
+def is_leak(metric: str) -> bool:
+    """Whether a metric is memory that every call leaves behind; it repeats, but not to the byte."""
+    return metric in METRICS and METRICS[metric].leak
 
 
 def time_of(operator: OperatorDelta) -> Paired:
@@ -61,7 +61,7 @@ def time_of(operator: OperatorDelta) -> Paired:
 
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:
-    """Base and head of a comparison, in one unit; those of a check are words, and a bound has no base."""
+    """Base and head of a comparison, in one unit; a check has words instead, and a bound has no base."""
     if isinstance(comparison, Bound):
         return DASH, quantity(comparison.head, comparison.unit, metric=comparison.metric)
     if isinstance(comparison, Checked) and not comparison.is_count:
@@ -72,8 +72,8 @@ def sides(comparison: Comparison) -> tuple[Words, Words]:
     return base, head
 
 
-def quantity(value: float | None, unit: str, *, metric: str = "") -> Words:
-    """One value with its unit, e.g. ``36.1 ms``; a dash for None."""
+def quantity(value: float | None, unit: str, metric: str = "") -> Words:
+    """A value with its unit, e.g. ``36.1 ms``; a dash for None."""
     return quantities([value], unit, metric=metric)[0]
 
 
@@ -83,46 +83,44 @@ def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -
 
 
 def change(comparison: Comparison) -> Words:
-    """How far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
+    """How far the head is from the base, in words and with its interval."""
     match comparison:
+        case Bound(is_of_kernels=True):
+            return _expectation(comparison)
         case Bound():
-            return _expectation(comparison) if comparison.is_of_kernels else _distance(comparison)
-        case Checked():
-            return _of_counts(comparison) if comparison.is_count else _of_check(comparison)
-        case _ if comparison.outcome == "not_comparable":
+            return _distance(comparison)
+        case Checked(is_count=False) if comparison.metric in _CHANGED:
+            return say(_CHANGED[comparison.metric])
+        case Checked(is_count=False):
+            return say("check failed") if comparison.outcome == "regressed" else say("check passed")
+        case _ if comparison.outcome == "not_comparable" and not isinstance(comparison, Checked):
             return DASH
-        case Exact():
-            return _of_counts(comparison)
+        case Exact() | Checked():
+            return change_of_count(comparison.base, comparison.head, comparison.unit, metric=comparison.metric)
         case Paired():
-            return _of_pairs(comparison)
+            return change_of_level(comparison.delta, comparison.interval, comparison.unit, metric=comparison.metric)
         case Recorded():
             return percent_change(comparison) or DASH
 
 
-def _of_check(comparison: Checked) -> Words:
-    if comparison.metric in _CHANGED:
-        return say(_CHANGED[comparison.metric])
-    return say("check failed") if comparison.outcome == "regressed" else say("check passed")
-
-
-def _of_counts(comparison: Exact | Checked) -> Words:
-    base, head = comparison.base, comparison.head
+def change_of_count(base: float | None, head: float | None, unit: str, *, metric: str) -> Words:
+    """``24 more (exact)``; a dash if a side has no count."""
     if base is None or head is None:
         return DASH
-    size = difference(base, head, comparison.unit, metric=comparison.metric)
-    if not is_leak(comparison):
+    size = difference(base, head, unit, metric=metric)
+    if not is_leak(metric):
         return say("{change} (exact)", change=size)
     return say("{change} (a leak)", change=size) if head > base else size
 
 
-def _of_pairs(comparison: Paired) -> Words:
-    words = percent_change(comparison)
-    if words is None:
+def change_of_level(delta: float | None, interval: tuple[float, float] | None, unit: str, *, metric: str) -> Words:
+    """``6.8 % slower (5.9 to 7.7 %)``; a dash without a difference."""
+    if delta is None:
         return DASH
-    if comparison.interval is None:
+    if interval is None:
         return say("not resolved")
-    span = interval(comparison)
-    return words if span == say("no change") else Words(f"{words} ({span})")
+    words, ends = directed_percent(delta, unit, metric=metric), bounds(interval, unit, metric=metric)
+    return words if ends == say("no change") else Words(f"{words} ({ends})")
 
 
 def percent_change(comparison: Comparison) -> Words | None:
@@ -212,6 +210,7 @@ def _name_of(bound: Bound) -> Words:
 
 
 def _expectation(comparison: Bound) -> Words:
+    """How many of the expected kernels did not run."""
     if comparison.head is None:
         return say("not shown to be met")
     missing = int(comparison.bound - comparison.head)

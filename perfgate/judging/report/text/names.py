@@ -13,7 +13,7 @@ from perfgate.judging.report.text.index import CLOCK_TITLES
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.words import SentencePieces, Words, joined, phrase, say
 
-# Parts of a document that may be missing but are no metrics.
+# Parts of a document that may be missing and are not metrics.
 _PARTS = {
     "correctness": phrase("the check of the output"),
     "replicates.aa": phrase("base against base"),
@@ -23,6 +23,10 @@ _PARTS = {
     "job.fits": phrase("`fits`"),
     "job.requests": phrase("the load"),
     "seal": phrase("the proof that the measured code did not change"),
+}
+_ALTHOUGH = {
+    "configuration": phrase(", although the base's perfgate.toml requires it"),
+    "store": phrase(", although main's stored run has it"),
 }
 
 
@@ -69,9 +73,30 @@ def title_of(entry: Comparison | NoiseFloor) -> str:
     return metric_name(entry.metric, clock)
 
 
-def part_of(entry: Missing) -> str:
-    """The missing part of a document: a metric or what else it holds."""
-    return say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric)
+def missing_words(entry: Missing) -> str:
+    """What is missing from the documents of a check, and who requires it."""
+    words = [_missing(entry)]
+    if entry.pairs:
+        words.append(say(" in {pairs}", pairs=counted(len(entry.pairs), "pair")))
+    if not entry.differs and entry.named_by in _ALTHOUGH:
+        words.append(say(_ALTHOUGH[entry.named_by]))
+    return joined(words)
+
+
+def _missing(entry: Missing) -> str:
+    place, side = place_of(entry), Words(entry.side)
+    metric = say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric)
+    if entry.differs and entry.named_by == "configuration":
+        return say("{metric} of {place} does not match the base's perfgate.toml", metric=metric, place=place)
+    if entry.differs:
+        return say("{metric} of {place} differs between base and head", metric=metric, place=place)
+    if not entry.metric and entry.side == "both":
+        return say("{place} was not measured", place=place)
+    if not entry.metric:
+        return say("{place} is missing in the {side}", place=place, side=side)
+    if entry.side == "both":
+        return say("{metric} of {place} is missing on both sides", metric=metric, place=place)
+    return say("{metric} of {place} is missing in the {side}", metric=metric, place=place, side=side)
 
 
 def evidence_of(comparison: Paired) -> str:
@@ -102,6 +127,7 @@ def listed(texts: Sequence[str], most: int = 3) -> SentencePieces:
 
 
 def with_more(texts: Iterable[str], more: int) -> SentencePieces:
+    """Texts with commas between, and the number of further ones."""
     pieces: list[str] = []
     for text in texts:
         pieces += [Words(", "), text] if pieces else [text]

@@ -27,14 +27,11 @@ from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.text.suggestions import gain_words, unnamed_operator
 from perfgate.judging.report.text.words import Words
 from perfgate.locale import Language, current_language, gap_between, translate
+from perfgate.version import __version__
 
 _PLACE = re.compile(r"%\((\w+)\)s")
 Medium = Literal["markdown", "plain", "html"]
 _MEDIA: dict[Medium, type[Markdown | Plain | Html]] = {"markdown": Markdown, "plain": Plain, "html": Html}
-
-
-class TemplateView:
-    """What a template shows: a frozen record with a field for each name that the template uses."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +47,19 @@ def render(template: str, medium: Medium, **values: object) -> Words:
     return Words(environment(medium).get_template(template).render(values))
 
 
-def render_page(template: str, *views: TemplateView) -> str:
-    """Render a whole HTML page that shows several views."""
-    values: dict[str, object] = {}
-    for view in views:
-        values |= vars(view)
+def render_page(template: str, **values: object) -> str:
+    """Render a whole HTML page."""
     return environment("html").get_template(template).render(values)
 
 
-def render_with_summary(template: str, view: TemplateView) -> tuple[Words, Words]:
+def render_part(template: str, **values: object) -> ReadyHtml:
+    """Render a part of an HTML page."""
+    return ReadyHtml(render_page(template, **values))
+
+
+def render_with_summary(template: str, **values: object) -> tuple[Words, Words]:
     """Render a template as Markdown; the second text is its ``summary``, empty if the template sets none."""
-    module = environment("markdown").get_template(template).make_module(vars(view))
+    module = environment("markdown").get_template(template).make_module(values)
     return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))
 
 
@@ -101,6 +100,7 @@ def _environment(medium: Medium, language: Language) -> Environment:
     jinja.globals["gettext"] = partial(_sentence, shown, language)
     jinja.globals["absent"] = Words(translate("none", language))
     jinja.globals["language"] = Words(language)
+    jinja.globals["version"] = Words(__version__)
     # After a colon: Chinese ones are as wide as a character, with their space.
     jinja.globals["gap"] = Words("" if language == "zh" else " ")
     jinja.filters.update({name: getattr(shown, name) for name in FILTERS if hasattr(shown, name)})
@@ -170,22 +170,6 @@ def _needed(comparison: Comparison) -> Words | None:
     return numbers.counted(comparison.pairs_needed, names.evidence_of(comparison))
 
 
-def _quantity(value: float | None, unit: str, metric: str = "") -> Words:
-    return formats.quantity(value, unit, metric=metric)
-
-
-def _base(comparison: Comparison) -> Words:
-    return formats.sides(comparison)[0]
-
-
-def _head(comparison: Comparison) -> Words:
-    return formats.sides(comparison)[1]
-
-
-def _span(comparison: Comparison) -> Words:
-    return numbers.span(*formats.sides(comparison))
-
-
 def _whole_cell(words: Words) -> Words:
     """A number and its unit stay together in narrow table columns."""
     return Words(words.replace(" ", "\u00a0"))
@@ -203,7 +187,7 @@ def _attention(run: RunHealth) -> int:
 
 _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "counted": numbers.counted,
-    "quantity": _quantity,
+    "quantity": formats.quantity,
     "percent": numbers.percent,
     "plus_minus": numbers.plus_minus,
     "setting": numbers.setting,
@@ -226,9 +210,9 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "named": names.named,
     "calls_or_metric": names.calls_or_metric,
     "needed": _needed,
-    "base": _base,
-    "head": _head,
-    "span": _span,
+    "base": lambda comparison: formats.sides(comparison)[0],
+    "head": lambda comparison: formats.sides(comparison)[1],
+    "span": lambda comparison: numbers.span(*formats.sides(comparison)),
     "change": formats.change,
     "percent_change": formats.percent_change,
     "limit": formats.limit,

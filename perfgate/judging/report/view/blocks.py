@@ -18,7 +18,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.causes import CauseView, worded_cause
+from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.summary import Summary
 
 _COMMIT_LENGTH = 9
@@ -126,7 +126,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
         places=_places(comparisons),
         in_title=in_title,
         names_cause=in_title and leads and bool(causes[0].line),
-        cause=worded_cause(causes[0], linked=summary.linked) if causes else None,
+        cause=CauseView(causes[0], linked=summary.linked) if causes else None,
         also=_elsewhere(causes, summary),
         unexplained=is_unexplained,
         cost=cost,
@@ -215,7 +215,7 @@ def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
     for cause in causes:
         if cause.line and cause.line not in lines:
             lines.add(cause.line)
-            also.append(worded_cause(cause, linked=summary.linked, names_origin=False))
+            also.append(CauseView(cause, linked=summary.linked, names_origin=False))
     return also
 
 

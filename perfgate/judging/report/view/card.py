@@ -1,14 +1,12 @@
-"""The checklist of a decision in short: a row for each step, and one line for each workload."""
+"""The checklist of a decision in short: a row for each step, and a line for each workload."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from perfgate.catalogue.lookup import CARDS, METRICS
+from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import OPERATOR_SHARE
-from perfgate.catalogue.records import GATE_STEP
 from perfgate.document.decision import StepComparison
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -17,7 +15,7 @@ from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.checklist import NumberView, StepView, step_numbers, worded_steps
 from perfgate.judging.report.view.summary import Summary
 
-# The steps that a line of a workload sums up: those with numbers by which a model is read first.
+# The steps in the line of a workload: the first numbers to read about a model.
 _BEFORE_OPERATORS, _OPERATORS, _AFTER_OPERATORS = (1, 2), 4, (5, 3)
 _NAMES = {
     "latency.p50": phrase("P50"),
@@ -40,23 +38,19 @@ _OPERATORS_IN_SHORT = 2
 
 
 @dataclass(frozen=True)
-class OneNumber:
-    """The leading number of a step."""
+class StepLine:
+    """A step of the head as a row, with its leading numbers: one at most, except for the shares of operators."""
 
-    template: ClassVar[str] = "comment/step_number.md.j2"
-
-    number: NumberView
-
-
-@dataclass(frozen=True)
-class Operators:
-    """The operators that take most of the time; ``numbers`` are their shares, ``resolved`` those with a shown difference."""
-
-    template: ClassVar[str] = "comment/step_operators.md.j2"
-
-    place: str
+    step: StepView
     numbers: Sequence[NumberView]
-    resolved: Sequence[NumberView]
+
+    @property
+    def are_operators(self) -> bool:
+        return bool(self.numbers) and self.numbers[0].row.metric == OPERATOR_SHARE
+
+    @property
+    def resolved(self) -> list[NumberView]:
+        return [number for number in self.numbers if number.row.is_resolved]
 
     @property
     def are_stored(self) -> bool:
@@ -65,45 +59,15 @@ class Operators:
 
 
 @dataclass(frozen=True)
-class NoNumber:
-    """A step without a number on either side."""
-
-    template: ClassVar[str] = "comment/step_nothing.md.j2"
-
-
-@dataclass(frozen=True)
-class StepLine:
-    """A step of the head as a row, with what stands for it."""
-
-    step: StepView
-    leading: OneNumber | Operators | NoNumber
-
-
-@dataclass(frozen=True)
-class DecisionRow:
-    """The last step of the checklist, which is the decision."""
-
-    number: int
-    title: Words
-    verdict: Words
-    counts: Words
-
-
-@dataclass(frozen=True)
-class OperatorShare:
-    """An operator, which is outside text, and its share of the time."""
-
-    op: str
-    share: Words
-
-
-@dataclass(frozen=True)
 class CardLine:
-    """A workload in one line; ``place`` is empty if it is the only one. The operators stand between the other parts."""
+    """A workload in one line; ``place`` is empty if it is the only one.
+
+    The operators, which are outside text, each with its share of the time, stand between the other parts.
+    """
 
     place: str
     before: Sequence[Words]
-    operators: Sequence[OperatorShare]
+    operators: Sequence[tuple[str, Words]]
     after: Sequence[Words]
 
 
@@ -113,36 +77,19 @@ def step_lines(summary: Summary) -> list[StepLine]:
     for number in step_numbers(summary):
         if number.row.leads:
             leading.setdefault(number.step, []).append(number)
-    lines = []
-    for step in worded_steps(summary.decision.steps):
-        numbers_of_step = leading.get((step.number, step.workload), [])
-        lines.append(StepLine(step, _leading(numbers_of_step)))
-    return lines
+    steps = worded_steps(summary.decision.steps)
+    return [StepLine(step, leading.get((step.number, step.workload), [])) for step in steps]
 
 
-def _leading(worded: Sequence[NumberView]) -> OneNumber | Operators | NoNumber:
-    if not worded:
-        return NoNumber()
-    if worded[0].row.metric == OPERATOR_SHARE:
-        resolved = [number for number in worded if number.row.is_resolved]
-        return Operators(place=worded[0].place, numbers=worded, resolved=resolved)
-    return OneNumber(worded[0])
-
-
-def decision_row(summary: Summary) -> DecisionRow:
-    outcomes = Words(say(", ").join(_outcomes(summary)))
-    return DecisionRow(GATE_STEP, say(CARDS[GATE_STEP].title), Words(summary.verdict), outcomes)
-
-
-def _outcomes(summary: Summary) -> list[Words]:
-    """How many metrics had each outcome; none without metrics."""
+def outcome_counts(summary: Summary) -> Words:
+    """How many metrics had each outcome; empty without metrics."""
     counts = {
         phrase("{count} regressed"): len(summary.regressed),
         phrase("{count} improved"): len(summary.improved),
         phrase("{count} unchanged"): len(summary.unchanged),
         phrase("{count} undecided"): len(summary.inconclusive),
     }
-    return [say(words, count=count) for words, count in counts.items() if count]
+    return Words(say(", ").join(say(words, count=count) for words, count in counts.items() if count))
 
 
 def card_lines(summary: Summary) -> list[CardLine]:
@@ -204,10 +151,10 @@ def _both(row: StepComparison) -> Words:
     return Words(f"{base} = {head}") if METRICS[row.metric].whole else head
 
 
-def _operators(rows: Iterable[StepComparison]) -> list[OperatorShare]:
+def _operators(rows: Iterable[StepComparison]) -> list[tuple[str, Words]]:
     measured = [row for row in rows if row.head is not None]
     shares = []
     for row in measured[:_OPERATORS_IN_SHORT]:
         name = row.labels.get("op", "").removeprefix("aten::")
-        shares.append(OperatorShare(name, numbers.percent(row.head)))
+        shares.append((name, numbers.percent(row.head)))
     return shares

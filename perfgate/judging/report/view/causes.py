@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
 
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.terms import Amount
-from perfgate.document.explanation import MODES, Aspect, Bottleneck, Cause, Compiling, Part, PartKind
+from perfgate.document.explanation import MODES, Aspect, Bottleneck, Cause, Compiling, PartKind
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import numbers, templates
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import listed, metric_name, place, with_more
 from perfgate.judging.report.text.words import Words, joined, phrase, say
@@ -78,6 +77,9 @@ _IN: Mapping[PartKind | None, str] = {
     "outside": phrase("outside operators, in {places}"),
     "waiting": phrase("waiting for {op} in {places}"),
 }
+_IN_FUNCTION: Mapping[PartKind | None, str] = {"outside": phrase("{op} outside operators, in {places}")}
+# Titles of a longer time.
+_LONGER: Mapping[PartKind | None, str] = {"waiting": phrase("waiting for {op} takes {time} longer")}
 _EFFECTS: Mapping[Aspect | None, str] = {
     "kept": phrase(", whose result is kept"),
     "deferred": phrase(", after the call had returned"),
@@ -90,7 +92,7 @@ _REMEDIES: Mapping[Aspect | None, str] = {
     "without workers": phrase(": give it `num_workers`"),
     "blocking": phrase(": ask for `non_blocking=True` again"),
 }
-_NOTHING = Words("")
+_EMPTY = Words("")
 # Share of the measured difference; a smaller remainder is not reported.
 _NOTABLE = 0.05
 _BOUNDS: Mapping[Bottleneck, str] = {
@@ -103,32 +105,240 @@ _BOUNDS: Mapping[Bottleneck, str] = {
 }
 
 
-@dataclass(frozen=True)
 class CauseView:
     """One operator's change in words: ``in_short`` for titles, ``in_full`` with its places for lists, ``in_table`` for a cell.
 
-    ``origin`` is the changed place behind a line that is itself unchanged, ``in_all`` the total with other lines, and ``code``
-    the text of the line that changed. Empty ones are unknown or left out.
+    ``places`` are all places that have it, and ``linked`` gives each line its address. ``line`` calls the operator, ``code`` is
+    the text of the line that changed, and ``origin`` the changed place behind a line that is itself unchanged. Unknown words
+    are empty.
     """
 
-    op: str
-    title: str
-    at: str
-    in_all: str
-    ending: str
-    in_full: str
-    in_table: str
-    places: tuple[str, ...]
-    line: str | None
-    origin: str
-    code: str | None
-    base: Words
-    head: Words
-    time: Words
+    def __init__(
+        self,
+        cause: Cause,
+        places: tuple[str, ...] = (),
+        *,
+        linked: Callable[[str], str] = str,
+        names_origin: bool = True,
+    ) -> None:
+        self._cause, self._linked = cause, linked
+        self.places = places or (place(*cause.place),)
+        self._unit = "B" if cause.amount in _BYTES else "1"
+        self._aspect = cause.also or cause.aspect
+        self.op = cause.op
+        if cause.compiling and cause.op in MESSAGES:  # the reason is a code if torch names no guard
+            self.op = str(word(Message(cause.op)))
+        self.line = linked(cause.line) if cause.line else cause.line
+        has_origin = names_origin and cause.origin is not None and cause.origin.reach != "line"
+        self._origin = cause.origin if has_origin else None
+        self.code = self._origin.code if self._origin else cause.code
+        first = cause.sites[0] if cause.sites else None
+        self._tensor = first.tensor if first else None
+        self._here_count = first.head - first.base if first else cause.more_count
+        self._here, self._more = self._amount(self._here_count), self._amount(cause.more_count)
+        self.base, self.head = self._sides()
+        self._base_input, self._head_input = _changed_input(cause)
+        is_slower = cause.more_time is not None and cause.more_time > 0
+        self.time = formats.quantity(cause.more_time, "s") if is_slower else _EMPTY
+
+    def _amount(self, count: float) -> Words:
+        return formats.difference(0, count, self._unit) if count else _EMPTY
+
+    def _sides(self) -> tuple[Words, Words]:
+        """Both counts; a cause known by its time alone has none."""
+        counts = self._cause.base_count, self._cause.head_count
+        if not any(counts):
+            return numbers.DASH, numbers.DASH
+        base, head = map(numbers.whole, counts) if self._unit == "1" else formats.quantities(counts, self._unit)
+        return base, head
 
     @property
     def in_short(self) -> str:
-        return joined([self.title, self.at, self.in_all, self.ending])
+        return joined([self._title(), self._at(), self.in_all, self._ending()])
+
+    @property
+    def without_total(self) -> str:
+        """In short, without the total of several lines."""
+        return joined([self._title(), self._at(), self._ending()])
+
+    @property
+    def in_table(self) -> str:
+        parts: list[str] = [self.op]
+        if self._cause.compiling:
+            parts.insert(0, say(_COMPILED_CELL[self._cause.compiling]))
+        if self._aspect == "full precision":
+            parts.append(say(" in full precision"))
+        elif self._aspect in _EFFECTS:
+            parts.append(say(_EFFECTS[self._aspect]))
+        return joined([*parts, self._inputs()])
+
+    @property
+    def in_full(self) -> str:
+        aspect = self._aspect
+        parts = [self._subject(), self._difference(), self._ranks()]
+        if aspect == "full precision":
+            parts.append(say(" in full precision"))
+        parts.append(self._inputs())
+        if self._tensor:
+            parts.append(say(", at most {tensor}", tensor=self._tensor))
+        parts += [self._at_lines(), self.origin]
+        if aspect in _EFFECTS:
+            parts.append(say(_EFFECTS[aspect]))
+        if self.time:
+            includes_callees = self._cause.inclusive or _IN.get(self._cause.kind)
+            parts.append(say(", {time} more" if includes_callees else ", {time} more self time", time=self.time))
+        return joined([*parts, self._reason()])
+
+    @property
+    def in_all(self) -> str:
+        """The total if other lines add to it too."""
+        if self._here_count >= self._cause.more_count:
+            return _EMPTY
+        total = formats.quantity(self._cause.more_count, self._unit)
+        lines = [line for line, _ in self._lines()]
+        if len(lines) < 2:
+            return say(" ({in_all} in all)", in_all=total)
+        others = with_more(lines[1:], numbers.beyond(self._cause.sites, _NAMED_LINES))
+        return say(" ({in_all} in all, also at {other_lines})", in_all=total, other_lines=others)
+
+    @property
+    def origin(self) -> str:
+        if self._origin is None:
+            return _EMPTY
+        line, function = self._linked(self._origin.line), self._origin.function
+        if self._origin.reach == "caller":
+            return say(", called from {line} (changed)", line=line)
+        if self._origin.reach == "function" and function:
+            return say(", in {function}, changed at {line}", function=function, line=line)
+        return say(", an unchanged line; the change touches {line}", line=line)
+
+    def _title(self) -> str:
+        """The change itself; of several lines only what the first adds."""
+        parts = [self._change()]
+        if self._aspect == "full precision" and not self._head_input:
+            parts.append(say(" in full precision"))
+        ranks = self._cause.ranks
+        if ranks == "each":
+            parts.append(say(" in each rank ({base} → {head})", base=self.base, head=self.head))
+        elif ranks:
+            parts.append(say(" in rank {rank} ({base} → {head})", rank=ranks, base=self.base, head=self.head))
+        return joined(parts)
+
+    def _change(self) -> str:
+        cause, aspect = self._cause, self._aspect
+        if cause.compiling:
+            one, several = _COMPILATIONS[cause.compiling]
+            return say(one if abs(cause.more_count) == 1 else several, more=self._more)
+        if aspect in _RECORDING:
+            return say(_RECORDING[aspect], op=self.op)
+        if self._here:
+            return self._change_of_amount()
+        if self._head_input and cause.kind not in _LONGER:
+            sentence = phrase("{op} on {head_input} instead of {base_input}")
+            if self.time:
+                sentence = phrase("{op} on {head_input} instead of {base_input} takes {time} longer")
+            return self._on_inputs(sentence)
+        if self.time:
+            return say(_LONGER.get(cause.kind, phrase("{op} takes {time} longer")), op=self.op, time=self.time)
+        return self.op
+
+    def _change_of_amount(self) -> str:
+        amount, aspect = self._cause.amount, self._aspect
+        if aspect in _MODES:
+            return say(_MODES[aspect], op=self.op)
+        if amount == "held" and self._tensor:
+            return say("{here} held in {tensor} of {op}", here=self._here, tensor=self._tensor, op=self.op)
+        sentence = _AMOUNTS.get(amount, phrase("{here} {op}"))
+        if self._here_count == 1:
+            sentence = _ONE.get(amount, sentence)
+        words = say(sentence, here=self._here, op=self.op)
+        if amount not in _AMOUNTS and self.op in _FAMILIAR:
+            return joined([words, Words(" ("), _FAMILIAR[self.op], Words(")")])
+        return words
+
+    def _on_inputs(self, sentence: str) -> str:
+        base_input, head_input = self._base_input or "", self._head_input or ""
+        return say(sentence, op=self.op, head_input=head_input, base_input=base_input, time=self.time)
+
+    def _at(self) -> str:
+        """The line, and the place of the change behind it."""
+        line, is_mode = self.line or "", self._cause.aspect in MODES
+        if self._origin:
+            sentence = phrase(" at {changed}, through {line}")
+            if is_mode:
+                sentence = phrase(" since {changed}, through {line}")
+            elif self._origin.reach == "elsewhere":
+                sentence = phrase(" since the change at {changed}, through {line}")
+            return say(sentence, changed=self._linked(self._origin.line), line=line)
+        if not line:
+            return _EMPTY
+        return say(" since {line}", line=line) if is_mode else say(" at {line}", line=line)
+
+    def _ending(self) -> str:
+        """The effect besides the operator's running, the remedy, and the reason of a compilation."""
+        parts: list[str] = []
+        if self._aspect in _EFFECTS:
+            parts.append(say(_EFFECTS[self._aspect]))
+        if self._aspect in _REMEDIES:
+            parts.append(say(_REMEDIES[self._aspect]))
+        return joined([*parts, self._reason()])
+
+    def _reason(self) -> str:
+        return say(": {op}", op=self.op) if self._cause.compiling else _EMPTY
+
+    def _subject(self) -> str:
+        cause, places = self._cause, listed(self.places)
+        if cause.compiling:
+            return say(_COMPILED_IN[cause.compiling], places=places)
+        if self._aspect == "recorded":
+            return say("autograd in {places}", places=places)
+        sentence = _IN.get(cause.kind, phrase("{op} in {places}"))
+        if cause.function:
+            sentence = _IN_FUNCTION.get(cause.kind, sentence)
+        return say(sentence, op=self.op, places=places)
+
+    def _difference(self) -> str:
+        cause = self._cause
+        if not self._more and not cause.compiling:
+            return _EMPTY
+        sentence = phrase(": {more} calls ({base} → {head})")
+        if cause.compiling:
+            sentence = phrase(": {more} ({base} → {head})")
+        elif cause.amount in _MORE_OF_AMOUNT:
+            sentence = _MORE_OF_AMOUNT[cause.amount]
+        elif self._aspect in _MORE_OF_ASPECT:
+            sentence = _MORE_OF_ASPECT[self._aspect]
+        elif abs(cause.more_count) == 1:
+            sentence = phrase(": {more} call ({base} → {head})")
+        return say(sentence, more=self._more, base=self.base, head=self.head)
+
+    def _ranks(self) -> str:
+        ranks = self._cause.ranks
+        if ranks == "each":
+            return say(" in each rank")
+        return say(" in rank {rank}", rank=ranks) if ranks else _EMPTY
+
+    def _inputs(self) -> str:
+        return self._on_inputs(phrase(": on {head_input} instead of {base_input}")) if self._head_input else _EMPTY
+
+    def _lines(self) -> list[tuple[str, Words]]:
+        """The first lines that add to it, each with how much; the file is named once."""
+        lines: list[tuple[str, Words]] = []
+        file = ""
+        located = [site for site in self._cause.sites if site.line]
+        for site in located[:_NAMED_LINES]:
+            line = site.line or ""
+            name = line.removeprefix(file) if lines else self._linked(line)
+            file = file or line.rpartition(":")[0]
+            lines.append((name, formats.quantity(site.head - site.base, self._unit)))
+        return lines
+
+    def _at_lines(self) -> str:
+        lines = self._lines()
+        if len(lines) < 2:
+            return say(" at {line}", line=self.line) if self.line else _EMPTY
+        amounts: list[str] = [joined([line, Words(" ("), more, Words(")")]) for line, more in lines]
+        return say(" at {lines}", lines=with_more(amounts, numbers.beyond(self._cause.sites, _NAMED_LINES)))
 
 
 def worst_cause(summary: Summary) -> str | None:
@@ -139,255 +349,11 @@ def worst_cause(summary: Summary) -> str | None:
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
     cause = summary.leading_cause
-    return None if cause is None else replace(worded_cause(cause), in_all="").in_short
+    return None if cause is None else CauseView(cause).without_total
 
 
 def worded_causes(placed: Iterable[tuple[Cause, tuple[str, ...]]]) -> list[CauseView]:
-    return [worded_cause(cause, places) for cause, places in placed]
-
-
-def worded_cause(
-    cause: Cause,
-    places: tuple[str, ...] = (),
-    *,
-    linked: Callable[[str], str] = str,
-    names_origin: bool = True,
-) -> CauseView:
-    """A cause in words, with all ``places`` that have it; ``linked`` gives each line its address."""
-    words = _CauseWords(cause, places or (place(*cause.place),), linked, names_origin)
-    return CauseView(
-        op=words.op,
-        title=words.title(),
-        at=words.at(),
-        in_all=words.in_all(),
-        ending=words.ending(),
-        in_full=words.in_full(),
-        in_table=words.in_table(),
-        places=words.places,
-        line=words.line,
-        origin=words.origin_words(),
-        code=words.origin.code if words.origin else cause.code,
-        base=words.base,
-        head=words.head,
-        time=words.time,
-    )
-
-
-class _CauseWords:
-    """The parts of the sentences about a cause."""
-
-    def __init__(self, cause: Cause, places: tuple[str, ...], linked: Callable[[str], str], names_origin: bool) -> None:
-        self.cause, self.places, self.linked = cause, places, linked
-        self.unit = "B" if cause.amount in _BYTES else "1"
-        self.aspect = cause.also or cause.aspect
-        self.op = cause.op
-        if cause.compiling and cause.op in MESSAGES:  # the reason is a code if torch names no guard
-            self.op = str(word(Message(cause.op)))
-        self.line = linked(cause.line) if cause.line else cause.line
-        self.origin = cause.origin if names_origin and cause.origin and cause.origin.reach != "line" else None
-        self.tensor = cause.sites[0].tensor if cause.sites else None
-        self.more_count = cause.more_count
-        at_line = self.more_count
-        if cause.sites:
-            at_line = cause.sites[0].head - cause.sites[0].base
-        self.here_count = at_line
-        self.here, self.more = self._amount(at_line), self._amount(self.more_count)
-        self.base, self.head = self._sides()
-        self.base_input, self.head_input = _changed_input(cause)
-        is_slower = cause.more_time is not None and cause.more_time > 0
-        self.time = formats.quantity(cause.more_time, "s") if is_slower else _NOTHING
-
-    def _amount(self, count: float) -> Words:
-        return formats.difference(0, count, self.unit) if count else _NOTHING
-
-    def _sides(self) -> tuple[Words, Words]:
-        """Both counts; a cause known by its time alone has none."""
-        counts = self.cause.base_count, self.cause.head_count
-        if not any(counts):
-            return numbers.DASH, numbers.DASH
-        base, head = map(numbers.whole, counts) if self.unit == "1" else formats.quantities(counts, self.unit)
-        return base, head
-
-    def title(self) -> str:
-        """The change itself; what only one line adds if there are several."""
-        if self.aspect == "full precision" and not self.head_input:
-            return joined([self._title(), say(" in full precision"), self._ranks_and_counts()])
-        return joined([self._title(), self._ranks_and_counts()])
-
-    def _title(self) -> str:
-        cause, aspect = self.cause, self.aspect
-        if cause.compiling:
-            one, several = _COMPILATIONS[cause.compiling]
-            return say(one if abs(self.more_count) == 1 else several, more=self.more)
-        if aspect in _RECORDING:
-            return say(_RECORDING[aspect], op=self.op)
-        if self.here:
-            return self._title_of_amount()
-        if cause.kind == "waiting":
-            return say("waiting for {op} takes {time} longer", op=self.op, time=self.time)
-        if self.time and self.head_input:
-            return self._on_inputs(phrase("{op} on {head_input} instead of {base_input} takes {time} longer"))
-        if self.time:
-            return say("{op} takes {time} longer", op=self.op, time=self.time)
-        return self._on_inputs(phrase("{op} on {head_input} instead of {base_input}")) if self.head_input else self.op
-
-    def _title_of_amount(self) -> str:
-        amount, aspect = self.cause.amount, self.aspect
-        if aspect in _MODES:
-            return say(_MODES[aspect], op=self.op)
-        if amount == "held" and self.tensor:
-            return say("{here} held in {tensor} of {op}", here=self.here, tensor=self.tensor, op=self.op)
-        sentence = _AMOUNTS.get(amount, phrase("{here} {op}"))
-        if self.here_count == 1:
-            sentence = _ONE.get(amount, sentence)
-        counted = say(sentence, here=self.here, op=self.op)
-        if amount not in _AMOUNTS and self.op in _FAMILIAR:
-            return joined([counted, Words(" ("), _FAMILIAR[self.op], Words(")")])
-        return counted
-
-    def _on_inputs(self, sentence: str) -> str:
-        base_input, head_input = self.base_input or "", self.head_input or ""
-        return say(sentence, op=self.op, head_input=head_input, base_input=base_input, time=self.time)
-
-    def _ranks_and_counts(self) -> str:
-        ranks = self.cause.ranks
-        if ranks == "each":
-            return say(" in each rank ({base} → {head})", base=self.base, head=self.head)
-        if ranks:
-            return say(" in rank {rank} ({base} → {head})", rank=ranks, base=self.base, head=self.head)
-        return _NOTHING
-
-    def at(self) -> str:
-        """The line, and the place of the change behind it."""
-        line, is_mode = self.line or "", self.cause.aspect in MODES
-        if self.origin:
-            changed = self.linked(self.origin.line)
-            if is_mode:
-                return say(" since {changed}, through {line}", changed=changed, line=line)
-            if self.origin.reach == "elsewhere":
-                return say(" since the change at {changed}, through {line}", changed=changed, line=line)
-            return say(" at {changed}, through {line}", changed=changed, line=line)
-        if not line:
-            return _NOTHING
-        return say(" since {line}", line=line) if is_mode else say(" at {line}", line=line)
-
-    def in_all(self) -> str:
-        """The total if other lines add to it too."""
-        if self.here_count >= self.more_count:
-            return _NOTHING
-        total = formats.quantity(self.more_count, self.unit)
-        lines = [line for line, _ in self._lines()]
-        if len(lines) < 2:
-            return say(" ({in_all} in all)", in_all=total)
-        others = with_more(lines[1:], self._more_lines())
-        return say(" ({in_all} in all, also at {other_lines})", in_all=total, other_lines=others)
-
-    def ending(self) -> str:
-        """The effect besides the operator's running, the remedy, and the reason of a compilation."""
-        aspect = self.aspect
-        effect = say(_EFFECTS[aspect]) if aspect in _EFFECTS else _NOTHING
-        remedy = say(_REMEDIES[aspect]) if aspect in _REMEDIES else _NOTHING
-        return joined([effect, remedy, self._compiled()])
-
-    def _compiled(self) -> str:
-        return say(": {op}", op=self.op) if self.cause.compiling else _NOTHING
-
-    def origin_words(self) -> str:
-        """The change behind a line that is itself unchanged."""
-        if self.origin is None:
-            return _NOTHING
-        line, function = self.linked(self.origin.line), self.origin.function
-        if self.origin.reach == "caller":
-            return say(", called from {line} (changed)", line=line)
-        if self.origin.reach == "function" and function:
-            return say(", in {function}, changed at {line}", function=function, line=line)
-        return say(", an unchanged line; the change touches {line}", line=line)
-
-    def in_full(self) -> str:
-        aspect = self.aspect
-        parts = [self._subject(), self._more(), self._ranks()]
-        if aspect == "full precision":
-            parts.append(say(" in full precision"))
-        parts.append(self._inputs())
-        if self.tensor:
-            parts.append(say(", at most {tensor}", tensor=self.tensor))
-        parts += [self._at_lines(), self.origin_words()]
-        if aspect in _EFFECTS:
-            parts.append(say(_EFFECTS[aspect]))
-        if self.time:
-            includes_callees = self.cause.inclusive or self.cause.kind in _IN
-            parts.append(say(", {time} more" if includes_callees else ", {time} more self time", time=self.time))
-        return joined([*parts, self._compiled()])
-
-    def _subject(self) -> str:
-        cause, places = self.cause, listed(self.places)
-        if cause.compiling:
-            return say(_COMPILED_IN[cause.compiling], places=places)
-        if self.aspect == "recorded":
-            return say("autograd in {places}", places=places)
-        if cause.kind == "outside" and cause.function:
-            return say("{op} outside operators, in {places}", op=self.op, places=places)
-        sentence = _IN[cause.kind] if cause.kind in _IN else phrase("{op} in {places}")
-        return say(sentence, op=self.op, places=places)
-
-    def _more(self) -> str:
-        cause, aspect = self.cause, self.aspect
-        if not self.more and not cause.compiling:
-            return _NOTHING
-        sentence = phrase(": {more} calls ({base} → {head})")
-        if cause.compiling:
-            sentence = phrase(": {more} ({base} → {head})")
-        elif cause.amount in _MORE_OF_AMOUNT:
-            sentence = _MORE_OF_AMOUNT[cause.amount]
-        elif aspect in _MORE_OF_ASPECT:
-            sentence = _MORE_OF_ASPECT[aspect]
-        elif abs(self.more_count) == 1:
-            sentence = phrase(": {more} call ({base} → {head})")
-        return say(sentence, more=self.more, base=self.base, head=self.head)
-
-    def _ranks(self) -> str:
-        ranks = self.cause.ranks
-        if ranks == "each":
-            return say(" in each rank")
-        return say(" in rank {rank}", rank=ranks) if ranks else _NOTHING
-
-    def _inputs(self) -> str:
-        return self._on_inputs(phrase(": on {head_input} instead of {base_input}")) if self.head_input else _NOTHING
-
-    def _lines(self) -> list[tuple[str, Words]]:
-        """The first lines that add to it, each with how much; the file is named once."""
-        lines: list[tuple[str, Words]] = []
-        file = ""
-        for site in _lines_of(self.cause.sites)[:_NAMED_LINES]:
-            line = site.line or ""
-            shown = line.removeprefix(file) if lines else self.linked(line)
-            file = file or line.rpartition(":")[0]
-            lines.append((shown, formats.quantity(site.head - site.base, self.unit)))
-        return lines
-
-    def _more_lines(self) -> int:
-        return max(0, len(self.cause.sites) - _NAMED_LINES)
-
-    def _at_lines(self) -> str:
-        lines = self._lines()
-        if len(lines) < 2:
-            return say(" at {line}", line=self.line) if self.line else _NOTHING
-        amounts: list[str] = [joined([line, Words(" ("), more, Words(")")]) for line, more in lines]
-        return say(" at {lines}", lines=with_more(amounts, self._more_lines()))
-
-    def in_table(self) -> str:
-        parts: list[str] = [self.op]
-        if self.cause.compiling:
-            parts.insert(0, say(_COMPILED_CELL[self.cause.compiling]))
-        if self.aspect == "full precision":
-            parts.append(say(" in full precision"))
-        elif self.aspect in _EFFECTS:
-            parts.append(say(_EFFECTS[self.aspect]))
-        return joined([*parts, self._inputs()])
-
-
-def _lines_of(sites: Sequence[Part]) -> list[Part]:
-    return [site for site in sites if site.line]
+    return [CauseView(cause, places) for cause, places in placed]
 
 
 def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
@@ -405,37 +371,27 @@ def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
 
 
 def _extent(forms: tuple[str, str]) -> tuple[int, float]:
+    """The size of an input on the head: dimensions, then elements."""
     shape = forms[1].partition("[")[2].partition("]")[0]
     sizes = [float(size) for size in re.findall(r"\d+", shape)]
     return len(sizes), math.prod(sizes)
 
 
-@dataclass(frozen=True)
-class Account:
-    """How the parts of a slower call add up to the measured difference, and its bottleneck; unknown parts are empty."""
-
-    place: str
-    metric: str
-    measured: Words
-    more: Words
-    saved: Words
-    share: Words
-    left: Words
-    over: Words
-    bound: Words
-    base_bound: Words
-
-
-def worded_account(summary: Summary) -> Account | None:
-    """The account of the worst slower call; None if none is explained."""
-    slower = (entry for entry in summary.decision.explanations if (entry.measured or 0.0) > 0)
-    explained = next(slower, None)
-    if explained is None or explained.measured is None or explained.metric is None or not explained.contributions:
+def account_words(summary: Summary, medium: templates.Medium) -> Words | None:
+    """How the parts of the worst slower call add up to the measured difference, and its bottleneck; None if unexplained."""
+    for explained in summary.decision.explanations:
+        if explained.measured and explained.measured > 0:
+            break
+    else:
+        return None
+    if explained.metric is None or not explained.contributions:
         return None
     seconds = [part.seconds for part in explained.contributions]
     measured, rest = explained.measured, explained.measured - explained.explained
     least = _NOTABLE * measured
-    return Account(
+    return templates.line(
+        "shared/account.j2",
+        medium,
         place=place(explained.workload, explained.shape),
         metric=metric_name(explained.metric, summary.clock_of(explained)),
         measured=formats.quantity(measured, "s"),
@@ -450,8 +406,8 @@ def worded_account(summary: Summary) -> Account | None:
 
 
 def _if_notable(seconds: float, least: float) -> Words:
-    return formats.quantity(seconds, "s") if seconds >= least else _NOTHING
+    return formats.quantity(seconds, "s") if seconds >= least else _EMPTY
 
 
 def _bound(bottleneck: Bottleneck | None) -> Words:
-    return say(_BOUNDS[bottleneck]) if bottleneck else _NOTHING
+    return say(_BOUNDS[bottleneck]) if bottleneck else _EMPTY

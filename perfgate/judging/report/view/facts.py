@@ -1,4 +1,4 @@
-"""The lines of facts under every title: a busy machine; moved metrics and the procedure; base, head and testbed."""
+"""The lines of facts under every title: a busy machine; moved metrics and the procedure; base, head, testbed; coverage."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from dataclasses import dataclass, replace
 from perfgate.catalogue.lookup import FAST_PATHS
 from perfgate.document.comparison import Paired
 from perfgate.document.conditions import BUSY
+from perfgate.document.coverage import ChangedFunction
 from perfgate.document.decision import CPU_DECIDES, Failure
 from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import first_line
+from perfgate.judging.report.text.names import first_line, listed
 from perfgate.judging.report.text.templates import Medium, line
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import SentencePieces, Words, joined, say
 from perfgate.judging.report.view.headline import loaded_differences
 from perfgate.judging.report.view.summary import Summary, code_of
 
 _COMMIT_LENGTH = 9
+_MOST_FUNCTIONS = 6
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,37 @@ def base_line(summary: Summary, medium: Medium) -> Words:
     )
 
 
+def coverage_line(summary: Summary, medium: Medium) -> Words | None:
+    """Which of the changed functions were measured; None if all of them were, or if there are none."""
+    coverage = summary.decision.coverage
+    if coverage is None or not coverage.functions or (summary.is_measured and not coverage.not_executed):
+        return None
+    unmeasured = [function for function in coverage.functions if function.executed in {"no", "definition"}]
+    unknown = [function for function in coverage.functions if function.executed == "unknown"]
+    return line(
+        "shared/coverage.j2",
+        medium,
+        is_measured=summary.is_measured,
+        measured=len(coverage.executed),
+        total=len(coverage.functions),
+        missed=_function_names(unmeasured, summary),
+        unseen=_function_names(unknown, summary),
+        doubt=next(iter(coverage.doubts), None),
+        nearest=coverage.nearest,
+    )
+
+
+def _function_names(functions: Iterable[ChangedFunction], summary: Summary) -> SentencePieces:
+    """The first of these functions, each with the line at which it changed."""
+    names: list[str] = []
+    for function in functions:
+        changed = summary.linked(function.line) if function.side == "head" else function.line
+        if function.function:
+            changed = joined([function.function, Words(" ("), changed, Words(")")])
+        names.append(changed)
+    return listed(names, _MOST_FUNCTIONS)
+
+
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
     """How long workers waited for CPUs, in one line; None if it was short and no clock but the wall's decided."""
     waited, clocks = summary.decision.waited, _deciding_clocks(summary)
@@ -144,17 +177,12 @@ def counts(summary: Summary) -> Counts:
 
 
 def _untimed(summary: Summary) -> Untimed | None:
-    slow = [failure for failure in summary.too_slow if budget_of(failure) is not None]
-    if not slow:
+    slowest = max(summary.too_slow, key=budget_of, default=None)
+    if slowest is None or not budget_of(slowest):
         return None
-    slowest = max(slow, key=lambda failure: budget_of(failure) or 0)
     pairs, seconds = _number(slowest, "pairs"), _number(slowest, "seconds")
-    return Untimed(
-        workload=slowest.workload,
-        pairs=round(pairs),
-        pair=numbers.duration(seconds / max(1.0, pairs)),
-        budget=budget_of(slowest) or 0,
-    )
+    pair = numbers.duration(seconds / max(1.0, pairs))
+    return Untimed(slowest.workload, round(pairs), pair, budget_of(slowest))
 
 
 def _number(failure: Failure, name: str) -> float:
@@ -163,9 +191,9 @@ def _number(failure: Failure, name: str) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def budget_of(failure: Failure) -> int | None:
-    """The budget that a workload with slow calls needs, in seconds; None of an older document without it."""
-    return round(_number(failure, "budget")) or None
+def budget_of(failure: Failure) -> int:
+    """The budget that a workload with slow calls needs, in seconds; 0 if unknown."""
+    return round(_number(failure, "budget"))
 
 
 def short(commit: str | None) -> str | None:

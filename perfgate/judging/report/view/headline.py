@@ -24,10 +24,9 @@ from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import told
-from perfgate.judging.report.text.names import evidence_of, metric_name, named, place_of, title_of
+from perfgate.judging.report.text.names import evidence_of, metric_name, missing_words, named, place_of, title_of
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words, joined, phrase, say
-from perfgate.judging.report.view.missing import missing_words
 from perfgate.judging.report.view.summary import Summary, code_of
 
 # The most significant fields of a different stack.
@@ -157,7 +156,7 @@ def _of_count(worst: Comparison, summary: Summary) -> str:
     span = numbers.span(*formats.sides(worst))
     if isinstance(worst, Exact) and worst.costless:
         words = say("{span}, calls not slower", span=span)
-    elif formats.is_leak(worst):
+    elif formats.is_leak(worst.metric):
         words = say("{span} (a leak)", span=span)
     else:
         words = say("{span} (exact)", span=span)

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfgate.document.comparison import Bound, Comparison, NumberComparison, Paired
-from perfgate.document.decision import Invalid, InvalidKind
-from perfgate.document.message import Message
+from perfgate.document.decision import InvalidKind, Missing
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text.media import ReadyHtml
-from perfgate.judging.report.text.names import evidence_of, place_of, title_of
-from perfgate.judging.report.text.numbers import counted
-from perfgate.judging.report.text.templates import Medium, TemplateView, render
+from perfgate.judging.report.text.names import evidence_of, missing_words, place_of, title_of
+from perfgate.judging.report.text.numbers import beyond, counted
+from perfgate.judging.report.text.templates import Medium, render
 from perfgate.judging.report.text.words import Words, joined, phrase, say
 from perfgate.judging.report.view.facts import budget_of
 from perfgate.judging.report.view.headline import further_reasons
-from perfgate.judging.report.view.missing import missing_list
 from perfgate.judging.report.view.summary import Summary, code_of
 
 _MOST_REASONS = 5
+_NAMED_MISSING = 8
 # More pairs than this many whole jobs can measure are out of reach of another job.
 _FULL_JOBS = 2
 # Reasons already worded in the title, the table or the list of actions.
@@ -89,19 +88,6 @@ _LITERALS = {
 
 
 @dataclass(frozen=True)
-class Remedy(TemplateView):
-    """The reasons without a place in the title, the next action, and the needs of ``others`` than the number in the title."""
-
-    reasons: list[Message]
-    missing: list[str]
-    more_missing: int
-    invalid: Sequence[Invalid]
-    to_do: str | None
-    others: str | None
-    broken_promise: bool
-
-
-@dataclass(frozen=True)
 class _Wanted:
     """A comparison that more evidence would decide: what was measured, and what is needed."""
 
@@ -114,24 +100,33 @@ class _Wanted:
         return evidence_of(self.comparison)
 
 
-def remedy(summary: Summary) -> Remedy:
-    decision, missing = summary.decision, missing_list(summary.decision.missing)
+def remedy_text(summary: Summary, medium: Medium) -> Words:
+    """The reasons that the title does not give, and the next action."""
+    decision = summary.decision
     to_do, others = _obstacle(summary), None
     if to_do is None and summary.verdict == "INCONCLUSIVE" and _is_undecided(summary):
         wanted = _wanted(summary)
         to_do = _for_more_evidence(wanted, summary)
         others = _others(wanted, summary)
     reasons = [reason for reason in further_reasons(summary) if code_of(reason) not in _WORDED]
-    is_about_invalid = bool(decision.invalid) and not _is_same_tree(summary) and not _failed_sides(summary)
-    return Remedy(
+    missing, more_missing = missing_numbers(decision.missing)
+    is_about_invalid = not _is_same_tree(summary) and not _failed_sides(summary)
+    return render(
+        "shared/remedy.j2",
+        medium,
         reasons=reasons[:_MOST_REASONS],
-        missing=missing.missing,
-        more_missing=missing.more_missing,
+        missing=missing,
+        more_missing=more_missing,
         invalid=decision.invalid[1:_MOST_REASONS] if is_about_invalid else [],
         to_do=to_do,
         others=others,
         broken_promise=any(map(_is_open_promise, summary.inconclusive)),
     )
+
+
+def missing_numbers(entries: Sequence[Missing]) -> tuple[list[str], int]:
+    """The first missing numbers in words, and how many others there are."""
+    return [missing_words(entry) for entry in entries[:_NAMED_MISSING]], beyond(entries, _NAMED_MISSING)
 
 
 def needs_workload(summary: Summary) -> bool:
@@ -148,7 +143,7 @@ def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
     if not has_remedy(summary):
         return []
     lines = []
-    for line in render("shared/remedy.j2", medium, **vars(remedy(summary))).splitlines():
+    for line in remedy_text(summary, medium).splitlines():
         item = line.strip().removeprefix("- ")
         if item:
             lines.append(ReadyHtml(item) if medium == "html" else Words(item))
@@ -264,7 +259,7 @@ def _on_too_little(summary: Summary) -> str | None:
             perfgate_check="perfgate check",
             perfgate_baseline_record="perfgate baseline record",
         )
-    budgets = [budget_of(failure) or 0 for failure in summary.too_slow]
+    budgets = [budget_of(failure) for failure in summary.too_slow]
     if any(budgets):
         return say(
             "set {setting} under {gate} in {perfgate_toml}, or make a call of the workload shorter, for example with "

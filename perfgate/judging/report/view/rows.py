@@ -13,7 +13,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import place, title_of
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import worded_cause
+from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.summary import Summary
 
 _OUTCOME_LABELS = {
@@ -55,7 +55,7 @@ def row(comparison: Comparison, summary: Summary, block: int | None = None) -> C
         comparison=comparison,
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
-        cause=worded_cause(cause).in_short if cause else None,
+        cause=CauseView(cause).in_short if cause else None,
         failed_check=comparison.reason if isinstance(comparison, Checked) else None,
         listed_below=cause is None and changed and comparison.outcome == "regressed" and is_whole,
         block=block,

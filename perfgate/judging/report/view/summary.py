@@ -54,7 +54,7 @@ class Summary:
     """A decision and its context, with the lists for the parts of a report; ``detail`` limits the length of lists."""
 
     decision: DecisionDocument
-    context: CommentContext
+    context: CommentContext = CommentContext()
     detail: int = 400
 
     def linked(self, line: str) -> str:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from perfgate.document.comparison import Exact, Outcome, Paired
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.explanation import Cause
 from perfgate.document.history import Triage, moment
 from perfgate.document.trend import (
     BridgedMetric,
     CommitLabel,
-    Direction,
+    NotLookedAt,
     TrendCause,
     TrendChange,
     TrendDocument,
@@ -31,7 +30,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import day, short
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import worded_cause
+from perfgate.judging.report.view.causes import CauseView
 
 # The metric that shows whether calls got slower.
 _TIME = "latency.p50"
@@ -62,10 +61,15 @@ _SETTLED: dict[str, str] = {
     "accepted": phrase("accepted"),
     "refuted": phrase("refuted"),
 }
+_SKIPPED = {
+    "too_short": phrase("have too few versions to distinguish a change from noise"),
+    "not_measured": phrase("have no run in the last four weeks"),
+    "old_testbed": phrase("are of a testbed no longer in use"),
+    "metric": phrase("are of metrics that the gate does not judge; select them with `--metric`"),
+}
 _CERTAIN = ("exact", "confirmed")
 _MOST_CERTAIN = 3
 _REQUEST = re.compile(r"[#!]\d{1,10}")
-_OUTCOMES: dict[str, Outcome] = {"worse": "regressed", "better": "improved", "changed": "inconclusive"}
 
 
 class MovedSeries(NamedTuple):
@@ -108,22 +112,6 @@ class ChangeView:
         return self.commits[0] if self.commits and self.source.commit_count == 1 else _NO_COMMIT
 
     @property
-    def subject(self) -> str:
-        return self.commit.subject
-
-    @property
-    def author(self) -> str:
-        return self.commit.author
-
-    @property
-    def change_request(self) -> Words:
-        return self.commit.change_request
-
-    @property
-    def commit_count(self) -> int:
-        return self.source.commit_count
-
-    @property
     def when(self) -> Words:
         return day(self.source.first_seen)
 
@@ -136,29 +124,17 @@ class ChangeView:
         return short(self.source.first_bad)
 
     @property
-    def resolved_by(self) -> str:
-        return short(self.source.resolved_by)
-
-    @property
-    def accepted(self) -> str:
-        return self.source.accepted or ""
-
-    @property
-    def accepted_until(self) -> Words:
-        return day(self.source.accepted_until) if self.source.accepted_until else Words("")
-
-    @property
     def is_confirmed(self) -> bool:
         return self.source.evidence == "confirmed"
 
     @property
-    def is_settled_beside(self) -> bool:
+    def is_measured(self) -> bool:
         """Whether a side-by-side measurement, whose interval is known, decided it."""
         return bool(self.measured) and self.source.evidence in ("confirmed", "refuted")
 
     @property
-    def doubted(self) -> bool:
-        """Whether a side-by-side measurement decided nothing."""
+    def is_undecided(self) -> bool:
+        """Whether a side-by-side measurement was inconclusive."""
         return self.source.evidence == "suspected" and self.source.confirmation is not None
 
     @property
@@ -226,6 +202,16 @@ class UpliftView:
     moved: Sequence[BridgedView]
     more: int
     command: str
+
+
+@dataclass(frozen=True)
+class SkippedSeries:
+    """Series that were not searched, and the reason."""
+
+    series: int
+    reason: Words
+    names: Sequence[str]
+    more: int
 
 
 class Sorted(NamedTuple):
@@ -371,10 +357,13 @@ def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> UpliftV
 def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView:
     series = document.series[bridged.after]
     old, new = formats.quantities([bridged.old, bridged.new], series.unit, metric=series.metric)
+    change = formats.change_of_level(bridged.delta, bridged.interval, series.unit, metric=series.metric)
+    if bridged.interval is None:
+        change = formats.change_of_count(bridged.old, bridged.new, series.unit, metric=series.metric)
     return BridgedView(
         metric=metric_name(series.metric),
         place=place_of(series.workload, series.shape, series.labels),
-        change=formats.change(_bridged_comparison(bridged, series)),
+        change=change,
         span=numbers.span(old, new),
         direction=Words(bridged.direction),
     )
@@ -429,7 +418,7 @@ def _worded_operator(cause: TrendCause) -> str | None:
         line=change.line,
         counted=True,
     )
-    return worded_cause(operator).in_short
+    return CauseView(operator).in_short
 
 
 def change_row(moved: MovedSeries) -> ChangeView:
@@ -457,9 +446,11 @@ def _worded_commit(commit: CommitLabel) -> CommitView:
 def change_words(moved: MovedSeries) -> Words:
     """The size of a change, as in the comment of a change request: ``6.8 % slower (5.9 to 7.7 %)``."""
     series, change = moved
-    if change.delta is None and change.evidence != "exact":
+    if change.evidence == "exact":
+        return formats.change_of_count(change.before, change.after, series.unit, metric=series.metric)
+    if change.delta is None:
         return formats.difference(change.before, change.after, series.unit, metric=series.metric)
-    return formats.change(_comparison(series, change))
+    return formats.change_of_level(change.delta, change.interval, series.unit, metric=series.metric)
 
 
 def headline(document: TrendDocument) -> Words:
@@ -506,6 +497,11 @@ def searched(document: TrendDocument) -> Words:
     )
 
 
+def skipped_series(entry: NotLookedAt, *, most: int) -> SkippedSeries:
+    more = numbers.beyond(entry.names, most)
+    return SkippedSeries(entry.series, say(_SKIPPED[entry.reason]), entry.names[:most], more)
+
+
 def mark_of(document: TrendDocument, *, is_bad: bool) -> Words:
     """The verdict on main's histories, by which a page is coloured."""
     if is_bad:
@@ -540,54 +536,3 @@ def _measured(moved: MovedSeries) -> Words:
         return Words("")
     series = moved.series
     return formats.bounds((confirmation.low, confirmation.high), series.unit, metric=series.metric)
-
-
-def _comparison(series: TrendSeries, change: TrendChange) -> Exact | Paired:
-    """A shift of level as a comparison, which the functions of ``format`` word."""
-    if change.evidence == "exact":
-        return _exact(series, change.direction, change.before, change.after, change.delta)
-    return _paired(series, change.direction, change.before, change.after, change.delta, change.interval)
-
-
-def _bridged_comparison(bridged: BridgedMetric, series: TrendSeries) -> Exact | Paired:
-    if bridged.interval is None:
-        return _exact(series, bridged.direction, bridged.old, bridged.new, bridged.delta)
-    return _paired(series, bridged.direction, bridged.old, bridged.new, bridged.delta, bridged.interval)
-
-
-def _exact(series: TrendSeries, direction: Direction, base: float, head: float, delta: float | None) -> Exact:
-    return Exact(
-        workload=series.workload,
-        shape=series.shape,
-        metric=series.metric,
-        unit=series.unit,
-        better=series.better,
-        outcome=_OUTCOMES[direction],
-        gating=False,
-        base=base,
-        head=head,
-        delta=delta,
-    )
-
-
-def _paired(
-    series: TrendSeries,
-    direction: Direction,
-    base: float,
-    head: float,
-    delta: float | None,
-    interval: tuple[float, float] | None,
-) -> Paired:
-    return Paired(
-        workload=series.workload,
-        shape=series.shape,
-        metric=series.metric,
-        unit=series.unit,
-        better=series.better,
-        outcome=_OUTCOMES[direction],
-        gating=False,
-        base=base,
-        head=head,
-        delta=delta,
-        interval=interval,
-    )

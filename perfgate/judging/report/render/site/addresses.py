@@ -1,6 +1,6 @@
 """The addresses of the pages of main's history, relative to their root, and the pages that a site has.
 
-An address holds nothing from outside but letters, digits and hyphens.
+Of outside text an address contains only letters, digits and hyphens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.text.words import Words
 
 OVERVIEW, OPEN, FLEET, GATES = "index.html", "open.html", "fleet.html", "gates.html"
-# Where the form of a service is sent to; no page.
+# The form of a service is sent to this address, which is not a page.
 TRIAGE = "triage"
 ALL_SERIES, ALL_RUNS, COMPARE = "series/index.html", "runs/index.html", "compare/index.html"
 # Digits of a run's id in an address; the store finds a run by its first digits.
@@ -49,37 +49,45 @@ def compare_address(earlier: str, later: str) -> str:
 
 def run_of(address: str) -> str | None:
     """The first digits of the id of the run that an address is the page of."""
-    found = _RUN.fullmatch(address)
-    return found.group(1) if found else None
+    match = _RUN.fullmatch(address)
+    return match[1] if match else None
 
 
 def runs_page_of(address: str) -> int | None:
-    found = _RUNS.fullmatch(address)
-    return 1 if address == ALL_RUNS else int(found.group(1)) if found else None
+    if address == ALL_RUNS:
+        return 1
+    match = _RUNS.fullmatch(address)
+    return int(match[1]) if match else None
 
 
 def compared_of(address: str) -> tuple[str, str] | None:
-    found = _COMPARE.fullmatch(address)
-    return (found.group(1), found.group(2)) if found else None
+    match = _COMPARE.fullmatch(address)
+    return (match[1], match[2]) if match else None
 
 
 def commit_anchor(commit: str) -> Words:
     """The place of a regression on its page, by its first bad commit."""
-    return Words("commit-" + "".join(letter for letter in commit[:ID_DIGITS] if letter.isascii() and letter.isalnum()))
+    return anchor("commit", commit[:ID_DIGITS])
+
+
+def anchor(prefix: str, text: str) -> Words:
+    """A place on a page, named by the plain letters and digits of a text."""
+    letters = [letter for letter in text if letter.isascii() and letter.isalnum()]
+    return Words(f"{prefix}-{''.join(letters)}")
 
 
 def is_address(text: str) -> bool:
-    """Whether a text has the form of an address of a page, so that it leads out of no folder."""
+    """Whether a text has the form of a page's address, which cannot leave the folder of the site."""
     return _ANY.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class SiteLinks:
-    """The links of a site's pages: relative ones, to pages that it has.
+    """What the pages of a site may link to.
 
     ``written`` are the addresses of a site in files, None if every run and every two runs have a page. ``forms`` is whether
-    something answers forms, which no file does, and ``triage`` whether regressions can be given a state by one. ``form_key``
-    takes the place of a token in the forms of a reader with write access. ``audit`` is the address of the store's audit log.
+    the site answers forms, which files do not, and ``triage`` whether a form can give regressions a state. ``form_key`` takes
+    the place of a token in the forms of a reader with write access. ``audit`` is the address of the store's audit log.
     """
 
     written: frozenset[str] | None = None
@@ -88,20 +96,5 @@ class SiteLinks:
     form_key: str = ""
     audit: str = ""
 
-    def root(self, address: str) -> Words:
-        """The path from a page to the root."""
-        return Words("../" * address.count("/"))
-
-    def to(self, address: str) -> Words:
-        """An address, empty if the site has no such page."""
-        is_there = is_address(address) if self.written is None else address in self.written
-        return Words(address if is_there else "")
-
-    def run(self, run_id: str) -> Words:
-        return self.to(run_address(run_id))
-
-    def compare(self, earlier: str, later: str) -> Words:
-        return self.to(compare_address(earlier, later))
-
-    def series(self, series: TrendSeries, branch: str = "") -> Words:
-        return self.to(series_address(series, branch))
+    def has(self, address: str) -> bool:
+        return is_address(address) if self.written is None else address in self.written

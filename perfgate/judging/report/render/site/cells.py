@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from perfgate.document.history import StoredRun
-from perfgate.document.kept import KeptLink
 from perfgate.document.site import BesideLevel, Position, SiteContent
 from perfgate.document.trend import TrendCause, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import FLEET, SiteLinks
+from perfgate.judging.report.render.site.frame import SitePage, TestbedLink
 from perfgate.judging.report.render.trend_page import ChangeCells, change_cells, runs_beside
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import CauseRow, MovedSeries, cause_row, moved_by
 
 _MAX_OTHERS = 200
-_KINDS = {"trace": phrase("trace"), "flamegraph": phrase("flame graph"), "report": phrase("report")}
-# A page of the service that shows it.
-_OWN_ADDRESS = re.compile(r"/[A-Za-z0-9._/-]+")
 _POSITIONS: Mapping[Position, str] = {
     "inside": phrase("inside"),
     "above": phrase("above"),
@@ -54,25 +48,6 @@ class CauseCard:
     @property
     def direction(self) -> Words:
         return self.change.direction
-
-
-@dataclass(frozen=True)
-class KeptCells:
-    """A kept file: a link to it, or, without an address that may become one, its place."""
-
-    link: KeptLink
-    kind: Words
-    size: Words
-    address: Words
-
-
-@dataclass(frozen=True)
-class TestbedLink:
-    """The short name of a testbed, its device, and its place on the page of machines."""
-
-    short: str
-    device: str
-    address: Words
 
 
 @dataclass(frozen=True)
@@ -106,32 +81,24 @@ def is_regressed(series: TrendSeries) -> bool:
     return any(change.direction == "worse" and change.standing in ("new", "open") for change in series.changes)
 
 
-def under(root: Words, address: Words) -> Words:
-    """An address relative to a page, empty if there is no such page."""
-    return Words(f"{root}{address}") if address else Words("")
-
-
-def moved_cells(moved: MovedSeries, links: SiteLinks, root: Words) -> ChangeCells:
+def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
     """A change as a row of a table, with links to its series and to the runs on both sides of it."""
     cells = change_cells(moved)
     # The pages compare with no earlier report, to which a change could be new.
     status = say("open") if moved.change.standing in ("new", "open") else cells.status
-    return replace(
-        cells,
-        status=status,
-        address=under(root, links.series(moved.series)),
-        compare=under(root, links.compare(*runs_beside(moved))),
-    )
+    address, compare = page.to_series(moved.series), page.to_both(*runs_beside(moved))
+    return replace(cells, status=status, address=address, compare=compare)
 
 
-def cause_card(cause: TrendCause, content: SiteContent, links: SiteLinks, root: Words) -> CauseCard:
-    lead, *others = moved_by(cause, content.trend)
+def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:
+    trend = page.content.trend
+    lead, *others = moved_by(cause, trend)
     return CauseCard(
-        row=cause_row(cause, content.trend, most=0),
-        change=moved_cells(lead, links, root),
-        subject=_subject(cause, content),
+        row=cause_row(cause, trend, most=0),
+        change=moved_cells(lead, page),
+        subject=_subject(cause, page.content),
         plot=trend_svg.small_plot(lead.series, lead.change.at),
-        others=[moved_cells(moved, links, root) for moved in others[:_MAX_OTHERS]],
+        others=[moved_cells(moved, page) for moved in others[:_MAX_OTHERS]],
         count=len(others),
     )
 
@@ -144,32 +111,24 @@ def _subject(cause: TrendCause, content: SiteContent) -> str:
     return ""
 
 
-def kept_cells(link: KeptLink) -> KeptCells:
-    is_address = is_linkable(link.address) or _OWN_ADDRESS.fullmatch(link.address)
-    return KeptCells(
-        link=link,
-        kind=say(_KINDS.get(link.kind, _KINDS["trace"])),
-        size=formats.quantity(float(link.bytes), "B"),
-        address=Words(link.address if is_address else ""),
-    )
+def run_cells(run: StoredRun, page: SitePage) -> RunCells:
+    return RunCells(run, Words(run.id[:12]), page.to_run(run.id), page.testbed(run.fingerprint))
 
 
-def run_cells(run: StoredRun, content: SiteContent, links: SiteLinks, root: Words) -> RunCells:
-    address = under(root, links.run(run.id))
-    return RunCells(run, Words(run.id[:12]), address, testbed_link(run.fingerprint, content, root))
+def split_levels(rows: Sequence[BesideLevel], page: SitePage) -> tuple[list[LevelCells], list[LevelCells]]:
+    """The numbers apart from main's level, and the others."""
+    apart: list[LevelCells] = []
+    rest: list[LevelCells] = []
+    for placed in rows:
+        cells = _level_cells(placed, page)
+        if placed.is_apart:
+            apart.append(cells)
+        else:
+            rest.append(cells)
+    return apart, rest
 
 
-def testbed_link(fingerprint: str, content: SiteContent, root: Words) -> TestbedLink:
-    address = Words(f"{root}{FLEET}#{testbed_anchor(fingerprint)}")
-    return TestbedLink(fingerprint[:10], content.devices.get(fingerprint, ""), address)
-
-
-def testbed_anchor(fingerprint: str) -> Words:
-    letters = [letter for letter in fingerprint[:16] if letter.isascii() and letter.isalnum()]
-    return Words("testbed-" + "".join(letters))
-
-
-def level_cells(placed: BesideLevel, links: SiteLinks, root: Words) -> LevelCells:
+def _level_cells(placed: BesideLevel, page: SitePage) -> LevelCells:
     series = placed.series
     ends = placed.interval or (None, None)
     values = [placed.before, placed.value, placed.typical, *ends]
@@ -188,9 +147,5 @@ def level_cells(placed: BesideLevel, links: SiteLinks, root: Words) -> LevelCell
         position=Words(placed.position),
         position_words=position,
         plot=trend_svg.small_plot(series) if placed.is_apart else Markup(""),
-        address=under(root, links.series(series)),
+        address=page.to_series(series),
     )
-
-
-def interval_count(rows: Sequence[BesideLevel]) -> int:
-    return sum(row.interval is not None and row.series.kind == "noisy" for row in rows)

@@ -6,15 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import BesideLevel, SiteContent
 from perfgate.judging.report.render.site.addresses import COMPARE, SiteLinks, compare_address
-from perfgate.judging.report.render.site.cells import LevelCells, RunCells, interval_count, level_cells, run_cells
-from perfgate.judging.report.render.site.frame import render_page
+from perfgate.judging.report.render.site.cells import run_cells, split_levels
+from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.page_tables import testbed_rows
 from perfgate.judging.report.view.trend_rows import check_command
@@ -36,32 +34,6 @@ class Condition:
         return self.earlier != self.later
 
 
-@dataclass(frozen=True)
-class Comparing(TemplateView):
-    """Two runs; ``timed`` numbers have an interval at ``level``, of which about ``by_chance`` fall outside."""
-
-    earlier: RunCells
-    later: RunCells
-    same_testbed: bool
-    differences: Sequence[TestbedDifference]
-    apart: Sequence[LevelCells]
-    rest: Sequence[LevelCells]
-    more: int
-    timed: int
-    level: Words
-    by_chance: Words
-    conditions: Sequence[Condition]
-    command: str
-
-
-@dataclass(frozen=True)
-class CompareForm(TemplateView):
-    """The runs to choose from; ``unknown`` are digits that no run, or more than one, begins with."""
-
-    unknown: str
-    rows: Sequence[RunCells]
-
-
 def render_compare(
     earlier: StoredRun,
     later: StoredRun,
@@ -71,21 +43,25 @@ def render_compare(
     links: SiteLinks,
     language: Language,
 ) -> str:
-    """The page of two runs as the store lists them, with their documents."""
+    """The page of two runs as the store lists them, with their documents.
+
+    ``timed`` numbers have an interval at ``level``, of which about ``by_chance`` fall outside.
+    """
     with speaking(language):
-        address = compare_address(earlier.id, later.id)
-        root = links.root(address)
-        apart, rest = split_levels(rows[:_MAX_ROWS], links, root)
-        timed = interval_count(rows)
+        page = SitePage(compare_address(earlier.id, later.id), content, links)
+        apart, rest = split_levels(rows[:_MAX_ROWS], page)
+        timed = sum(row.interval is not None and not row.series.is_exact for row in rows)
         differences = [row for row in testbed_rows(*documents) if row.base != row.head]
         level, by_chance = Words(""), Words("")
         confidence = max((row.confidence or 0.0 for row in rows), default=0.0)
         if confidence:
             level = numbers.confidence(confidence)
             by_chance = Words(f"{math.ceil(timed * (1 - confidence) * 10) / 10:.1f}")
-        page = Comparing(
-            earlier=run_cells(earlier, content, links, root),
-            later=run_cells(later, content, links, root),
+        return page.render(
+            "compare",
+            say("Two runs"),
+            earlier=run_cells(earlier, page),
+            later=run_cells(later, page),
             same_testbed=earlier.fingerprint == later.fingerprint,
             differences=differences[:_MAX_ROWS],
             apart=apart,
@@ -97,28 +73,14 @@ def render_compare(
             conditions=_conditions(*documents),
             command=check_command(earlier.commit, later.commit),
         )
-        return render_page("site/compare.html.j2", say("Two runs"), address, content, links, page)
-
-
-def split_levels(
-    rows: Sequence[BesideLevel], links: SiteLinks, root: Words
-) -> tuple[list[LevelCells], list[LevelCells]]:
-    """The numbers apart from main's level, and the others."""
-    apart: list[LevelCells] = []
-    rest: list[LevelCells] = []
-    for placed in rows:
-        listed = apart if placed.is_apart else rest
-        listed.append(level_cells(placed, links, root))
-    return apart, rest
 
 
 def render_compare_form(content: SiteContent, links: SiteLinks, language: Language, *, unknown: str = "") -> str:
-    """The page that asks for two runs."""
+    """The page that asks for two runs; ``unknown`` are digits that no run, or more than one, begins with."""
     with speaking(language):
-        root = links.root(COMPARE)
-        rows = [run_cells(run, content, links, root) for run in content.runs[:_MAX_ROWS]]
-        page = CompareForm(unknown, rows)
-        return render_page("site/compare_form.html.j2", say("Two runs"), COMPARE, content, links, page)
+        page = SitePage(COMPARE, content, links)
+        rows = [run_cells(run, page) for run in content.runs[:_MAX_ROWS]]
+        return page.render("compare_form", say("Two runs"), unknown=unknown, rows=rows)
 
 
 def _conditions(earlier: RunDocument, later: RunDocument) -> list[Condition]:

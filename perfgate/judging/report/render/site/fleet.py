@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from markupsafe import Markup
-
 from perfgate.document.clocks import CLOCK_SLACK
 from perfgate.document.conditions import BUSY
 from perfgate.document.history import StoredRun, moment
@@ -16,19 +14,17 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import FLEET, SiteLinks
-from perfgate.judging.report.render.site.cells import TestbedLink, testbed_anchor, testbed_link, under
-from perfgate.judging.report.render.site.frame import render_page
+from perfgate.judging.report.render.site.frame import SitePage, TestbedLink, testbed_anchor
 from perfgate.judging.report.render.trend_page import step_titles
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.trend_rows import UpliftView, uplift_row
+from perfgate.judging.report.view.trend_rows import uplift_row
 from perfgate.locale import Language, speaking
 
 _MAX_TESTBEDS, _MAX_RUNS, _MAX_COLUMNS = 200, 60, 40
 _RECENT = timedelta(days=28)
-# Taking a free machine takes less.
+# A run on a free machine waits less.
 _QUEUED_SECONDS = 1.0
 _CLOCK_CODES = ("notes.clock-behind", "notes.clock-set-back")
 
@@ -39,25 +35,6 @@ class Tally:
 
     count: int | None
     runs: int
-
-
-@dataclass(frozen=True)
-class FleetMachine:
-    """A testbed: its runs, how they went, and how far its clock is wrong.
-
-    ``days`` are those since its last run, ``recent`` its runs of the last weeks. ``clock_ahead`` is how far its clock is ahead:
-    its runs were stored before they began. ``clock_notes`` are what the newest run with a wrong clock shows of it otherwise.
-    """
-
-    span: TestbedSpan
-    link: TestbedLink
-    anchor: Words
-    days: int
-    is_silent: bool
-    recent: int
-    health: MachineHealth
-    clock_ahead: Words
-    clock_notes: Sequence[Message]
 
 
 @dataclass(frozen=True)
@@ -74,59 +51,54 @@ class MachineHealth:
 
 
 @dataclass(frozen=True)
-class RunRow:
-    """A run as a row; ``address`` is empty if it has no page."""
+class FleetMachine:
+    """A testbed: its runs, how they went, and how far its clock is wrong.
 
-    run: RunHealth
-    address: Words
-    clock: Words
-    is_disturbed: bool
+    ``days`` have passed since its last run, and ``recent`` runs are of the last weeks. ``clock_ahead`` is how far its clock is
+    ahead: its runs were stored before they began. ``clock_notes`` are the warnings about the clock of the newest run with any.
+    """
 
-
-@dataclass(frozen=True)
-class Fleet(TemplateView):
-    """All testbeds, and the newest runs."""
-
-    count: int
-    testbeds: Sequence[FleetMachine]
-    more: int
-    uplifts: Sequence[UpliftView]
-    opened: int
-    matrix: Markup
-    statuses: Sequence[trend_svg.StatusKey]
-    weeks: Markup
-    runs: Sequence[RunRow]
-    notes: Sequence[str]
+    span: TestbedSpan
+    link: TestbedLink
+    anchor: Words
+    days: int
+    is_silent: bool
+    recent: int
+    health: MachineHealth
+    clock_ahead: Words
+    clock_notes: Sequence[Message]
 
 
 def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> str:
+    """All testbeds, and the newest runs."""
     with speaking(language):
-        root, trend = links.root(FLEET), content.trend
+        page, trend = SitePage(FLEET, content, links), content.trend
         spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
         newest = trend.health[-_MAX_COLUMNS:]
-        page = Fleet(
+        return page.render(
+            "fleet",
+            say("Machines"),
             count=len(spans),
-            testbeds=[_machine(span, content, root) for span in spans[:_MAX_TESTBEDS]],
+            testbeds=[_machine(span, page) for span in spans[:_MAX_TESTBEDS]],
             more=numbers.beyond(spans, _MAX_TESTBEDS),
             uplifts=[uplift_row(uplift, trend, most=_MAX_COLUMNS) for uplift in trend.uplifts[:_MAX_TESTBEDS]],
-            opened=len(trend.health),
             matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
             statuses=trend_svg.steps_legend(),
             weeks=trend_svg.weeks_bars(trend.weeks),
-            runs=[_run_row(run, links, root) for run in reversed(trend.health[-_MAX_RUNS:])],
+            runs=[_run_row(run, page) for run in reversed(trend.health[-_MAX_RUNS:])],
             notes=trend.notes[:_MAX_RUNS],
         )
-        return render_page("site/fleet.html.j2", say("Machines"), FLEET, content, links, page)
 
 
-def _machine(span: TestbedSpan, content: SiteContent, root: Words) -> FleetMachine:
+def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
+    content = page.content
     runs = [run for run in content.runs if run.fingerprint == span.fingerprint]
     health = [run for run in content.trend.health if run.fingerprint == span.fingerprint]
     read = moment(content.trend.made_at)
     away = read - moment(span.last_seen)
     return FleetMachine(
         span=span,
-        link=testbed_link(span.fingerprint, content, root),
+        link=page.testbed(span.fingerprint),
         anchor=testbed_anchor(span.fingerprint),
         days=max(0, away.days),
         is_silent=away > _RECENT,
@@ -151,28 +123,27 @@ def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:
 
 
 def _health(runs: Sequence[RunHealth]) -> MachineHealth:
-    opened = len(runs)
-    failed = [bool(run.failed) for run in runs]
-    queued = [run.queued for run in runs if run.queued is not None]
-    waits = [run.waited for run in runs if run.waited is not None]
-    throttled = [run.throttled for run in runs if run.throttled is not None]
-    floors = [run.noise_floor for run in runs if run.noise_floor is not None]
-    temperatures = [run.temperature for run in runs if run.temperature is not None]
-    clocks = [run.clock for run in runs if run.clock is not None]
+    queued = _present(run.queued for run in runs)
+    waits = _present(run.waited for run in runs)
+    throttled = _present(run.throttled for run in runs)
+    floors = _present(run.noise_floor for run in runs)
     return MachineHealth(
         queue=_queue(queued),
-        disturbed=_tally([wait >= BUSY for wait in waits], opened),
-        throttled=_tally(list(map(bool, throttled)), opened),
-        failed=_tally(failed, opened),
-        temperature=_range(temperatures, "Cel"),
-        clock=_range(clocks, "1", metric="thermal.clock"),
+        disturbed=_tally([wait >= BUSY for wait in waits], runs),
+        throttled=_tally(list(map(bool, throttled)), runs),
+        failed=_tally([bool(run.failed) for run in runs], runs),
+        temperature=_range(_present(run.temperature for run in runs), "Cel"),
+        clock=_range(_present(run.clock for run in runs), "1", metric="thermal.clock"),
         floor=numbers.plus_minus(max(floors, default=None)),
     )
 
 
-def _tally(flags: Sequence[bool], runs: int) -> Tally:
-    """How many of the runs that report a trait have it."""
-    return Tally(sum(flags) if flags else None, runs)
+def _present(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _tally(flags: Sequence[bool], runs: Sequence[RunHealth]) -> Tally:
+    return Tally(sum(flags) if flags else None, len(runs))
 
 
 def _range(values: Sequence[float], unit: str, metric: str = "") -> Words:
@@ -187,14 +158,13 @@ def _queue(queued: Sequence[float]) -> Words:
     if not queued:
         return say("not recorded")
     waited = [seconds for seconds in queued if seconds >= _QUEUED_SECONDS]
-    opened = numbers.counted(len(queued), "run")
+    runs = numbers.counted(len(queued), "run")
     if not waited:
-        return say("none of the newest {opened}", opened=opened)
+        return say("none of the newest {opened}", opened=runs)
     longest = numbers.duration(max(waited))
-    return say("{count} of the newest {opened}, {longest} at most", count=len(waited), opened=opened, longest=longest)
+    return say("{count} of the newest {opened}, {longest} at most", count=len(waited), opened=runs, longest=longest)
 
 
-def _run_row(run: RunHealth, links: SiteLinks, root: Words) -> RunRow:
-    clock = formats.quantity(run.clock, "1", metric="thermal.clock")
-    is_disturbed = run.waited is not None and run.waited >= BUSY
-    return RunRow(run, under(root, links.run(run.run_id)), clock, is_disturbed)
+def _run_row(run: RunHealth, page: SitePage) -> tuple[RunHealth, Words, bool]:
+    """A run with its page, and whether it was disturbed."""
+    return run, page.to_run(run.run_id), run.waited is not None and run.waited >= BUSY

@@ -1,17 +1,27 @@
-"""The frame that all pages of main's history have: style, policy, navigation."""
+"""A page of main's history: its links, and the frame that all pages have: style, policy, navigation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfgate.document.site import SiteContent
-from perfgate.judging.report.render.site.addresses import ALL_RUNS, ALL_SERIES, FLEET, GATES, OPEN, OVERVIEW, SiteLinks
-from perfgate.judging.report.text import templates
+from perfgate.document.trend import TrendSeries
+from perfgate.judging.report.render.site.addresses import (
+    ALL_RUNS,
+    ALL_SERIES,
+    FLEET,
+    GATES,
+    OPEN,
+    OVERVIEW,
+    SiteLinks,
+    anchor,
+    compare_address,
+    run_address,
+    series_address,
+)
 from perfgate.judging.report.text.dates import day
-from perfgate.judging.report.text.templates import Inlined, TemplateView, inlined
+from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.version import __version__
 
 _STYLES = ("page/style.css", "trend/style.css", "site/style.css")
 _NAVIGATION = {
@@ -27,44 +37,61 @@ _FOLDERS = {"series": ALL_SERIES, "runs": ALL_RUNS, "compare": ALL_RUNS}
 
 
 @dataclass(frozen=True)
-class NavigationEntry:
-    """A page that every page leads to."""
+class TestbedLink:
+    """The short name of a testbed, its device, and its place on the page of machines."""
 
+    short: str
+    device: str
     address: Words
-    name: Words
-    is_current: bool
 
 
 @dataclass(frozen=True)
-class Frame(TemplateView):
-    """What all pages show; ``root`` is the path from the page to the root of the site."""
+class SitePage:
+    """A page at an address. Its links are relative to it, and empty if the site has no such page."""
 
-    style: Inlined
-    title: Words
-    root: Words
+    address: str
+    content: SiteContent
     links: SiteLinks
-    project: str
-    navigation: Sequence[NavigationEntry]
-    made_at: Words
-    newest: Words
-    version: str
+
+    @property
+    def root(self) -> Words:
+        """The path from the page to the root of the site."""
+        return Words("../" * self.address.count("/"))
+
+    def to(self, address: str) -> Words:
+        return Words(f"{self.root}{address}" if self.links.has(address) else "")
+
+    def to_run(self, run_id: str) -> Words:
+        return self.to(run_address(run_id))
+
+    def to_both(self, earlier: str, later: str) -> Words:
+        """The page that shows two runs side by side."""
+        return self.to(compare_address(earlier, later))
+
+    def to_series(self, series: TrendSeries, branch: str = "") -> Words:
+        return self.to(series_address(series, branch))
+
+    def testbed(self, fingerprint: str) -> TestbedLink:
+        address = Words(f"{self.root}{FLEET}#{testbed_anchor(fingerprint)}")
+        return TestbedLink(fingerprint[:10], self.content.devices.get(fingerprint, ""), address)
+
+    def render(self, template: str, title: Words, **values: object) -> str:
+        current = _FOLDERS.get(self.address.partition("/")[0], self.address)
+        trend = self.content.trend
+        return render_page(
+            f"site/{template}.html.j2",
+            style=inlined(*_STYLES),
+            title=title,
+            root=self.root,
+            links=self.links,
+            forms=self.links.forms,
+            project=trend.project,
+            navigation=[(Words(address), say(name), address == current) for address, name in _NAVIGATION.items()],
+            made_at=day(trend.made_at),
+            newest=day(trend.newest),
+            **values,
+        )
 
 
-def render_page(
-    template: str, title: Words, address: str, content: SiteContent, links: SiteLinks, *views: TemplateView
-) -> str:
-    """Render a page for its address."""
-    current = _FOLDERS.get(address.partition("/")[0], address)
-    navigation = [NavigationEntry(Words(entry), say(name), entry == current) for entry, name in _NAVIGATION.items()]
-    frame = Frame(
-        style=inlined(*_STYLES),
-        title=title,
-        root=links.root(address),
-        links=links,
-        project=content.trend.project,
-        navigation=navigation,
-        made_at=day(content.trend.made_at),
-        newest=day(content.trend.newest),
-        version=__version__,
-    )
-    return templates.render_page(template, frame, *views)
+def testbed_anchor(fingerprint: str) -> Words:
+    return anchor("testbed", fingerprint[:16])

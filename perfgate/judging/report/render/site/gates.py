@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 
 from perfgate.document.gates import GateRecord
 from perfgate.document.site import SiteContent
 from perfgate.judging.report.render.site.addresses import GATES, SiteLinks
-from perfgate.judging.report.render.site.frame import render_page
+from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import gates_line
 from perfgate.locale import Language, speaking
@@ -20,36 +18,22 @@ _MAX_ROWS = 500
 _LABELS = {"PASS": "ok", "WARN": "attention", "FAIL": "regressed", "INCONCLUSIVE": "inconclusive"}
 
 
-@dataclass(frozen=True)
-class GateRow:
-    """A verdict, the class of its label, and what became of a failure."""
-
-    record: GateRecord
-    label: Words
-    settled: Words
-
-
-@dataclass(frozen=True)
-class Gates(TemplateView):
-    """The verdicts, newest first."""
-
-    mark: Words
-    headline: Words
-    line: Words | None
-    rows: Sequence[GateRow]
-    more: int
-    several_gates: bool
-    several_testbeds: bool
-
-
 def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> str:
+    """The verdicts, newest first, each with the class of its label, and what became of a failure."""
     with speaking(language):
-        records, history = content.gates, content.trend.gates
+        page, records, history = SitePage(GATES, content, links), content.gates, content.trend.gates
         standing = {gate.commit for gate in history.standing} if history else set()
-        mark = "FAIL" if standing else "PASS"
-        rows = [_row(record, standing, content.accepted_commits) for record in records[:_MAX_ROWS]]
-        page = Gates(
-            mark=Words(mark if history else "SKIPPED"),
+        mark = "SKIPPED"
+        if history:
+            mark = "FAIL" if standing else "PASS"
+        rows = []
+        for record in records[:_MAX_ROWS]:
+            label = Words(_LABELS.get(record.verdict, ""))
+            rows.append((record, label, _settlement(record, standing, content.accepted_commits)))
+        return page.render(
+            "gates",
+            say("Gates"),
+            mark=Words(mark),
             headline=numbers.counted(history.gates if history else 0, "gate"),
             line=gates_line(content.trend),
             rows=rows,
@@ -57,15 +41,14 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
             several_gates=len({record.gate for record in records}) > 1,
             several_testbeds=any(record.testbed for record in records),
         )
-        return render_page("site/gates.html.j2", say("Gates"), GATES, content, links, page)
 
 
-def _row(record: GateRecord, standing: Collection[str], accepted: Collection[str]) -> GateRow:
-    settled = Words("")  # of another verdict than a failure
+def _settlement(record: GateRecord, standing: Collection[str], accepted: Collection[str]) -> Words:
+    """What became of a failure; empty for another verdict."""
     if record.commit in accepted:
-        settled = say("accepted")
-    elif record.verdict == "FAIL" and record.commit in standing:
-        settled = say("neither accepted nor withdrawn")
-    elif record.verdict == "FAIL":
-        settled = say("withdrawn: a later commit of the change does not fail")
-    return GateRow(record, Words(_LABELS.get(record.verdict, "")), settled)
+        return say("accepted")
+    if record.verdict != "FAIL":
+        return Words("")
+    if record.commit in standing:
+        return say("neither accepted nor withdrawn")
+    return say("withdrawn: a later commit of the change does not fail")

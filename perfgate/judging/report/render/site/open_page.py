@@ -1,27 +1,24 @@
-"""open.html: regressions that are open, those that were accepted, what was measured side by side, and what is settled."""
+"""open.html: open regressions, acceptances, measurements side by side, and settled regressions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 
 from markupsafe import Markup
 
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, moment
+from perfgate.document.history import Confirmation, moment
 from perfgate.document.site import SiteContent
-from perfgate.document.trend import TrendCause, TrendSeries
+from perfgate.document.trend import TrendCause, TrendDocument, TrendSeries
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, SiteLinks, commit_anchor
-from perfgate.judging.report.render.site.cells import CauseCard, cause_card, moved_cells, under
-from perfgate.judging.report.render.site.frame import render_page
-from perfgate.judging.report.render.trend_page import ChangeCells, noise_words
+from perfgate.judging.report.render.site.cells import CauseCard, cause_card, moved_cells
+from perfgate.judging.report.render.site.frame import SitePage
+from perfgate.judging.report.render.trend_page import ChangeCells
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     TRIAGE_STATES,
@@ -46,47 +43,10 @@ _OUTCOMES = {
 
 @dataclass(frozen=True)
 class AboutCommit:
-    """The full commit that a state is about, empty if it is none, and its place on the page, empty after the first entry."""
+    """The full commit of a state, empty if it has none, and its place on the page, empty after the first entry."""
 
     commit: str
     anchor: Words
-
-
-@dataclass(frozen=True)
-class OpenPicture:
-    """An open regression with the history of its leading change."""
-
-    about: AboutCommit
-    card: CauseCard
-    chart: Markup
-    noise: Words
-
-
-@dataclass(frozen=True)
-class ReturnedCause:
-    """A regression that is back at the old level and may be marked as fixed."""
-
-    about: AboutCommit
-    row: CauseRow
-
-
-@dataclass(frozen=True)
-class FailedGate:
-    """A commit that the gate failed, and that was neither withdrawn nor accepted."""
-
-    about: AboutCommit
-    gate: GateRecord
-    change: Words
-    triage: TriageView | None
-    suggests: Words | None = None
-
-
-@dataclass(frozen=True)
-class AcceptedRow:
-    """An acceptance, and whether it has expired."""
-
-    entry: Acceptance
-    expired: bool
 
 
 @dataclass(frozen=True)
@@ -100,133 +60,93 @@ class ConfirmedRow:
     address: Words
 
 
-@dataclass(frozen=True)
-class TriageFields:
-    """The form that gives a regression a state."""
-
-    action: Words
-    form_key: Words
-    states: Sequence[tuple[Words, Words]]
-
-
-@dataclass(frozen=True)
-class OpenPage(TemplateView):
-    """What is open, accepted, measured side by side, and settled."""
-
-    mark: Words
-    count: int
-    pictures: Sequence[OpenPicture]
-    more: int
-    triage: TriageFields | None
-    returned: Sequence[ReturnedCause]
-    failed_gates: Sequence[FailedGate]
-    accepted: Sequence[AcceptedRow]
-    confirmed: Sequence[ConfirmedRow]
-    settled: Sequence[ChangeCells]
-
-
 class _Anchors:
-    """The places of commits on the page: each is at the first entry about it, as a failed gate may be of a regression's."""
+    """The places of commits on the page: each is at the first entry about it, as a gate may have failed on a regression."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._anchors: set[str] = set()
 
     def about(self, commit: str | None) -> AboutCommit:
-        known = commit if commit and COMMIT_ID.fullmatch(commit) else ""
-        anchor = commit_anchor(known) if known else Words("")
-        if anchor in self._taken:
+        full = commit if commit and COMMIT_ID.fullmatch(commit) else ""
+        anchor = commit_anchor(full) if full else Words("")
+        if anchor in self._anchors:
             anchor = Words("")
-        self._taken.add(anchor)
-        return AboutCommit(known, anchor)
+        self._anchors.add(anchor)
+        return AboutCommit(full, anchor)
 
 
 def render_open(content: SiteContent, links: SiteLinks, language: Language) -> str:
+    """What is open, accepted, measured side by side, and settled."""
     with speaking(language):
-        root, anchors = links.root(OPEN), _Anchors()
-        causes = content.trend.open_regressions
+        page, anchors, trend = SitePage(OPEN, content, links), _Anchors(), content.trend
+        causes = trend.open_regressions
         # In this order on the page.
-        pictures = [_picture(cause, content, links, anchors) for cause in causes[:_MAX_CAUSES]]
-        returned = _returned(content, anchors)
-        failed_gates = _failed_gates(content, anchors)
-        today = moment(content.trend.made_at).date()
-        page = OpenPage(
-            mark=mark_of(content.trend, is_bad=bool(causes)),
+        pictures = [_picture(cause, page, anchors) for cause in causes[:_MAX_CAUSES]]
+        returned = _returned(trend, anchors)
+        failed_gates = _failed_gates(trend, anchors)
+        today = moment(trend.made_at).date()
+        accepted = [(entry, not entry.counts_on(today)) for entry in content.acceptances[:_MAX_ROWS]]
+        return page.render(
+            "open",
+            say("Open"),
+            mark=mark_of(trend, is_bad=bool(causes)),
             count=len(causes),
             pictures=pictures,
             more=numbers.beyond(causes, _MAX_CAUSES),
-            triage=_triage_form(links) if links.triage else None,
+            triage_address=Words(TRIAGE),
+            triage_states=[(Words(state), say(words)) for state, words in TRIAGE_STATES.items()],
             returned=returned,
             failed_gates=failed_gates,
-            accepted=[_accepted(entry, today) for entry in content.acceptances[:_MAX_ROWS]],
-            confirmed=_confirmed(content, links, root),
-            settled=_settled(content, links, root),
+            accepted=accepted,
+            confirmed=_confirmed(page),
+            settled=_settled(page),
         )
-        return render_page("site/open.html.j2", say("Open"), OPEN, content, links, page)
 
 
-def _picture(cause: TrendCause, content: SiteContent, links: SiteLinks, anchors: _Anchors) -> OpenPicture:
-    lead, *_ = moved_by(cause, content.trend)
-    return OpenPicture(
-        about=anchors.about(cause.first_bad),
-        card=cause_card(cause, content, links, links.root(OPEN)),
-        chart=trend_svg.series_plot([lead.series], cause.first_bad or ""),
-        noise=noise_words(lead.series),
-    )
+def _picture(cause: TrendCause, page: SitePage, anchors: _Anchors) -> tuple[AboutCommit, CauseCard, Markup]:
+    """An open regression with the history of its leading change."""
+    lead = moved_by(cause, page.content.trend)[0]
+    chart = trend_svg.series_plot([lead.series], cause.first_bad or "")
+    return anchors.about(cause.first_bad), cause_card(cause, page), chart
 
 
-def _returned(content: SiteContent, anchors: _Anchors) -> list[ReturnedCause]:
-    returned = [cause for cause in content.trend.causes if cause.suggests == "fixed"]
-    rows = [
-        ReturnedCause(anchors.about(cause.first_bad), cause_row(cause, content.trend, most=0)) for cause in returned
-    ]
-    return rows[:_MAX_CAUSES]
+def _returned(trend: TrendDocument, anchors: _Anchors) -> list[tuple[AboutCommit, CauseRow]]:
+    """The regressions that are back at the old level and may be marked as fixed."""
+    causes = [cause for cause in trend.causes if cause.suggests == "fixed"]
+    return [(anchors.about(cause.first_bad), cause_row(cause, trend, most=0)) for cause in causes[:_MAX_CAUSES]]
 
 
-def _failed_gates(content: SiteContent, anchors: _Anchors) -> list[FailedGate]:
-    gates = content.trend.gates
-    if gates is None:
+def _failed_gates(trend: TrendDocument, anchors: _Anchors) -> list[tuple[AboutCommit, GateRecord, TriageView | None]]:
+    """The commits that the gate failed, and that were neither withdrawn nor accepted."""
+    if trend.gates is None:
         return []
-    states = {triage.commit: triage for triage in gates.triages}
-    failed = []
-    for gate in gates.standing[:_MAX_CAUSES]:
-        triage = triage_view(states.get(gate.commit))
-        failed.append(FailedGate(anchors.about(gate.commit), gate, Words(gate.change or ""), triage))
-    return failed
+    states = {triage.commit: triage for triage in trend.gates.triages}
+    gates = trend.gates.standing[:_MAX_CAUSES]
+    return [(anchors.about(gate.commit), gate, triage_view(states.get(gate.commit))) for gate in gates]
 
 
-def _triage_form(links: SiteLinks) -> TriageFields:
-    states = [(Words(state), say(words)) for state, words in TRIAGE_STATES.items()]
-    return TriageFields(Words(TRIAGE), Words(links.form_key), states)
-
-
-def _accepted(entry: Acceptance, today: date) -> AcceptedRow:
-    return AcceptedRow(entry, expired=not entry.counts_on(today))
-
-
-def _confirmed(content: SiteContent, links: SiteLinks, root: Words) -> list[ConfirmedRow]:
+def _confirmed(page: SitePage) -> list[ConfirmedRow]:
     by_place: dict[tuple[str, ...], TrendSeries] = {}
-    for series in content.trend.series:
+    for series in page.content.trend.series:
         if not series.labels:
             by_place[series.workload, series.shape, series.metric, series.fingerprint] = series
     rows = []
-    for entry in content.confirmations[:_MAX_ROWS]:
+    for entry in page.content.confirmations[:_MAX_ROWS]:
         measured = by_place.get((entry.workload, entry.shape, entry.metric, entry.fingerprint))
         outcome = say(_OUTCOMES[entry.outcome]) if entry.outcome in _OUTCOMES else Words(entry.outcome)
-        address = under(root, links.series(measured)) if measured else Words("")
-        interval = _interval(entry, measured.unit if measured else "")
+        interval, address = numbers.DASH, Words("")
+        if entry.low is not None and entry.high is not None:
+            unit = measured.unit if measured else ""
+            interval = formats.bounds((entry.low, entry.high), unit, metric=entry.metric)
+        if measured:
+            address = page.to_series(measured)
         rows.append(ConfirmedRow(entry, metric_name(entry.metric), outcome, interval, address))
     return rows
 
 
-def _interval(entry: Confirmation, unit: str) -> Words:
-    if entry.low is None or entry.high is None:
-        return numbers.DASH
-    return formats.bounds((entry.low, entry.high), unit, metric=entry.metric)
-
-
-def _settled(content: SiteContent, links: SiteLinks, root: Words) -> list[ChangeCells]:
+def _settled(page: SitePage) -> list[ChangeCells]:
     rows: list[ChangeCells] = []
-    for cause in content.trend.causes:
+    for cause in page.content.trend.causes:
         if cause.standing in ("accepted", "resolved", "refuted"):
-            rows += [moved_cells(moved, links, root) for moved in moved_by(cause, content.trend)]
+            rows += [moved_cells(moved, page) for moved in moved_by(cause, page.content.trend)]
     return rows[:_MAX_ROWS]

@@ -10,16 +10,15 @@ from markupsafe import Markup
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import E2E, NUMBER, P50, P99, RANKS_STEP, SERVING_THROUGHPUT, THROUGHPUT, TPOT, TTFT
 from perfgate.document.site import SiteContent
-from perfgate.document.trend import TestbedSpan, TrendSeries
+from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import ALL_SERIES, GATES, OPEN, OVERVIEW, SiteLinks
-from perfgate.judging.report.render.site.cells import CauseCard, TestbedLink, cause_card, is_regressed, testbed_link
-from perfgate.judging.report.render.site.frame import render_page
+from perfgate.judging.report.render.site.cells import cause_card, is_regressed
+from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.render.site.series import workload_anchor
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import TemplateView
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import (
     ChangeView,
@@ -80,58 +79,32 @@ class WorkloadCells:
     address: Words
 
 
-@dataclass(frozen=True)
-class TestbedCells:
-    """A testbed and when it was last seen."""
-
-    link: TestbedLink
-    span: TestbedSpan
-
-
-@dataclass(frozen=True)
-class Overview(TemplateView):
-    """The first page."""
-
-    mark: Words
-    headline: Words
-    runs: int
-    searched: Words
-    cards: Sequence[CauseCard]
-    more_cards: int
-    better: Sequence[CauseCard]
-    more_better: int
-    gates: Words | None
-    workloads: Sequence[WorkloadCells]
-    more_workloads: int
-    testbeds: Sequence[TestbedCells]
-    notes: Sequence[str]
-    open_page: Words
-    gates_page: Words
-
-
 def render_overview(content: SiteContent, links: SiteLinks, language: Language) -> str:
+    """The first page."""
     with speaking(language):
-        root, trend = links.root(OVERVIEW), content.trend
+        page, trend = SitePage(OVERVIEW, content, links), content.trend
         causes, better = trend.open_regressions, sort_causes(trend).new_better
-        workloads = _by_workload(content)
-        page = Overview(
+        workloads = _by_workload(trend.series)
+        spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
+        return page.render(
+            "overview",
+            say("Overview"),
             mark=mark_of(trend, is_bad=bool(causes)),
             headline=_headline(content),
             runs=trend.runs,
             searched=searched(trend),
-            cards=[cause_card(cause, content, links, root) for cause in causes[:_MAX_CARDS]],
+            cards=[cause_card(cause, page) for cause in causes[:_MAX_CARDS]],
             more_cards=numbers.beyond(causes, _MAX_CARDS),
-            better=[cause_card(cause, content, links, root) for cause in better[:_MAX_BETTER]],
+            better=[cause_card(cause, page) for cause in better[:_MAX_BETTER]],
             more_better=numbers.beyond(better, _MAX_BETTER),
             gates=gates_line(trend),
-            workloads=[_workload(series, links) for series in workloads[:_MAX_WORKLOADS]],
+            workloads=[_workload(series, page) for series in workloads[:_MAX_WORKLOADS]],
             more_workloads=numbers.beyond(workloads, _MAX_WORKLOADS),
-            testbeds=_testbeds(content, root),
+            testbeds=[(page.testbed(span.fingerprint), span) for span in spans[:_MAX_TESTBEDS]],
             notes=trend.notes[:_MAX_CARDS],
             open_page=Words(OPEN),
             gates_page=Words(GATES),
         )
-        return render_page("site/overview.html.j2", say("Overview"), OVERVIEW, content, links, page)
 
 
 def _headline(content: SiteContent) -> Words:
@@ -141,28 +114,23 @@ def _headline(content: SiteContent) -> Words:
     return say("no regression is open") if content.trend.looked_at else say("too few runs to look at yet")
 
 
-def _testbeds(content: SiteContent, root: Words) -> list[TestbedCells]:
-    spans = sorted(content.trend.testbeds, key=lambda span: span.last_seen, reverse=True)
-    return [TestbedCells(testbed_link(span.fingerprint, content, root), span) for span in spans[:_MAX_TESTBEDS]]
-
-
-def _by_workload(content: SiteContent) -> list[list[TrendSeries]]:
+def _by_workload(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
     """The current series of each workload, those with the most regressions first: a wall screen shows only these."""
     workloads: dict[str, list[TrendSeries]] = {}
-    for series in content.trend.series:
-        if series.current and series.points:
-            workloads.setdefault(series.workload, []).append(series)
+    for entry in series:
+        if entry.current and entry.points:
+            workloads.setdefault(entry.workload, []).append(entry)
     return sorted(workloads.values(), key=lambda group: -sum(map(is_regressed, group)))
 
 
-def _workload(series: Sequence[TrendSeries], links: SiteLinks) -> WorkloadCells:
+def _workload(series: Sequence[TrendSeries], page: SitePage) -> WorkloadCells:
     name = series[0].workload
     several = len({entry.fingerprint for entry in series}) > 1
     places = _places(series)
     cells = []
     for entries in places[:_MAX_PLACES]:
         testbed = entries[0].fingerprint[:10] if several else ""
-        leading = [_number(entry, links) for entry in _leading(entries)]
+        leading = [_number(entry, page) for entry in _leading(entries)]
         cells.append(PlaceCells(entries[0].shape, testbed, leading))
     address = Words(f"{ALL_SERIES}#{workload_anchor(name)}")
     return WorkloadCells(name, cells, numbers.beyond(places, _MAX_PLACES), len(series), address)
@@ -177,7 +145,10 @@ def _places(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
     for entry in series:
         if not entry.labels:
             places.setdefault((entry.shape, entry.fingerprint), []).append(entry)
-    judged = [entries for entries in places.values() if not all(entry.informing for entry in entries)]
+    judged = []
+    for entries in places.values():
+        if not all(entry.informing for entry in entries):
+            judged.append(entries)
     return judged or list(places.values())
 
 
@@ -190,14 +161,14 @@ def _leading(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     return leading[:_MAX_NUMBERS]
 
 
-def _number(series: TrendSeries, links: SiteLinks) -> NumberCells:
+def _number(series: TrendSeries, page: SitePage) -> NumberCells:
     changes = [change for change in series.changes if change.standing != "refuted"]
     last = MovedSeries(series, changes[-1]) if changes else None
     return NumberCells(
         metric=metric_name(series.metric),
         value=formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
         plot=trend_svg.small_plot(series),
-        address=links.series(series),
+        address=page.to_series(series),
         change=change_row(last) if last else None,
         is_open=last is not None and last.change.standing in ("new", "open"),
     )

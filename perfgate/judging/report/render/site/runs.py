@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -9,49 +10,29 @@ from urllib.parse import quote
 from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.document.clocks import clock_notes
 from perfgate.document.history import StoredRun, moment
-from perfgate.document.kept import KeptOfRun
-from perfgate.document.message import Message
+from perfgate.document.kept import KeptLink, KeptOfRun
 from perfgate.document.run import OperatorRow, RunDocument, StepResult
 from perfgate.document.site import BesideLevel, SiteContent
-from perfgate.judging.report.render.site.addresses import SiteLinks, run_address, runs_address
-from perfgate.judging.report.render.site.cells import (
-    KeptCells,
-    LevelCells,
-    RunCells,
-    kept_cells,
-    run_cells,
-    under,
-)
-from perfgate.judging.report.render.site.compare import split_levels
-from perfgate.judging.report.render.site.frame import render_page
+from perfgate.judging.report.render.site.addresses import COMPARE, SiteLinks, run_address, runs_address
+from perfgate.judging.report.render.site.cells import RunCells, run_cells, split_levels
+from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import minute
+from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.templates import TemplateView
-from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.page_tables import CounterRow, counter_rows
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.page_tables import counter_rows
 from perfgate.judging.report.view.run_steps import ChecklistRow, step_row
 from perfgate.locale import Language, speaking
 
 RUNS_A_PAGE = 200
 _MAX_ROWS, _MAX_OPERATORS, _MAX_WARNINGS = 400, 15, 60
+_KINDS = {"trace": phrase("trace"), "flamegraph": phrase("flame graph"), "report": phrase("report")}
+_SERVED_PATH = re.compile(r"/[A-Za-z0-9._/-]+")
 # The state of the device, of step 19.
 _DEVICE_METRICS = ("thermal.temperature", "thermal.clock", "thermal.throttled", "thermal.power", "thermal.derating")
-
-
-@dataclass(frozen=True)
-class RunList(TemplateView):
-    """One page of the list of runs; ``newer`` and ``older`` lead to the pages around it."""
-
-    count: int
-    rows: Sequence[RunCells]
-    newer: Words
-    older: Words
-    page: int
-    pages: int
-    compare_form: Words
 
 
 @dataclass(frozen=True)
@@ -60,6 +41,16 @@ class Neighbour:
 
     run: RunCells
     compare: Words
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A kept file: a link to it, or, without an address that may become one, its place."""
+
+    link: KeptLink
+    kind: Words
+    size: Words
+    address: Words
 
 
 @dataclass(frozen=True)
@@ -82,82 +73,26 @@ class RunStep:
     took: Words
 
 
-@dataclass(frozen=True)
-class OperatorList:
-    """The operators of a workload and shape with the most time of their own."""
-
-    place: str
-    rows: list[OperatorRow]
-
-
-@dataclass(frozen=True)
-class DeviceValue:
-    """What the device reported while a workload was measured."""
-
-    name: str
-    workload: str
-    value: Words
-
-
-@dataclass(frozen=True)
-class RunPage(TemplateView):
-    """The head of the page of a run; ``recording`` is the name under which a service shows its traces."""
-
-    run: RunCells
-    document: RunDocument
-    facts: Sequence[tuple[Words, str]]
-    recording: Words
-    before: Neighbour | None
-    after: Neighbour | None
-    errors: Sequence[RunError]
-    warnings: Sequence[Message]
-    kept: Sequence[KeptCells]
-    kept_why: str
-
-
-@dataclass(frozen=True)
-class RunTables(TemplateView):
-    """The numbers of a run: apart from main's level, and the rest."""
-
-    apart: Sequence[LevelCells]
-    rest: Sequence[LevelCells]
-    steps: Sequence[RunStep]
-    device: Sequence[DeviceValue]
-    comparable: Sequence[tuple[str, str]]
-    observed: Sequence[tuple[str, str]]
-    counters: Sequence[CounterRow]
-    operators: Sequence[OperatorList]
-
-
-@dataclass(frozen=True)
-class Unreadable(TemplateView):
-    """Why a run cannot be shown."""
-
-    reason: str
-
-
 def page_count(content: SiteContent) -> int:
     return max(1, -(-len(content.runs) // RUNS_A_PAGE))
 
 
 def render_runs(content: SiteContent, links: SiteLinks, language: Language, *, page: int = 1) -> str:
-    """One page of the list of runs, newest first; ``page`` is counted from 1."""
+    """One page of the list of runs, newest first, with links to the pages around it; ``page`` is counted from 1."""
     with speaking(language):
-        address = runs_address(page)
-        root = links.root(address)
+        view, pages = SitePage(runs_address(page), content, links), page_count(content)
         first = (page - 1) * RUNS_A_PAGE
-        pages = page_count(content)
-        listed = content.runs[first : first + RUNS_A_PAGE]
-        view = RunList(
+        return view.render(
+            "runs",
+            say("Runs"),
             count=len(content.runs),
-            rows=[run_cells(run, content, links, root) for run in listed],
-            newer=under(root, links.to(runs_address(page - 1))) if page > 1 else Words(""),
-            older=under(root, links.to(runs_address(page + 1))) if page < pages else Words(""),
+            rows=[run_cells(run, view) for run in content.runs[first : first + RUNS_A_PAGE]],
+            newer=view.to(runs_address(page - 1)) if page > 1 else Words(""),
+            older=view.to(runs_address(page + 1)) if page < pages else Words(""),
             page=page,
             pages=pages,
-            compare_form=Words(f"{root}compare/index.html" if links.forms else ""),
+            compare_form=Words(f"{view.root}{COMPARE}" if links.forms else ""),
         )
-        return render_page("site/runs.html.j2", say("Runs"), address, content, links, view)
 
 
 def render_run(
@@ -172,26 +107,27 @@ def render_run(
     *,
     recording: str = "",
 ) -> str:
-    """The page of a run, with links to its ``neighbours``: the runs of its testbed before and after it."""
+    """The page of a run, with links to its ``neighbours``: the runs of its testbed before and after it.
+
+    ``recording`` is the name under which a service shows its traces.
+    """
     before, after = neighbours
     with speaking(language):
-        address = run_address(listed.id)
-        root = links.root(address)
-        apart, rest = split_levels(numbers_of_run[:_MAX_ROWS], links, root)
+        page = SitePage(run_address(listed.id), content, links)
+        apart, rest = split_levels(numbers_of_run[:_MAX_ROWS], page)
         warnings = [*clock_notes(run, listed.recorded_at), *run.warnings]
-        view = RunPage(
-            run=run_cells(listed, content, links, root),
-            document=run,
+        return page.render(
+            "run",
+            say("Run {id}", id=Words(listed.id[:12])),
+            run=run_cells(listed, page),
             facts=_facts(listed, run),
             recording=Words(quote(recording, safe="")),
-            before=_neighbour(before, (before, listed), content, links) if before else None,
-            after=_neighbour(after, (listed, after), content, links) if after else None,
+            before=Neighbour(run_cells(before, page), page.to_both(before.id, listed.id)) if before else None,
+            after=Neighbour(run_cells(after, page), page.to_both(listed.id, after.id)) if after else None,
             errors=_errors(run),
             warnings=warnings[:_MAX_WARNINGS],
-            kept=[kept_cells(link) for link in kept.links[:_MAX_ROWS]],
+            kept=list(map(_kept_file, kept.links[:_MAX_ROWS])),
             kept_why=kept.why,
-        )
-        tables = RunTables(
             apart=apart,
             rest=rest,
             steps=_steps(run),
@@ -201,15 +137,12 @@ def render_run(
             counters=counter_rows(None, run)[:_MAX_ROWS],
             operators=_operators(run),
         )
-        title = say("Run {id}", id=Words(listed.id[:12]))
-        return render_page("site/run.html.j2", title, address, content, links, view, tables)
 
 
 def render_unreadable(address: str, reason: str, content: SiteContent, links: SiteLinks, language: Language) -> str:
     """The page of a run that cannot be read, with the reason."""
     with speaking(language):
-        page = Unreadable(reason)
-        return render_page("site/unreadable.html.j2", say("Not readable"), address, content, links, page)
+        return SitePage(address, content, links).render("unreadable", say("Not readable"), reason=reason)
 
 
 def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str]]:
@@ -238,12 +171,14 @@ def _took(began: str, ended: str) -> Words:
         return numbers.DASH
 
 
-def _neighbour(
-    other: StoredRun, pair: tuple[StoredRun, StoredRun], content: SiteContent, links: SiteLinks
-) -> Neighbour:
-    root = links.root(run_address(other.id))
-    earlier, later = pair
-    return Neighbour(run_cells(other, content, links, root), under(root, links.compare(earlier.id, later.id)))
+def _kept_file(link: KeptLink) -> KeptFile:
+    is_address = is_linkable(link.address) or _SERVED_PATH.fullmatch(link.address)
+    return KeptFile(
+        link=link,
+        kind=say(_KINDS.get(link.kind, _KINDS["trace"])),
+        size=formats.quantity(float(link.bytes), "B"),
+        address=Words(link.address if is_address else ""),
+    )
 
 
 def _errors(run: RunDocument) -> list[RunError]:
@@ -273,20 +208,22 @@ def _steps(run: RunDocument) -> list[RunStep]:
     return steps
 
 
-def _device(run: RunDocument) -> list[DeviceValue]:
+def _device(run: RunDocument) -> list[tuple[str, Words, str]]:
+    """What the device reported while a workload was measured: metric, value and workload."""
     values = []
     for step in run.steps:
         for value in step.values:
             if value.metric in _DEVICE_METRICS and value.value is not None:
                 quantity = formats.quantity(value.value, metric(value.metric).unit, metric=value.metric)
-                values.append(DeviceValue(metric_name(value.metric), step.workload, quantity))
+                values.append((metric_name(value.metric), quantity, step.workload))
     return values[:_MAX_ROWS]
 
 
-def _operators(run: RunDocument) -> list[OperatorList]:
-    places: dict[tuple[str, str], OperatorList] = {}
+def _operators(run: RunDocument) -> list[tuple[str, list[OperatorRow]]]:
+    """The operators with the most time of their own, by place."""
+    places: dict[tuple[str, str], list[OperatorRow]] = {}
     for row in sorted(run.operators, key=lambda row: -row.self_time):
-        listed = places.setdefault(row.place, OperatorList(place(*row.place), []))
-        if len(listed.rows) < _MAX_OPERATORS:
-            listed.rows.append(row)
-    return [places[key] for key in sorted(places)]
+        listed = places.setdefault(row.place, [])
+        if len(listed) < _MAX_OPERATORS:
+            listed.append(row)
+    return [(place(*at), rows) for at, rows in sorted(places.items())]
