@@ -30,8 +30,6 @@ from perfgate.judging.forge.runner import (
     summary_path,
 )
 from perfgate.judging.gate.verdict import exit_code
-from perfgate.judging.report.render.bencher import bencher_metrics
-from perfgate.judging.report.render.benchmark_action import BENCHMARK_FILES, benchmark_entries
 from perfgate.judging.report.render.ci import (
     Annotation,
     annotate,
@@ -40,10 +38,15 @@ from perfgate.judging.report.render.ci import (
     verdict_annotation,
 )
 from perfgate.judging.report.render.comment import render_comment
-from perfgate.judging.report.render.csv_table import csv_table
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
+from perfgate.judging.report.render.number_formats import (
+    BENCHMARK_FILES,
+    bencher_metrics,
+    benchmark_entries,
+    csv_table,
+    parquet_table,
+)
 from perfgate.judging.report.render.openmetrics import END, openmetrics
-from perfgate.judging.report.render.parquet import parquet_table
 from perfgate.judging.report.view.number_rows import NumberRow, rows_of_check, rows_of_run
 from perfgate.locale import Activity, Language
 

@@ -47,7 +47,7 @@ def COMMAND(options: Options, as_json: bool, language: str | None, directory: Pa
     from perfgate.config import report_language
     from perfgate.flows.check.plan import PlanRequest, plan_check
     from perfgate.flows.shared.doors import Doors
-    from perfgate.judging.report.render.plan import plan_line
+    from perfgate.judging.report.render.ci import plan_line
 
     spoken = report_language(language, directory)
     request = options.record(PlanRequest, language=spoken)

@@ -18,7 +18,7 @@ from perfgate.git.repository import Repository
 from perfgate.judging.forge.detect import detect, is_draft
 from perfgate.judging.forge.forge import CommitStatus, connect, find_token, token_variables
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
-from perfgate.judging.report.render.plan import plan_line
+from perfgate.judging.report.render.ci import plan_line
 from perfgate.locale import Language, sentence
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 from perfgate.version import __version__

@@ -22,7 +22,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.quads import LOOKS
 from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.comment import CommentContext, render_comment
-from perfgate.judging.report.render.csv_table import csv_table
+from perfgate.judging.report.render.number_formats import csv_table
 from perfgate.judging.report.view.number_rows import rows_of_check
 from tests.fakes.documents import make_run
 from tests.wording import worded

@@ -6,7 +6,7 @@ from typing import Any
 
 from perfgate.document.decision import StepComparison
 from perfgate.document.run import StepResult, Value
-from perfgate.judging.report.render.csv_table import csv_table
+from perfgate.judging.report.render.number_formats import csv_table
 from perfgate.judging.report.view.number_rows import rows_of_check, rows_of_run
 from tests.fakes.documents import make_bound, make_comparison, make_decision, make_run
 

@@ -13,9 +13,7 @@ import pytest
 from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, OpCount, RunDocument, StepResult, Value
 from perfgate.errors import UsageError
-from perfgate.judging.report.render.bencher import bencher_metrics
-from perfgate.judging.report.render.benchmark_action import benchmark_entries
-from perfgate.judging.report.render.parquet import parquet_table
+from perfgate.judging.report.render.number_formats import bencher_metrics, benchmark_entries, parquet_table
 from perfgate.judging.report.view.number_rows import own_numbers, rows_of_check, rows_of_run
 from tests.fakes.documents import make_comparison, make_decision, make_run
 

@@ -10,10 +10,12 @@ from typing import Literal, NamedTuple
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import Cause
+from perfgate.document.plan import MeasurementPlan
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.numbers import beyond
 from perfgate.judging.report.text.templates import Medium, line, render
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.causes import CauseView
@@ -28,6 +30,7 @@ Level = Literal["error", "warning"]
 _LOCATION = re.compile(r"(?P<path>[^:\x00-\x1f]{1,400}):(?P<line>[1-9][0-9]{0,6})")
 _MESSAGE_LINES = 6
 _LONGEST_LINE = 300
+_MOST_WORKLOADS = 4
 
 
 class Location(NamedTuple):
@@ -60,6 +63,20 @@ def status_line(decision: DecisionDocument, language: Language = "en") -> str:
     with speaking(language):
         of_metrics = counts(Summary(decision))
         return line("ci/status.j2", "plain", verdict=Words(decision.verdict), counts=of_metrics)
+
+
+def plan_line(plan: MeasurementPlan, language: Language = "en") -> Words:
+    """The plan of a check, for the terminal and the commit status."""
+    with speaking(language):
+        return line(
+            "ci/plan.j2",
+            "plain",
+            measure=plan.measure,
+            reason=plan.reason,
+            workloads=plan.workloads[:_MOST_WORKLOADS],
+            more=beyond(plan.workloads, _MOST_WORKLOADS),
+            places=plan.testbeds or [plan.device],
+        )
 
 
 def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Annotation | None:
