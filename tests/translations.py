@@ -35,7 +35,7 @@ ERRORS = {
 _FIRST = {"sentence", "Activity", "refused"}
 _FIRST_IN_REPORT = {"say", "phrase"}
 _SAYING = frozenset({*ERRORS, *_FIRST})
-_SAYING_IN_REPORT = frozenset({*ERRORS, *_FIRST, *_FIRST_IN_REPORT, "counted", "_print_rest", "_table"})
+_SAYING_IN_REPORT = frozenset({*ERRORS, *_FIRST, *_FIRST_IN_REPORT, "counted", "print_rest", "Table", "_table"})
 ZH_PO = Path(locale.__file__).parent / "zh.po"
 
 
@@ -84,7 +84,7 @@ def of_module(path: Path) -> Iterator[str]:
             yield from _of_error(call.args[0])
         elif name in _FIRST or (in_report and name in _FIRST_IN_REPORT):
             yield from _constants(call.args[0])
-        elif name == "_table":  # the titles of its columns; what ends in > is a column of numbers
+        elif name in ("Table", "_table"):  # the titles of its columns; what ends in > is a column of numbers
             yield from filter(None, (title.rstrip(">") for argument in call.args for title in _constants(argument)))
         elif len(call.args) > 1:
             yield from (f"{{count}} {noun}" for noun in _constants(call.args[1]))

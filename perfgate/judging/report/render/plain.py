@@ -49,16 +49,16 @@ class Text:
 
 
 class Table:
-    """Columns under titles; a title that ends in ``>`` is that of numbers. Cells are lines, of rich or of this module."""
+    """Columns under titles; a title that ends in ``>`` marks a column of numbers."""
 
     def __init__(self, *titles: str) -> None:
         names = [title.rstrip(">") for title in titles]
         self._titles = [say(name) for name in names]
         self._is_number = [title.endswith(">") for title in titles]
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[list[Text]] = []
 
-    def add_row(self, *cells: Any) -> None:
-        self._rows.append(cells)
+    def add_row(self, *cells: str | Text) -> None:
+        self._rows.append([Text(cell) if isinstance(cell, str) else cell for cell in cells])
 
     def __rich_console__(self, console: Any, options: ConsoleOptions) -> Iterator[Any]:
         from rich.box import SIMPLE_HEAD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from perfgate.document.trace import (
     AnswerDocument,
@@ -20,16 +20,12 @@ from perfgate.document.trace import (
 )
 from perfgate.judging.report.render.plain import TerminalOutput, Text
 from perfgate.judging.report.render.trace import print_notes, reason_words, timeline_names
-from perfgate.judging.report.render.trace_diff import changed_name, difference, signed
+from perfgate.judging.report.render.trace_diff import changed_name, difference, short_place, signed
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
-from perfgate.judging.report.text.numbers import amount, counted, percent, whole
-from perfgate.judging.report.text.places import short_place
+from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
 from perfgate.judging.report.text.words import phrase, say
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
 
 _Share = TypeVar("_Share", WindowPart, GapGroupRow)
 _NAME = 56  # letters of a name in a sentence
@@ -90,9 +86,11 @@ def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
     names = timeline_names([timeline.gaps for timeline in document.timelines])
     for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):
         title, *sentences = _sentences(timeline)
-        console.print(Text(f"{say('{name}: ', name=name)}{title}" if name else title, "bold"))
-        console.print(_listed(sentences))
-    if (more := len(document.timelines) - _MOST_TIMELINES) > 0:
+        if name:
+            title = f"{say('{name}: ', name=name)}{title}"
+        _print_answer(title, sentences, console)
+    more = beyond(document.timelines, _MOST_TIMELINES)
+    if more:
         console.print(Text(say(_MORE, timelines=counted(more, "more timeline")), "dim"))
     if len({timeline.gaps.rank for timeline in document.timelines}) > 1:
         console.print(Text(say(_RANKS), "dim"))
@@ -101,20 +99,20 @@ def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
     else:
         for compared in document.changes.timelines:
             title, *sentences = _changes(compared, short_place(clean(document.changes.base[0])))
-            console.print(Text(title, "bold"))
-            console.print(_listed(sentences))
+            _print_answer(title, sentences, console)
     print_notes(document.notes, console)
 
 
-def _listed(sentences: Iterable[str]) -> RichTable:
-    """A list of sentences with bullets, so that a wrapped sentence is seen to continue."""
+def _print_answer(title: str, sentences: Iterable[str], console: TerminalOutput) -> None:
+    """Print a title and sentences with bullets, which show where a wrapped sentence ends."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
+    console.print(Text(title, "bold"))
     table = RichTable.grid(padding=(0, 1))
     for text in sentences:
         table.add_row(RichText("-", "dim"), RichText(text, overflow="fold"))
-    return table
+    console.print(table)
 
 
 def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
@@ -125,8 +123,10 @@ def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
         parts = [say(_PARTS[part.part], share=percent(part.share)) for part in _notable(timeline.parts)]
         yield say(", ").join(parts)
         yield from map(_idle, _notable(gaps.groups))
+    elif timeline.top.side == "device":
+        yield say(_NO_TIMELINE)
     else:
-        yield say(_NO_TIMELINE if timeline.top.side == "device" else _NO_DEVICE)
+        yield say(_NO_DEVICE)
     if timeline.top.reason is not None:
         yield reason_words(timeline.top.reason)
     yield from _heaviest(timeline.top)
@@ -165,10 +165,14 @@ def _heaviest(top: TopTimeline) -> Iterator[str]:
         if top.side == "device":
             name, sentence = kernel_name(row.name, limit=_NAME), _HEAVY
         time, share = amount(row.total, "s"), percent(row.share)
-        what = say(sentence, name=clean(name), time=time, share=share, count=f"{row.count:,}")
-        places = (row.operator, row.line and short_place(row.line))
-        where = " · ".join(clean(text, limit=2 * _NAME) for text in places if text)
-        yield say(_FROM, what=what, where=where) if where else what
+        words = say(sentence, name=clean(name), time=time, share=share, count=f"{row.count:,}")
+        yield _from(words, [row.operator, row.line and short_place(row.line)])
+
+
+def _from(words: str, places: Iterable[str | None]) -> str:
+    """The words with the operator and line behind them, as far as they are known."""
+    where = " · ".join(clean(place, limit=2 * _NAME) for place in places if place)
+    return say(_FROM, what=words, where=where) if where else words
 
 
 def _overlap(timeline: AnswerTimeline) -> Iterator[str]:
@@ -187,8 +191,8 @@ def _overlap(timeline: AnswerTimeline) -> Iterator[str]:
         yield say(_NOT_CONCURRENT)
 
 
-def _hidden(words: str, total: float, exposed: float) -> str:
-    return say(words, time=amount(total, "s"), share=percent(1 - exposed / total))
+def _hidden(sentence: str, total: float, exposed: float) -> str:
+    return say(sentence, time=amount(total, "s"), share=percent(1 - exposed / total))
 
 
 def _phase(phase: PhaseTotal) -> Iterator[str]:
@@ -202,9 +206,9 @@ def _phase(phase: PhaseTotal) -> Iterator[str]:
 
 
 def _spread(steps: StepSpread) -> str:
-    named, unnamed = (_TWO_STEPS, _TWO_ALIKE) if steps.count == 2 else (_STEPS, _ALIKE)
+    with_slowest, alike = (_TWO_STEPS, _TWO_ALIKE) if steps.count == 2 else (_STEPS, _ALIKE)
     return say(
-        unnamed if steps.slowest is None else named,
+        alike if steps.slowest is None else with_slowest,
         steps=counted(steps.count, "step"),
         median=amount(steps.median, "s"),
         shortest=amount(steps.shortest, "s"),
@@ -218,19 +222,19 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         yield say(_NOTHING_CHANGED, base=base, rows=counted(timeline.same, "row"))
         return
     yield say(_CHANGED, base=base, unit=say(timeline.unit))
-    sides = [
-        (name, getattr(timeline.base, name), getattr(timeline.head, name)) for name in DiffTotals.__struct_fields__
-    ]
-    yield say(", ").join(
-        f"{say(name)} {signed(head - base)}" for name, base, head in sides if base is not None and head is not None
-    )
-    costs = [row.head or row.base for row in timeline.rows]
-    alike = Counter((row.name, cost and cost.line) for row, cost in zip(timeline.rows, costs))
-    for row, cost in zip(timeline.rows, costs):
-        # Calls of one operator on one line differ in their shapes alone.
-        shapes = cost.shapes if cost and cost.shapes and alike[row.name, cost.line] > 1 else ""
-        parts = (cost.operator, shapes[: 2 * _NAME], cost.line) if cost else ()
-        where = " · ".join(clean(text) for text in parts if text)
+    totals = []
+    for name in DiffTotals.__struct_fields__:
+        before, after = getattr(timeline.base, name), getattr(timeline.head, name)
+        if before is not None and after is not None:
+            totals.append(f"{say(name)} {signed(after - before)}")
+    yield say(", ").join(totals)
+    costs = [(row, row.head or row.base) for row in timeline.rows]
+    alike = Counter((row.name, cost and cost.line) for row, cost in costs)
+    for row, cost in costs:
         title = say("{name}: ", name=f"{say(row.change)} {changed_name(row, 2 * _NAME)}")
-        what = f"{title}{difference(row)}"
-        yield say(_FROM, what=what, where=where) if where else what
+        places: list[str | None] = []
+        if cost:
+            # Calls of one operator on one line differ in their shapes alone.
+            shapes = cost.shapes if alike[row.name, cost.line] > 1 else None
+            places = [cost.operator, shapes and shapes[: 2 * _NAME], cost.line]
+        yield _from(f"{title}{difference(row)}", places)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from perfgate.document.trace import DiffDocument, DiffRow, DiffTimeline, DiffTotals
+from collections.abc import Sequence
+
+from perfgate.document.trace import DiffCost, DiffDocument, DiffRow, DiffTimeline, DiffTotals
 from perfgate.judging.report.render.plain import Table, TerminalOutput, Text
-from perfgate.judging.report.render.trace import grid, print_notes, print_rest, print_title, time_of
+from perfgate.judging.report.render.trace import print_notes, print_rest, print_title, times_of
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.kernels import kernel_name
-from perfgate.judging.report.text.numbers import amount, counted, percent, whole
-from perfgate.judging.report.text.places import short_place
+from perfgate.judging.report.text.numbers import amount, counted, percent, sign_of, whole
 from perfgate.judging.report.text.words import phrase, say
 
 _WIDE = 110  # columns of a terminal
 _SHORT, _LONG = 28, 44  # letters of a name, in a narrow and a wide one
+_PARTS = 2  # of a short path
 _ONE_EACH = phrase(
     "one recording a side: how far two recordings of one program differ is not known; --base and --head add others"
 )
@@ -41,63 +43,81 @@ def render_diff(document: DiffDocument, console: TerminalOutput) -> None:
 
 def changed_name(row: DiffRow, limit: int) -> str:
     """The name of a row; for replaced kernels the heaviest before and the heaviest after."""
-    if row.change != "replaced":
-        return clean(row.name if row.kind == "host" else kernel_name(row.name, limit=limit), limit=limit)
-    half = limit // 2
-    return " → ".join(
-        clean(kernel_name(names[0], limit=half), limit=half) + (f" +{len(names) - 1}" if len(names) > 1 else "")
-        for names in (row.before, row.after)
-    )
+    if row.change == "replaced":
+        return f"{_heaviest(row.before, limit // 2)} → {_heaviest(row.after, limit // 2)}"
+    name = row.name if row.kind == "host" else kernel_name(row.name, limit=limit)
+    return clean(name, limit=limit)
+
+
+def _heaviest(names: Sequence[str], limit: int) -> str:
+    first = clean(kernel_name(names[0], limit=limit), limit=limit)
+    return f"{first} +{len(names) - 1}" if len(names) > 1 else first
 
 
 def difference(row: DiffRow) -> str:
     """Head minus base, with the range if there are several recordings."""
-    return signed(row.delta) + _ranged(row.delta_range)
+    return signed(row.delta) + _range_words(row.delta_range)
 
 
 def signed(seconds: float) -> str:
-    return f"{'+' if seconds > 0 else '−' if seconds < 0 else ''}{amount(abs(seconds), 's')}"
+    return f"{sign_of(seconds)}{amount(abs(seconds), 's')}"
 
 
-def _ranged(ends: tuple[float, float] | None) -> str:
+def _range_words(ends: tuple[float, float] | None) -> str:
     if ends is None:
         return ""
     return say(" ({low} to {high})", low=signed(ends[0]), high=signed(ends[1]))
 
 
 def _totals_table(timeline: DiffTimeline) -> Table:
-    table = grid("", "base>", "head>", "difference>")
+    table = Table("", "base>", "head>", "difference>")
     for field in DiffTotals.__struct_fields__:
         base, head = getattr(timeline.base, field), getattr(timeline.head, field)
-        if base is not None or head is not None:
-            change = "" if base is None or head is None else signed(head - base) + _ranged(_range(timeline, field))
-            table.add_row(*map(Text, [say(field), time_of(base), time_of(head), change]))
+        if base is None and head is None:
+            continue
+        change = ""
+        if base is not None and head is not None:
+            change = signed(head - base) + _range_words(_range(timeline, field))
+        table.add_row(say(field), *times_of(base, head), change)
     return table
 
 
 def _range(timeline: DiffTimeline, field: str) -> tuple[float, float] | None:
-    base, head = (
-        [value for totals in each if (value := getattr(totals, field)) is not None]
-        for each in (timeline.base_each, timeline.head_each)
-    )
+    """The least and the largest difference between two recordings of either side."""
+    base, head = _values(timeline.base_each, field), _values(timeline.head_each, field)
     return (min(head) - max(base), max(head) - min(base)) if base and head else None
 
 
+def _values(totals: Sequence[DiffTotals], field: str) -> list[float]:
+    values = [getattr(total, field) for total in totals]
+    return [value for value in values if value is not None]
+
+
 def _changes_table(timeline: DiffTimeline, width: int) -> Table:
-    wide = width >= _WIDE
-    table = grid("change", "", *(["kind", "base>", "head>"] if wide else []), "difference>", "runs>", "line")
+    is_wide = width >= _WIDE
+    wide_columns = ["kind", "base>", "head>"] if is_wide else []
+    table = Table("change", "", *wide_columns, "difference>", "runs>", "line")
     for row in timeline.rows:
-        times = [time_of(cost.time if cost else None) for cost in (row.base, row.head)]
-        runs = " → ".join(whole(cost.count) if cost else "0" for cost in (row.base, row.head))
+        cells = [say(row.change), changed_name(row, _LONG if is_wide else _SHORT)]
+        if is_wide:
+            cells += [say(row.kind), *times_of(_time(row.base), _time(row.head))]
         cost = row.head or row.base
-        where = cost and " · ".join(filter(None, (cost.operator, short_place(cost.line or ""))))
-        cells = [
-            say(row.change),
-            changed_name(row, _LONG if wide else _SHORT),
-            *([say(row.kind), *times] if wide else []),
-            difference(row),
-            runs,
-            clean(where or ""),
-        ]
-        table.add_row(*map(Text, cells))
+        places: list[str] = []
+        if cost:
+            places = [name for name in (cost.operator, short_place(cost.line or "")) if name]
+        table.add_row(*cells, difference(row), f"{_runs(row.base)} → {_runs(row.head)}", clean(" · ".join(places)))
     return table
+
+
+def _time(cost: DiffCost | None) -> float | None:
+    return cost.time if cost else None
+
+
+def _runs(cost: DiffCost | None) -> str:
+    return whole(cost.count) if cost else "0"
+
+
+def short_place(place: str) -> str:
+    """The last parts of a path with its line: ``…/nn/linear.py:114``."""
+    parts = place.split("/")
+    return place if len(parts) <= _PARTS + 1 else "/".join(["…", *parts[-_PARTS:]])
