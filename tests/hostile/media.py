@@ -25,17 +25,15 @@ from perfgate.document.trend import TrendDocument
 from perfgate.flows.shared.site.pages import SitePages, file_addresses
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.forge.runner import annotation_command
-from perfgate.judging.report.render.bencher import bencher_metrics
-from perfgate.judging.report.render.benchmark_action import benchmark_entries
 from perfgate.judging.report.render.bisection import render_bisection, render_bisection_answer
 from perfgate.judging.report.render.ci import annotate, no_verdict, run_markdown, status_line
 from perfgate.judging.report.render.comment import CommentContext, render_comment
-from perfgate.judging.report.render.csv_table import csv_table
 from perfgate.judging.report.render.doctor import render_fitness, render_planted
 from perfgate.judging.report.render.early import early_lines
 from perfgate.judging.report.render.flame import flame_text, render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
+from perfgate.judging.report.render.number_formats import bencher_metrics, benchmark_entries, csv_table
 from perfgate.judging.report.render.openmetrics import openmetrics
 from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.served import render_index, render_refusal
@@ -353,8 +351,8 @@ MEDIA: dict[str, Medium] = {
     "junit": Medium("junit", "xml", _of_decisions(junit)),
     "junit of a run": Medium("junit", "xml", lambda rename: [junit_of_run(_run(rename))]),
     "junit without a verdict": Medium("junit", "xml", lambda rename: [junit_without_verdict(rename("disk full"))]),
-    "csv": Medium("csv_table", "csv", _numbers(csv_table)),
-    "bencher": Medium("bencher", "json", _numbers(bencher_metrics)),
-    "benchmark action": Medium("benchmark_action", "json", _numbers(lambda rows: benchmark_entries(rows, "lower"))),
+    "csv": Medium("number_formats", "csv", _numbers(csv_table)),
+    "bencher": Medium("number_formats", "json", _numbers(bencher_metrics)),
+    "benchmark action": Medium("number_formats", "json", _numbers(lambda rows: benchmark_entries(rows, "lower"))),
     "openmetrics": Medium("openmetrics", "openmetrics", lambda rename: [openmetrics(_run(rename), range(1, 20))]),
 }

@@ -204,9 +204,9 @@ def test_terminal__markup_of_the_console_in_every_field__stays_text(name: str) -
 
 
 def test_media__modules_of_the_report__each_writes_one() -> None:
-    """Besides these, `parquet` is binary and holds the rows of `csv`, and `explain` and `plan` word no text of others."""
+    """Besides these, a Parquet file is binary and has the rows of the CSV, and `explain` words no text of others."""
     modules = {path.stem for path in Path(next(iter(render.__path__))).iterdir() if not path.name.startswith("__")}
-    without_foreign_text = {"parquet", "explain", "plan"}
+    without_foreign_text = {"explain"}
     of_terminals = {"plain", "trace_answer", "trace_diff"}
     of_pages = {"trend_svg"}
     assert modules - without_foreign_text - of_terminals - of_pages == {medium.module for medium in MEDIA.values()}

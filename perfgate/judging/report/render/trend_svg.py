@@ -31,7 +31,7 @@ _MARKS = {"ok": "", "attention": "!", "not_applicable": "–", "unavailable": "?
 
 
 class _Level(NamedTuple):
-    """A stretch of one level: its first point, the one after its last, its value, and the change into it if it is drawn."""
+    """A stretch of one level: the index of its first point, the index after its last, and the change into it, if drawn."""
 
     first: int
     after: int
@@ -55,19 +55,18 @@ def series_plot(
     The change at the commit ``own`` is the subject of the picture and the others are drawn paler; with None all are alike.
     ``link`` gives the address behind a point, empty for none.
     """
-    points, levels, borders = _laid_out(series)
+    points, levels, borders = _layout(series)
     if not points:
         return Markup("")
     history = _History(points, levels, series[-1])
-    parts = [
-        *history.frame(),
-        *history.borders(borders),
-        *history.intervals(),
-        *history.levels(None if own is None else short(own)),
-        *history.dots(link),
-    ]
-    title = say("history of {metric}", metric=history.name)
-    return picture("plot history", _WIDTH, _HEIGHT, title, parts, role="group" if link else "img")
+    parts = [*history.frame(), *history.borders(borders), *history.intervals(), *history.levels(own)]
+    title, role = say("history of {metric}", metric=history.name), "img"
+    if link is None:
+        parts += history.dots()
+    else:
+        parts += history.linked_dots(link)
+        role = "group"
+    return picture("plot history", _WIDTH, _HEIGHT, title, parts, role=role)
 
 
 class _History:
@@ -101,10 +100,9 @@ class _History:
     def _dates(self) -> Iterator[Markup]:
         last = len(self._points) - 1
         places = np.linspace(0, last, min(5, last + 1))
-        for at in sorted({round(place) for place in places}):
-            anchor = "middle"
-            if at in (0, last):
-                anchor = "end" if at else "start"
+        anchors = {last: "end", 0: "start"}
+        for at in sorted(set(map(round, places))):
+            anchor = anchors.get(at, "middle")
             words = day(self._points[at].started_at)
             yield shape("text", text=words, x=self._x(at), y=_HEIGHT - 28, text_anchor=anchor)
 
@@ -126,37 +124,47 @@ class _History:
             start, y = self._x(level.first - 0.5), self._y(level.value)
             yield shape("line", "level", x1=start, x2=self._x(level.after - 0.5), y1=y, y2=y)
             if level.change is not None:
-                label = clean(short(level.change.first_bad))
-                paler = "" if own is None or label == own else " other"
-                kind, top = f"change {level.change.direction}{paler}", _TOP + 2 + 12 * (number % 2)
-                yield shape("line", kind, x1=start, x2=start, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM)
-                anchor, aside = ("end", -4) if start > _WIDTH - 110 else ("start", 4)
-                yield shape("text", f"commit{paler}", text=label, x=start + aside, y=top, text_anchor=anchor)
+                yield from self._change(level.change, start, own, top=_TOP + 2 + 12 * (number % 2))
 
-    def dots(self, link: Callable[[TrendPoint], Words] | None) -> Iterator[Markup]:
+    def _change(self, change: TrendChange, x: float, own: str | None, *, top: float) -> Iterator[Markup]:
+        label = clean(short(change.first_bad))
+        paler = "" if own is None or short(change.first_bad) == short(own) else " other"
+        yield shape("line", f"change {change.direction}{paler}", x1=x, x2=x, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM)
+        anchor, text_x = "start", x + 4
+        if x > _WIDTH - 110:
+            anchor, text_x = "end", x - 4
+        yield shape("text", f"commit{paler}", text=label, x=text_x, y=top, text_anchor=anchor)
+
+    def dots(self) -> list[Markup]:
+        return [dot for _, _, dot in self._titled_dots()]
+
+    def linked_dots(self, link: Callable[[TrendPoint], Words]) -> Iterator[Markup]:
+        # The table below the picture has the same links, so that a keyboard need not go through hundreds of points.
+        linked = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>')
+        for point, title, dot in self._titled_dots():
+            address = link(point)
+            yield linked.format(address, title, dot) if address else dot
+
+    def _titled_dots(self) -> Iterator[tuple[TrendPoint, str, Markup]]:
         radius = 3 if len(self._points) <= 80 else 2
         values = [point.value for point in self._points]
         words = formats.quantities(values, self._unit, metric=self._metric)
         for at, (point, value) in enumerate(zip(self._points, words)):
             title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
             kind = "value" if self._low <= point.value <= self._high else "value wild"
-            dot = shape("circle", kind, title=title, cx=self._x(at), cy=self._y(point.value), r=radius)
-            address = link(point) if link else ""
-            # The table below the picture has the same links, so that a keyboard need not go through hundreds of points.
-            yield _linked(dot, address, title) if address else dot
-
-
-def _linked(dot: Markup, address: str, title: str) -> Markup:
-    return Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>').format(address, title, dot)
+            yield point, title, shape("circle", kind, title=title, cx=self._x(at), cy=self._y(point.value), r=radius)
 
 
 def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
     """Draw the newest values of a series as a line for a table, its changes marked.
 
-    With the position of a change, the line begins before it: of more values than it has room for, it has one of every few.
+    With the position of a change, the line begins before it. Values beyond its room are thinned out evenly.
     """
     count = len(series.points)
-    begin = max(0, min(count - _MAX_POINTS, count if at is None else at - _POINTS_BEFORE))
+    begin = count - _MAX_POINTS
+    if at is not None:
+        begin = min(begin, at - _POINTS_BEFORE)
+    begin = max(0, begin)
     step = math.ceil((count - begin) / _MAX_POINTS) or 1
     drawn = range(count - 1, begin - 1, -step)[::-1]
     values = [series.points[index].value for index in drawn]
@@ -241,7 +249,7 @@ def clean_words(text: str) -> Words:
     return Words(clean(str(text)))
 
 
-def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[_Level], list[int]]:
+def _layout(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[_Level], list[int]]:
     """The newest points, their levels without those before them, and the places between two testbeds."""
     points: list[TrendPoint] = []
     levels: list[_Level] = []
@@ -256,8 +264,8 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[_Le
         for (start, end), change in zip(itertools.pairwise(edges), [None, *entry.changes]):
             if start < end and offset + end > 0:
                 level = float(np.median([point.value for point in entry.points[start:end]]))
-                is_shown = change is not None and change.standing != "refuted" and offset + start >= 0
-                levels.append(_Level(max(offset + start, 0), offset + end, level, change if is_shown else None))
+                is_drawn = change is not None and change.standing != "refuted" and offset + start >= 0
+                levels.append(_Level(max(offset + start, 0), offset + end, level, change if is_drawn else None))
     return points[skipped:], levels, borders
 
 

@@ -29,35 +29,38 @@ def amounts(values: Sequence[float | None], unit: str, *, share: bool = False) -
 
     A ``share`` is of unit 1 and read in percent.
     """
-    finite = [value for value in values if value is not None and math.isfinite(value)]
-    if unit == "s":
-        finite = [0.0 if abs(value) < _SHORTEST else value for value in finite]
+    finite = [_without_residue(value, unit) for value in values if value is not None and math.isfinite(value)]
     factor, name = _scale(finite, unit, share=share)
-    digits = _digits(finite) if factor != 1.0 or unit not in {"1", "B"} or not _are_whole(finite) else 0
-    worded = []
+    digits = _digits(finite, unit, factor)
+    zero = f"0 {unit}" if unit in _SCALES else f"0{name}"
+    texts = []
     for value in values:
         if value is None or not math.isfinite(value):
-            worded.append(DASH)
-        elif value == 0 or (unit == "s" and abs(value) < _SHORTEST):
-            worded.append(Words(f"0 {unit}" if unit in _SCALES else f"0{name}"))
+            texts.append(DASH)
+        elif _without_residue(value, unit) == 0:
+            texts.append(Words(zero))
         else:
-            worded.append(Words(_number(value / factor, digits) + name))
-    return worded
+            texts.append(Words(_number(value / factor, digits) + name))
+    return texts
 
 
-def _are_whole(values: Sequence[float]) -> bool:
-    return all(float(value).is_integer() for value in values)
+def _without_residue(value: float, unit: str) -> float:
+    return 0.0 if unit == "s" and abs(value) < _SHORTEST else value
 
 
-def _digits(values: Sequence[float]) -> int:
-    """Significant digits: one more if they are needed to tell the values apart."""
+def _digits(values: Sequence[float], unit: str, factor: float) -> int:
+    """Significant digits: one more if the values are close to each other, and 0 for whole counts."""
+    if factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in values):
+        return 0
     are_close = len(values) > 1 and 0 < max(values) - min(values) < 0.01 * abs(max(values))
     return 4 if are_close else 3
 
 
 def percent(share: float | None) -> Words:
     """The size of a share as a percentage, without its sign: ``6.8 %``; a dash for None."""
-    return DASH if share is None else Words(f"{percent_number(share)} %")
+    if share is None:
+        return DASH
+    return Words(f"{percent_number(share)} %")
 
 
 def sign_of(number: float) -> str:
@@ -67,10 +70,11 @@ def sign_of(number: float) -> str:
 
 
 def signed_percent(share: float) -> Words:
-    """A change with its sign: ``−0.9 %``, ``+0.2 %``, ``0.0 %`` if it rounds to nothing."""
+    """A change with its sign: ``−0.9 %``, ``+0.2 %``, ``0.0 %`` if it rounds to zero."""
     size = f"{abs(share) * 100:.1f}"
-    sign = "" if size == "0.0" else sign_of(share)
-    return Words(f"{sign}{size} %")
+    if size == "0.0":
+        return Words("0.0 %")
+    return Words(f"{sign_of(share)}{size} %")
 
 
 def plus_minus(share: float | None) -> Words:
@@ -90,7 +94,9 @@ def to_two_digits(value: float, *, up: bool) -> float:
 
 def setting(share: float | None) -> Words:
     """A share from the configuration, in the form a user would write: ``1 %``, ``2.5 %``; a dash for None."""
-    return DASH if share is None else Words(f"{share * 100:.4g} %")
+    if share is None:
+        return DASH
+    return Words(f"{share * 100:.4g} %")
 
 
 def confidence(level: float) -> Words:
@@ -112,21 +118,21 @@ def reach(low: Words, high: Words) -> Words:
 
 def _without_common_unit(value: Words, other: Words) -> Words:
     number, _, unit = value.partition(" ")
-    return Words(number) if unit and other.endswith(f" {unit}") else value
+    if unit and other.endswith(f" {unit}"):
+        return Words(number)
+    return value
 
 
 def duration(seconds: float | None) -> Words:
     """A span of wall time: ``7 m 40 s``; a dash for None."""
     if seconds is None:
         return DASH
-    whole = max(0, round(seconds))
-    hours, rest = divmod(whole, 3600)
-    minutes, seconds_left = divmod(rest, 60)
-    if hours:
-        return say("{hours} h {minutes} m", hours=hours, minutes=minutes)
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    if minutes >= 60:
+        return say("{hours} h {minutes} m", hours=minutes // 60, minutes=minutes % 60)
     if minutes:
-        return say("{minutes} m {seconds} s", minutes=minutes, seconds=seconds_left)
-    return Words(f"{seconds_left} s")
+        return say("{minutes} m {seconds} s", minutes=minutes, seconds=rest)
+    return Words(f"{rest} s")
 
 
 def counted(count: int, singular: str, plural: str = "") -> Words:
@@ -144,19 +150,21 @@ def beyond(listed: Sized, most: int) -> int:
 
 
 def whole(value: float) -> Words:
-    """A count; a fractional one keeps one decimal."""
-    return Words(f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}")
+    """A count; a fraction keeps one decimal."""
+    decimals = 0 if float(value).is_integer() else 1
+    return Words(f"{value:,.{decimals}f}")
 
 
 def percent_number(share: float) -> str:
     if _is_tiny(share):
         return say("under {size}", size=Words("0.1"))
     size = abs(share) * 100
-    return f"{size:,.0f}" if size >= 100 else f"{size:.1f}"
+    decimals = 0 if size >= 100 else 1
+    return f"{size:,.{decimals}f}"
 
 
 def _is_tiny(share: float) -> bool:
-    """Whether a share is not zero but rounds to nothing."""
+    """Whether a share is not zero but rounds to zero."""
     return 0 < abs(share) < NO_CHANGE
 
 
@@ -166,12 +174,14 @@ def _scale(values: Sequence[float], unit: str, *, share: bool) -> tuple[float, s
     scales = _SCALES.get(unit)
     if scales is None:
         return 1.0, _PLAIN_UNITS.get(unit, "")
-    largest = max((abs(value) for value in values), default=0.0)
+    largest = max(map(abs, values), default=0.0)
+    if not largest:
+        return 1.0, f" {unit}"
     for factor, name in scales:
         if largest >= factor:
             return factor, f" {name}"
-    smallest = scales[-1] if largest > 0 else next(scale for scale in scales if scale[0] == 1.0)
-    return smallest[0], f" {smallest[1]}"
+    factor, name = scales[-1]
+    return factor, f" {name}"
 
 
 def _number(value: float, digits: int) -> str:

@@ -24,22 +24,23 @@ _BAR_WIDTH, _BAR_HEIGHT = 220, 26
 _PLOT_WIDTH, _PLOT_HEIGHT = 520, 190
 _SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
 _LEFT, _RIGHT, _BOTTOM = 12, 12, 26
-# The width of a character of the axis, of 11 pixels height; those above U+024F, such as Chinese, are square.
+# The width of a character of the axis, of 11 pixels height; characters above U+024F, such as Chinese, are square.
 _NARROW, _WIDE, _LATIN = 6.2, 11.0, "\u024f"
 _MAX_DOTS = 400
 _BINS = 60
 
 
 def picture(name: str, width: float, height: float, title: str, parts: Iterable[Markup], role: str = "img") -> Markup:
-    """Shapes as one picture with its title; the contents of an image cannot be reached, those of a group can."""
+    """Shapes as one picture with its title; a reader can reach the contents of a group, but not of an image."""
     head = Markup('<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="{4}"><title>{3}</title>')
     return Markup("").join([head.format(name, width, height, title, role), *parts, Markup("</svg>")])
 
 
 def shape(tag: str, name: str = "", *, title: str = "", text: str = "", **attributes: float | str) -> Markup:
     """A shape of a class with its tooltip or its text; ``_`` in the name of an attribute stands for ``-``."""
-    named = {"class": name, **attributes} if name else attributes
-    head = "".join(f' {key.replace("_", "-")}="{escape(value)}"' for key, value in named.items())
+    head = f' class="{escape(name)}"' if name else ""
+    for key, value in attributes.items():
+        head += f' {key.replace("_", "-")}="{escape(value)}"'
     if not title and not text:
         return Markup(f"<{tag}{head}/>")  # noqa: S704 - the values are escaped
     tooltip = f"<title>{escape(title)}</title>" if title else ""
@@ -47,7 +48,7 @@ def shape(tag: str, name: str = "", *, title: str = "", text: str = "", **attrib
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; those outside lie at the ends."""
+    """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; values outside lie at the ends."""
     return lambda value: round(start + (min(max(value, low), high) - low) / (high - low) * (end - start), 1)
 
 
@@ -66,15 +67,15 @@ def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) 
     """Draw values as a line for a table, the last one marked; and the direction of each change at the position of a value."""
     if not values:
         return Markup("")
-    numbers = np.array(values, dtype=np.float64)
-    low, high = robust_range(numbers)
+    array = np.array(values, dtype=np.float64)
+    low, high = robust_range(array)
     x = linear(-0.5, len(values) - 0.5, 3, _SMALL_WIDTH - 3)
-    parts = [
-        shape("line", f"change {direction}", x1=x(at - 0.5), x2=x(at - 0.5), y1=1, y2=_SMALL_HEIGHT - 1)
-        for at, direction in changes.items()
-    ]
+    parts = []
+    for at, direction in changes.items():
+        edge = x(at - 0.5)
+        parts.append(shape("line", f"change {direction}", x1=edge, x2=edge, y1=1, y2=_SMALL_HEIGHT - 1))
     # All at once: a page has hundreds of such lines.
-    heights = np.interp(numbers, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1).tolist()
+    heights = np.interp(array, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1).tolist()
     points = " ".join(f"{x(index)},{height}" for index, height in enumerate(heights))
     parts.append(shape("polyline", "line", points=points))
     parts.append(shape("circle", "last", cx=x(len(values) - 1), cy=heights[-1], r=2.2))
@@ -83,8 +84,10 @@ def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) 
 
 def scale_of(intervals: Sequence[tuple[float, float]], tolerances: Sequence[float]) -> float:
     """The largest share that any interval bar in a table must show, so that all bars have one axis."""
-    ends = [abs(end) for interval in intervals for end in interval if math.isfinite(end)]
-    return max([*ends, *(2 * tolerance for tolerance in tolerances), 0.02]) * 1.08
+    largest = max((2 * tolerance for tolerance in tolerances), default=0.0)
+    for interval in intervals:
+        largest = max(largest, *(abs(end) for end in interval if math.isfinite(end)), 0.0)
+    return max(largest, 0.02) * 1.08
 
 
 def interval_bar(
@@ -108,17 +111,22 @@ def interval_bar(
 
 def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: float | None) -> Markup:
     """Draw one dot per process pair: head against base above, base against base below."""
-    scale = max([abs(value) for value in [*effects, *noise]] + [2 * (tolerance or 0.01)]) * 1.1
+    scale = max(*map(abs, [*effects, *noise]), 2 * (tolerance or 0.01), 0.0) * 1.1
     x = linear(-scale, scale, _LEFT, _PLOT_WIDTH - _LEFT)
     bottom = _PLOT_HEIGHT - _BOTTOM
     parts = [_band(x, tolerance, 4, bottom - 4)] if tolerance else []
     parts.append(shape("line", "zero", x1=x(0), x2=x(0), y1=4, y2=bottom))
     parts += _dots(effects, x, top=12, height=(bottom - 20) * 0.6, name="head")
     parts += _dots(noise, x, top=20 + (bottom - 20) * 0.62, height=(bottom - 20) * 0.3, name="noise")
-    shares = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-    step = next((share for share in shares if scale / share < 2.4), scale / 2)
-    ticks = [step * number for number in range(-int(scale / step), int(scale / step) + 1)]
-    parts += _axis({x(share): str(formats.directed_percent(share, "s")) if share else "0" for share in ticks})
+    step = scale / 2
+    for share in (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001):
+        if scale / share < 2.4:
+            step = share
+    count = int(scale / step)
+    ticks = {}
+    for number in range(-count, count + 1):
+        ticks[x(step * number)] = str(formats.directed_percent(step * number, "s")) if number else "0"
+    parts += _axis(ticks)
     return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("effect of each pair"), parts)
 
 
@@ -133,27 +141,25 @@ def histogram(base: Floats, head: Floats) -> Markup:
     edges = np.geomspace(low, high, _BINS + 1)
     bottom = _PLOT_HEIGHT - _BOTTOM
     place = linear(math.log(low), math.log(high), _LEFT, _PLOT_WIDTH - _RIGHT)
-    sides = [(name, side) for name, side in (("base", base), ("head", head)) if side.size]
-    densities = [(name, np.histogram(side, bins=edges)[0] / side.size) for name, side in sides]
-    peak = max(float(density.max()) for _, density in densities) or 1.0
-    parts = [
-        _area(density / peak, [place(math.log(edge)) for edge in edges.tolist()], bottom, name)
-        for name, density in densities
-    ]
-    for name, side in sides:
+    sides = {name: side for name, side in (("base", base), ("head", head)) if side.size}
+    densities = {name: np.histogram(side, bins=edges)[0] / side.size for name, side in sides.items()}
+    peak = max(float(density.max()) for density in densities.values()) or 1.0
+    borders = [place(math.log(edge)) for edge in edges.tolist()]
+    parts = [_area(density / peak, borders, bottom, name) for name, density in densities.items()]
+    for name, side in sides.items():
         median = float(np.median(side))
         at = place(math.log(median))
         title = say("median of the {side}: {time}", side=Words(name), time=formats.quantity(median, "s"))
         parts.append(shape("line", f"median {name}", title=title, x1=at, x2=at, y1=8, y2=bottom))
-    ticks = np.geomspace(low, high, 5).tolist()
-    parts += _axis({place(math.log(seconds)): str(formats.quantity(seconds, "s")) for seconds in ticks})
+    ticks = {place(math.log(tick)): str(formats.quantity(tick, "s")) for tick in np.geomspace(low, high, 5).tolist()}
+    parts += _axis(ticks)
     return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("call times of base and head"), parts)
 
 
 def share_bar(share: float, name: str) -> Markup:
     """Draw a share of a whole as a short bar."""
     width = round(max(0.0, min(1.0, share)) * 120, 1)
-    parts = [shape("rect", of, width=size, height=8, rx=2) for of, size in (("rest", 120), (name, width))]
+    parts = [shape("rect", "rest", width=120, height=8, rx=2), shape("rect", name, width=width, height=8, rx=2)]
     return picture("share", 120, 8, str(numbers.percent(share)), parts)
 
 
@@ -178,14 +184,14 @@ def _axis(ticks: Mapping[float, str]) -> list[Markup]:
     """The axis below a plot with words at some places, from left to right; words that would overlap are left out."""
     bottom = _PLOT_HEIGHT - _BOTTOM
     parts = [shape("line", "axis", x1=0, x2=_PLOT_WIDTH, y1=bottom, y2=bottom)]
-    taken = -1.0
+    free = -1.0  # the end of the words before
     for x, words in ticks.items():
         parts.append(shape("line", "axis", x1=x, x2=x, y1=bottom, y2=bottom + 4))
         half = sum(_WIDE if character > _LATIN else _NARROW for character in words) / 2
         middle = round(min(max(x, half), _PLOT_WIDTH - half), 1)
-        if middle - half >= taken:
+        if middle - half >= free:
             parts.append(shape("text", text=words, x=middle, y=bottom + 18, text_anchor="middle"))
-            taken = middle + half
+            free = middle + half
     return parts
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import DecisionDocument, TestbedDifference
-from perfgate.document.explanation import OperatorDelta
-from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
+from perfgate.document.run import OUTSIDE_OPERATORS, RunDocument
 from perfgate.document.samples import Replicate, unpack
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import metric_name, place
@@ -46,7 +44,7 @@ class OperatorCells:
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """The operators of a place, those with the most self time first, and how many are left out."""
+    """The operators of a place, most self time first, and how many are left out."""
 
     place: str
     operators: list[OperatorCells]
@@ -64,71 +62,63 @@ class CounterRow:
     changed: bool
 
 
+@dataclass
+class _BothSides:
+    """The calls and the self time of an operator, by side."""
+
+    op: str
+    counts: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def longest(self) -> float:
+        return max(self.times.values(), default=0.0)
+
+
 def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[OperatorTable]:
     """Per workload and shape the operators of both sides.
 
     The counts come from the trace of each side; the times come from the decision, because its pairs profiled both sides in
     turns. Separate recordings have only their own times.
     """
-    operators: dict[_Place, dict[str, OperatorDelta]] = {}
-    times = {} if decision.recorded else _paired_times(decision)
-    before, after = _operators(base), _operators(head)
-    for at, op in dict.fromkeys([*after, *before, *times]):
-        compared = _compared(op, before.get((at, op)), after.get((at, op)), recorded=decision.recorded)
-        timed = times.get((at, op))
-        if timed is not None:
-            compared = msgspec.structs.replace(compared, base=timed.base or None, head=timed.head or None)
-        operators.setdefault(at, {})[op] = compared
-    return [_operator_table(at, list(listed.values())) for at, listed in list(operators.items())[:_MAX_TABLES]]
+    operators: dict[_Place, dict[str, _BothSides]] = {}
+    for run, side in ((head, "head"), (base, "base")):
+        for row in run.operators if run else []:
+            both = operators.setdefault(row.place, {}).setdefault(row.op, _BothSides(row.op))
+            both.counts[side] = row.count
+            if decision.recorded:
+                both.times[side] = row.self_time
+    for timed in [] if decision.recorded else decision.operators:
+        if timed.base is not None and timed.op != OUTSIDE_OPERATORS:
+            both = operators.setdefault(timed.place, {}).setdefault(timed.op, _BothSides(timed.op))
+            both.times = {side: time for side, time in (("base", timed.base), ("head", timed.head)) if time}
+    return [_operator_table(at, list(rows.values())) for at, rows in list(operators.items())[:_MAX_TABLES]]
 
 
-def _operators(run: RunDocument | None) -> dict[tuple[_Place, str], OperatorRow]:
-    return {(row.place, row.op): row for row in run.operators} if run else {}
-
-
-def _paired_times(decision: DecisionDocument) -> dict[tuple[_Place, str], OperatorDelta]:
-    times = {}
-    for row in decision.operators:
-        if row.base is not None and row.op != OUTSIDE_OPERATORS:
-            times[row.place, row.op] = row
-    return times
-
-
-def _compared(op: str, before: OperatorRow | None, after: OperatorRow | None, *, recorded: bool) -> OperatorDelta:
-    compared = OperatorDelta(op=op)
-    if before:
-        time = before.self_time if recorded else None
-        compared = msgspec.structs.replace(compared, base_count=before.count, base=time)
-    if after:
-        time = after.self_time if recorded else None
-        compared = msgspec.structs.replace(compared, head_count=after.count, head=time)
-    return compared
-
-
-def _operator_table(at: _Place, operators: list[OperatorDelta]) -> OperatorTable:
-    operators.sort(key=lambda operator: (-_most(operator), operator.op))
-    of_head = sum(operator.head or 0.0 for operator in operators)
-    cells = [_cells(operator, _most(operators[0]), of_head) for operator in operators[:_SHOWN_OPERATORS]]
+def _operator_table(at: _Place, operators: list[_BothSides]) -> OperatorTable:
+    operators.sort(key=lambda operator: (-operator.longest, operator.op))
+    of_head = sum(operator.times.get("head", 0.0) for operator in operators)
+    cells = [_cells(operator, operators[0].longest, of_head) for operator in operators[:_SHOWN_OPERATORS]]
     return OperatorTable(place(*at), cells, len(operators) - len(cells))
 
 
-def _most(operator: OperatorDelta) -> float:
-    return max(operator.base or 0.0, operator.head or 0.0)
-
-
-def _cells(operator: OperatorDelta, largest: float, of_head: float) -> OperatorCells:
-    base, head = formats.quantities([operator.base, operator.head], "s")
+def _cells(operator: _BothSides, longest: float, of_head: float) -> OperatorCells:
+    times, counts = operator.times, operator.counts
+    base, head = formats.quantities([times.get("base"), times.get("head")], "s")
+    share = DASH
+    if "head" in times and of_head:
+        share = percent(times["head"] / of_head)
     return OperatorCells(
         op=operator.op,
-        base_count=_count(operator.base_count),
-        head_count=_count(operator.head_count),
+        base_count=_count(counts.get("base")),
+        head_count=_count(counts.get("head")),
         base=base,
         head=head,
-        base_bar=(operator.base or 0.0) / (largest or 1.0),
-        head_bar=(operator.head or 0.0) / (largest or 1.0),
-        share=DASH if operator.head is None or not of_head else percent(operator.head / of_head),
-        status=_status(operator),
-        changed=operator.base_count != operator.head_count,
+        base_bar=times.get("base", 0.0) / (longest or 1.0),
+        head_bar=times.get("head", 0.0) / (longest or 1.0),
+        share=share,
+        status=_status(counts.get("base"), counts.get("head")),
+        changed=counts.get("base") != counts.get("head"),
     )
 
 
@@ -136,8 +126,7 @@ def _count(calls: float | None) -> Words:
     return DASH if calls is None else whole(calls)
 
 
-def _status(operator: OperatorDelta) -> Words:
-    before, after = operator.base_count, operator.head_count
+def _status(before: float | None, after: float | None) -> Words:
     if before == after:
         return Words("")
     if before is None:
@@ -163,7 +152,9 @@ def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterRow
 
 def _counters(run: RunDocument | None) -> Mapping[tuple[str, str, str], float]:
     values: dict[tuple[str, str, str], float] = {}
-    for counters in run.counters if run else []:
+    if run is None:
+        return values
+    for counters in run.counters:
         for metric, value in counters.values.items():
             values[counters.workload, counters.shape, metric] = value
     return values
