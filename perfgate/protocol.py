@@ -607,12 +607,13 @@ class AnalyseRequest(WorkerRequest, frozen=True):
 
 
 class Analysis(Reply, frozen=True):
-    """Per recording that could be analysed, each operator's typical time in one call, in seconds.
+    """Per recording that could be analysed, each operator's typical time in one call, in seconds, and its kernels.
 
     ``traces`` maps recordings to the files as which they stay.
     """
 
     operators: dict[str, dict[str, float]]
+    kernels: dict[str, KernelBlocks] = {}
     traces: dict[str, str] = {}
 
 

@@ -20,6 +20,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.run import OpCount, RunDocument
 from perfgate.document.samples import Arm, BlockColumns, KernelBlocks, KernelRow, PackedArray, Replicate, pack
 from perfgate.judging.gate.look import Look
+from tests.fakes.power import Clocked, PowerCap
 from tests.traps.virtual import SHAPE, WORKLOAD, documents_of, judged
 
 QUADS, CALLS = 4, 3
@@ -31,31 +32,6 @@ KERNELS_STEADIER = 6.0
 LOOKS = [8, 16, 32]
 
 Floats = npt.NDArray[np.float64]
-
-
-class Clocked(NamedTuple):
-    """A card's state after a block: its share of the rated clock, and whether its power limit held it."""
-
-    share: float
-    capped: bool
-
-
-@dataclass
-class PowerCap:
-    """A card whose temperature follows its load with one time constant (an RC element), and whose clock follows that.
-
-    Above its limit the clock falls in proportion. ``heat`` is 0 for a card that idled long, 1 for one that worked long.
-    """
-
-    seconds: float = 6.0
-    limit: float = 0.3
-    steepness: float = 0.25
-    heat: float = 0.0
-
-    def pass_time(self, seconds: float, *, load: float) -> Clocked:
-        self.heat += (load - self.heat) * (1 - math.exp(-seconds / self.seconds))
-        over = max(0.0, self.heat - self.limit)
-        return Clocked(1 - self.steepness * over, over > 0)
 
 
 @dataclass

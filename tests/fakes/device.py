@@ -21,6 +21,7 @@ from perfgate.measuring.devices.device import (
     MemoryStatistics,
 )
 from tests.fakes.kineto import TraceLog, write_trace
+from tests.fakes.power import PowerCap
 
 KernelTime = int | Sequence[int] | Callable[[int], int]
 Queue = Literal["compute", "copy"]
@@ -71,7 +72,8 @@ class FakeDevice:
 
     ``kernel_times`` scripts an op by name: always the same, by number of its launch (a sequence repeats its last), or
     a function of that number. ``noise`` is the sigma of a seeded log-normal factor on every kernel. A launch costs the
-    host ``launch_ns``. Without capability ``queue`` the host itself runs the kernel and its CPU clock counts it.
+    host ``launch_ns``, with a factor of sigma ``launch_jitter``. The power limit ``cap`` lowers the clock of its kernels by
+    what the card has heated up. Without capability ``queue`` the host itself runs the kernel and its CPU clock counts it.
     """
 
     kind = "fake"
@@ -83,6 +85,8 @@ class FakeDevice:
         *,
         kernel_times: Mapping[str, KernelTime] | None = None,
         launch_ns: int = 0,
+        launch_jitter: float = 0.0,
+        cap: PowerCap | None = None,
         pageable_bandwidth: float = 1e9,
         pinned_bandwidth: float = 4e9,
         memory_limit: int | None = None,
@@ -93,6 +97,8 @@ class FakeDevice:
         self.capabilities = capabilities
         self.kernel_times = dict(kernel_times or {})
         self.launch_ns = launch_ns
+        self.launch_jitter = launch_jitter
+        self.cap = cap
         self.pageable_bandwidth = pageable_bandwidth
         self.pinned_bandwidth = pinned_bandwidth
         self.memory_limit = memory_limit
@@ -131,7 +137,8 @@ class FakeDevice:
         """Queue one kernel of an operator; ``ns`` is its time where ``kernel_times`` does not script it."""
         duration = self._duration(op, ns)
         began = self.host_ns
-        self._host_works(self.launch_ns)
+        self._host_works(self._jittered(self.launch_ns, self.launch_jitter))
+        duration = self._at_limit(duration)
         start, end = self._run(self.current, duration)
         if "queue" not in self.capabilities:
             self._host_works(end - self.host_ns)
@@ -329,7 +336,10 @@ class FakeDevice:
         ]
 
     def condition(self) -> DeviceState:
-        untroubled = DeviceState(throttled=False, clock=1e9, rated_clock=1e9, foreign_processes=[])
+        share, capped = (1.0, None) if self.cap is None else self.cap.clocked
+        untroubled = DeviceState(
+            throttled=False, power_capped=capped, clock=share * 1e9, rated_clock=1e9, foreign_processes=[]
+        )
         return self.conditions.pop(0) if self.conditions else untroubled
 
     def telemetry(self) -> DeviceState | None:
@@ -357,7 +367,20 @@ class FakeDevice:
         else:
             ns = script
         ns, self._swept = ns + self._swept * self.cold_ns, False
-        return round(ns * self._random.lognormal(0.0, self._noise)) if self._noise else ns
+        return self._jittered(ns, self._noise)
+
+    def _jittered(self, ns: int, sigma: float) -> int:
+        return round(ns * self._random.lognormal(0.0, sigma)) if sigma else ns
+
+    def _at_limit(self, duration: int) -> int:
+        """The duration of a kernel at the clock that the power limit leaves, which heats the card up."""
+        if self.cap is None:
+            return duration
+        idle_ns = max(0, self.host_ns - self.free_ns[self.current])
+        self.cap.pass_time(idle_ns / 1e9, load=0.0)
+        duration = round(duration / self.cap.clocked.share)
+        self.cap.pass_time(duration / 1e9, load=1.0)
+        return duration
 
     def _run(self, queue: Queue, duration: int) -> tuple[int, int]:
         start = max(self.host_ns, self.free_ns[queue])

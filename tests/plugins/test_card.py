@@ -19,7 +19,7 @@ device = "card"
 workload = "perf/model.py:model"
 
 [measure]
-pass_env = ["LOAD_SECONDS"]
+pass_env = ["LOAD_SECONDS", "CARD_POWER_LIMIT"]
 """
 WORKLOAD = """
 import os
@@ -66,7 +66,7 @@ def commit(folder: Path, layers: str) -> None:
         subprocess.run(["git", *arguments], cwd=folder, check=True)
 
 
-def check(python: Path, folder: Path, head: str, *, load: str, code: int = 0) -> Any:
+def check(python: Path, folder: Path, head: str, *, load: str, code: int = 0, limited: bool = False) -> Any:
     """Gate a change of the layers; return the run document of the head and the decision."""
     (folder / "perf").mkdir()
     (folder / "perfgate.toml").write_text(SETTINGS)
@@ -76,7 +76,8 @@ def check(python: Path, folder: Path, head: str, *, load: str, code: int = 0) ->
     commit(folder, BASE)
     commit(folder, head)
     arguments = ("check", "--base", "HEAD~1", "--always", "--out", "out")
-    perfgate(python, *arguments, folder=folder, code=code, variables={"LOAD_SECONDS": load})
+    variables = {"LOAD_SECONDS": load, **({"CARD_POWER_LIMIT": "1"} if limited else {})}
+    perfgate(python, *arguments, folder=folder, code=code, variables=variables)
     files = folder / "out" / "head" / "run.json", folder / "out" / "decision.json"
     return [json.loads(file.read_text()) for file in files]
 
@@ -94,11 +95,39 @@ def test_check__equal_code_that_loads_for_three_seconds__passes_with_several_pai
     assert max(starts.values()) > 1
 
 
+def named(decision: Any, metric: str) -> str | None:
+    """The cause of a metric that regressed."""
+    (row,) = [row for row in decision["comparisons"] if row["metric"] == metric]
+    cause = row.get("cause")
+    return None if cause is None else decision["causes"][cause]["op"]
+
+
 @pytest.mark.slow
 def test_check__one_kernel_takes_longer__fails(python: Path, tmp_path: Path) -> None:
     _, decision = check(python, tmp_path, "LAYER_SECONDS = [100e-6] * 19 + [200e-6]\n", load="0.5", code=1)
 
     assert decision["verdict"] == "FAIL"
+    assert named(decision, "device.busy") == "layer_19"
     (low,) = [row for row in decision["comparisons"] if row["metric"] == "latency.low"]
     assert low["outcome"] == "regressed"
     assert 0.03 < low["delta"] < 0.07
+
+
+@pytest.mark.slow
+def test_check__one_kernel_makes_all_of_them_a_percent_longer__fails_and_names_it(python: Path, tmp_path: Path) -> None:
+    _, decision = check(python, tmp_path, "LAYER_SECONDS = [100e-6] * 19 + [120e-6]\n", load="0.5", code=1)
+
+    assert decision["verdict"] == "FAIL"
+    assert named(decision, "device.busy") == "layer_19"
+
+
+@pytest.mark.slow
+def test_check__equal_code_at_the_power_limit__passes(python: Path, tmp_path: Path) -> None:
+    run, decision = check(python, tmp_path, BASE + "# Equal.\n", load="0.5", limited=True)
+
+    assert decision["verdict"] == "PASS"
+    capped: list[bool] = []
+    for replicate in run["replicates"]:
+        capped += replicate["shapes"]["default"]["power_capped"]
+    assert sum(capped) > 0.9 * len(capped)
+    assert min(decision["power_cap"].values()) > 0.9

@@ -45,6 +45,7 @@ from perfgate.protocol import (
     MoveRequest,
     Profiled,
     ProfileRequest,
+    WakeRequest,
     reply_decoder,
     request_decoder,
 )
@@ -98,7 +99,8 @@ class Machine:
     """What all workers of a gate run on: a fresh device for every pair, one clock for the whole job.
 
     ``servers`` are the hash seeds of the fork servers in the order they started, ``forked_by`` how many workers each gave,
-    ``workers`` the sides in the order of their start, ``moves`` and ``blocks`` all moves and timed blocks, in order.
+    ``workers`` the sides in the order of their start, ``moves`` and ``blocks`` all moves and timed blocks, in order, and
+    ``wakes`` what an idle card was asked to do before a block.
     """
 
     gate: VirtualGate
@@ -111,6 +113,7 @@ class Machine:
     workers: list[str] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    wakes: list[WakeRequest] = field(default_factory=list)
 
     def fork(self) -> _WorkerHandle:
         """Start a worker; the first of a pair finds a fresh device."""
@@ -205,6 +208,10 @@ class _WorkerHandle:
         self._device.host_ns += MESSAGE_NS
         if isinstance(request, MoveRequest):
             self._machine.moves.append(Move(self.pid, len(self._machine.blocks), request.seed))
+        if isinstance(request, WakeRequest):
+            self._machine.wakes.append(request)
+        if isinstance(request, CollectRequest):
+            self._device.host_ns += int(self._machine.gate.pause_seconds * SECOND)
         if isinstance(request, LoadRequest):
             self._device.host_ns += int(self._machine.gate.load * SECOND)
             self._machine.workers[self.pid - 1] = self._worker.side
@@ -260,9 +267,9 @@ class _InProcessWorker(WorkerLoop):
         columns = self._warmed.columns()
         if self.side == "head":
             columns = {shape: self._gate.reported(blocks) for shape, blocks in columns.items()}
-        uncounted = self._warmed.uncounted
+        kernels, uncounted = self._warmed.kernel_columns(), self._warmed.uncounted
         self._warmed.clear()
-        return Collected(shapes=columns, uncounted=uncounted)
+        return Collected(shapes=columns, kernels=kernels, uncounted=uncounted)
 
 
 @dataclass
@@ -272,8 +279,9 @@ class VirtualGate:
     ``device`` makes the machine of a pair; ``reported`` changes what the head's worker hands over; only a ``profiled``
     workload lets itself be profiled. ``budget`` and ``deadline`` are virtual seconds, ``start_up`` those that a fork server
     takes, and ``load`` those of a workload. ``run_delay`` is what the kernel says of waiting at a time, ``counters`` those
-    that a worker opens. ``resident`` sides stay loaded for several pairs, as on an accelerator. Pairs are measured until
-    ``policy`` has enough of them, or with ``all_looks`` as long as the loop itself goes on.
+    that a worker opens. The conductor is held up for ``pause_seconds`` when it collects the blocks of a member. ``resident``
+    sides stay loaded for several pairs, as on an accelerator. Pairs are measured until ``policy`` has enough of them, or with
+    ``all_looks`` as long as the loop itself goes on.
     """
 
     base: Side
@@ -295,6 +303,7 @@ class VirtualGate:
     run_delay: Callable[[int], int | None] = lambda now: 0
     counters: HardwareCounters | None = None
     resident: bool = False
+    pause_seconds: float = 0.0
 
     def decide(self) -> DecisionDocument:
         """Measure, and judge the documents."""

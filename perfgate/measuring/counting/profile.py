@@ -14,19 +14,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from perfgate.catalogue.names import FUNCTION_TIME, MODULE_TIME
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.run import OUTSIDE_OPERATORS
+from perfgate.document.samples import KernelBlocks
 from perfgate.measuring.counting.collect import CallTrace, read_calls, record_calls
 from perfgate.measuring.counting.tally import SourceLines
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Device, KernelRun
+from perfgate.measuring.devices.kernels import KernelBlock, kernel_columns
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.trace.model.arithmetic import self_times, union_length
-from perfgate.trace.model.events import CALL
+from perfgate.trace.model.events import CALL, NO_TEXT, EventTable
 from perfgate.trace.model.spans import OUTSIDE, span_of
 
 # Disturbances add time to an operator and never remove any. Of median, lower quartile, low quantiles and minimum, each of
@@ -71,10 +73,37 @@ class OperatorProfile:
         }
 
 
-def recorded_times(device: Device, folder: Path, recordings: Sequence[Path]) -> dict[Path, dict[str, float]]:
-    """Per recording in ``folder`` the seconds of every operator in a typical call; those not complete are left out."""
-    complete = device.analyse_raw(folder, recordings)
-    return {recording: typical_times(_device_calls(read_calls(recording))) for recording in complete}
+class RecordedCalls(NamedTuple):
+    """The seconds of every operator in a typical call of a recording, and the kernels of all its calls as one block."""
+
+    operators: dict[str, float]
+    kernels: KernelBlocks
+
+
+def recorded_calls(device: Device, folder: Path, recordings: Sequence[Path]) -> dict[Path, RecordedCalls]:
+    """What the recordings in ``folder`` contain; those not complete are left out."""
+    recorded: dict[Path, RecordedCalls] = {}
+    for recording in device.analyse_raw(folder, recordings):
+        trace = read_calls(recording)
+        kernels = kernel_columns([KernelBlock(0, trace.calls, _kernel_runs(trace.kernels()))])
+        recorded[recording] = RecordedCalls(typical_times(_device_calls(trace)), kernels)
+    return recorded
+
+
+def _kernel_runs(kernels: EventTable) -> list[KernelRun]:
+    """The kernels of a trace; the shapes of the inputs stand for the size of a launch."""
+    runs: list[KernelRun] = []
+    for index in range(len(kernels)):
+        shape = int(kernels.shape[index])
+        run = KernelRun(
+            name=kernels.names[kernels.name[index]],
+            launch="" if shape == NO_TEXT else kernels.names[shape],
+            stream=int(kernels.track[index]),
+            start_ns=int(kernels.start[index]),
+            ns=int(kernels.duration[index]),
+        )
+        runs.append(run)
+    return runs
 
 
 def typical_times(calls: list[TimesByOperator]) -> dict[str, float]:

@@ -17,9 +17,9 @@ import numpy as np
 from perfgate.document.samples import BlockColumns, KernelBlocks, StageTimes, pack
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.kernels import KernelRecorder
 from perfgate.measuring.timing.calls import Ints, SteadyState, timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters, HardwareCounts, counted, shared_counters
-from perfgate.measuring.timing.kernels import KernelRecorder
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
 from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS, WarmedUp

@@ -33,7 +33,7 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import Compiled
 from perfgate.measuring.counting.again import count_again
 from perfgate.measuring.counting.collect import keep_recording
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
-from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes, recorded_times
+from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes, recorded_calls
 from perfgate.measuring.counting.slow_lines import locate_stalls
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.card import watch_device
@@ -494,14 +494,16 @@ class WorkerLoop:
 
     def _analyse(self, request: protocol.AnalyseRequest) -> protocol.Analysis:
         recordings = [Path(recording) for recording in request.recordings]
-        times = recorded_times(self._open(request.device), Path(request.folder), recordings)
+        recorded = recorded_calls(self._open(request.device), Path(request.folder), recordings)
         traces = {
             name: str(keep_recording(Path(name), Path(path)))
             for name, path in request.traces.items()
-            if Path(name) in times
+            if Path(name) in recorded
         }
         return protocol.Analysis(
-            operators={str(recording): operators for recording, operators in times.items()}, traces=traces
+            operators={str(recording): calls.operators for recording, calls in recorded.items()},
+            kernels={str(recording): calls.kernels for recording, calls in recorded.items()},
+            traces=traces,
         )
 
     def _open(self, kind: str) -> Device:

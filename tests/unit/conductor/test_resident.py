@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 
@@ -11,9 +12,11 @@ import pytest
 
 from perfgate.conductor.sides.function.plan import MOST_RESIDENT_PAIRS, draw_plans, pairs_of_start
 from perfgate.document.decision import Policy
+from perfgate.document.decision import PowerCap as PowerCapShares
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate
 from tests.fakes.device import FakeDevice
+from tests.fakes.power import PowerCap
 from tests.traps.virtual import MS, Side, VirtualGate, documents_of, judged, works
 
 THREE_LOOKS = Policy(looks=[8, 16, 32])
@@ -134,3 +137,44 @@ def test_decide__starts_left_out_on_an_accelerator__evidence_is_missing(side: in
 
 def on_an_accelerator(run: RunDocument) -> RunDocument:
     return msgspec.structs.replace(run, testbed=msgspec.structs.replace(run.testbed, device_kind="cuda"))
+
+
+def test_decide__at_the_power_limit_in_every_block__passes() -> None:
+    def hot_device() -> FakeDevice:
+        return FakeDevice(noise=0.005, launch_ns=5_000, launch_jitter=0.2, cap=PowerCap(heat=0.8))
+
+    gate = VirtualGate(
+        works(MS), works(MS), device=hot_device, policy=THREE_LOOKS, load=LOAD_SECONDS, budget=1000, resident=True
+    )
+
+    decision = gate.decide()
+
+    assert decision.verdict == "PASS"
+    assert decision.power_cap == PowerCapShares(base=1.0, head=1.0)
+
+
+def test_measure_pairs__resident_sides__kernels_of_every_quad_are_profiled() -> None:
+    def call(device: FakeDevice) -> None:
+        device.launch("mm", 800_000)
+        device.launch("relu", 200_000)
+
+    measured, _ = VirtualGate(lambda: call, lambda: call, policy=THREE_LOOKS, resident=True, quads=3).measure()
+
+    for replicate in (*measured.base, *measured.head):
+        kernels = replicate.kernels["default"]
+        assert kernels.quad == [0, 1, 2]
+        assert [ns / calls for ns, calls in zip(kernels.busy_ns, kernels.calls)] == [1_000_000] * 3
+        assert [(row.name, row.count, row.ns) for row in kernels.rows] == [("mm", 1, 800_000), ("relu", 1, 200_000)]
+    assert len({work for replicate in measured.head for work in replicate.kernels["default"].work}) == 1
+
+
+def test_measure_pairs__card_idled_between_pairs__works_before_the_next_block() -> None:
+    """The conductor is held up after every pair, as by a look."""
+    gate = VirtualGate(works(MS), works(MS), policy=THREE_LOOKS, resident=True, quads=3)
+
+    _, prompt = gate.measure()
+    _, held_up = dataclasses.replace(gate, pause_seconds=0.1).measure()
+
+    assert {wake.seconds for wake in prompt.wakes} == set()
+    assert len(held_up.wakes) >= 10
+    assert all(0.2 <= wake.seconds < 0.25 for wake in held_up.wakes)

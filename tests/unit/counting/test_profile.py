@@ -10,7 +10,7 @@ import torch
 
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.errors import MeasuringError
-from perfgate.measuring.counting.profile import OperatorProfile, recorded_times, typical_times
+from perfgate.measuring.counting.profile import OperatorProfile, recorded_calls, typical_times
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
@@ -58,14 +58,16 @@ def test_operator_profile__device_with_a_timeline__time_of_its_kernels() -> None
     }
 
 
-def test_recorded_times__recordings_left_behind__each_by_itself_and_the_incomplete_left_out(tmp_path: Path) -> None:
+def test_recorded_calls__recordings_left_behind__each_by_itself_and_the_incomplete_left_out(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=500, kernel_times={"aten::softmax": [30 * US, 30 * US, 900 * US, 30 * US]})
     workload = fake_workload(FakeKernel("aten::mm", 100 * US), FakeKernel("aten::softmax", 0))
     profile = OperatorProfile(BoundWorkload("fake", workload, device, seed=1), device)
     first, second = (profile.leave("default", calls=3, folder=tmp_path) for _ in range(2))
     elsewhere = tmp_path / "elsewhere" / "lost"
 
-    assert recorded_times(device, tmp_path, [first, second, elsewhere]) == {
+    recorded = recorded_calls(device, tmp_path, [first, second, elsewhere])
+
+    assert {recording: calls.operators for recording, calls in recorded.items()} == {
         first: {
             "mm_kernel": pytest.approx(100e-6),
             "softmax_kernel": pytest.approx(30e-6),
@@ -78,6 +80,11 @@ def test_recorded_times__recordings_left_behind__each_by_itself_and_the_incomple
         },
     }
     assert profile.typical_times() == {}
+    # Three calls each; one of the first recording's was slow.
+    assert [calls.kernels.busy_ns for calls in recorded.values()] == [[1_260 * US], [390 * US]]
+    assert [calls.kernels.calls for calls in recorded.values()] == [[3], [3]]
+    assert [row.name for row in recorded[second].kernels.rows] == ["mm_kernel", "softmax_kernel"]
+    assert len({work for calls in recorded.values() for work in calls.kernels.work}) == 1
 
 
 class _DroppingDevice(FakeDevice):

@@ -228,7 +228,9 @@ class PairTurns:
         replicates = first.replicate(start, 0, self.cpus), second.replicate(start, 1, self.cpus)
         self.measured.uncounted = self.measured.uncounted or first.uncounted or second.uncounted
         collected = clock()
-        if start.arm == "ab" and self._profiles and self._profiled_pairs < self.most_profiled:
+        # A trace that is analysed later is the only source of the time of kernels.
+        profiles = self._profiles or first.analysed_late
+        if start.arm == "ab" and profiles and self._profiled_pairs < self.most_profiled:
             replicates = self._profile(replicates)
         if start.arm == "ab" and self.sizes is not None:
             self._run_sizes(self.sizes)
@@ -306,6 +308,9 @@ class PairTurns:
         self._began = clock()
         members = {side: self._member(side, origins[side]) for side in start.order}
         self._members = members[0], members[1]
+        if any(origin.start == start.number for origin in warm):
+            # The card has just warmed up.
+            self.card.note_work()
         self._blocks = self._quads = 0
         self._ready = clock()
 

@@ -18,7 +18,7 @@ import msgspec
 from perfgate.conductor.engine.order import order_of
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
-from perfgate.document.samples import BlockColumns, Replicate
+from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, sentence
 from perfgate.protocol import (
@@ -211,11 +211,12 @@ class LateOperators:
         self._recordings += recordings
 
     def put_into(self, *sides: list[Replicate]) -> list[PairTrace]:
-        """Analyse the recordings and give the replicates their operators, in place; the traces that stay.
+        """Analyse the recordings and give the replicates their operators and kernels, in place; the traces that stay.
 
         If the analysis fails, the replicates stay without.
         """
         operators: dict[tuple[int, str], dict[str, dict[str, float]]] = defaultdict(dict)
+        kernels: dict[tuple[int, str], dict[str, KernelBlocks]] = defaultdict(dict)
         files: dict[tuple[int, str, str], Path] = {}
         for checkout in dict.fromkeys(recording.checkout for recording in self._recordings):
             recordings = [recording for recording in self._recordings if recording.checkout == checkout]
@@ -228,14 +229,19 @@ class LateOperators:
                 self._bench.say(sentence("no operators from the pairs: {error}", error=error.shown))
                 continue
             for recording in recordings:
+                member = recording.pair, recording.member
                 if recording.path in analysis.operators:
-                    operators[recording.pair, recording.member][recording.shape] = analysis.operators[recording.path]
+                    operators[member][recording.shape] = analysis.operators[recording.path]
+                if recording.path in analysis.kernels:
+                    kernels[member][recording.shape] = analysis.kernels[recording.path]
                 if recording.path in analysis.traces:
                     files[recording.pair, recording.shape, recording.member] = Path(analysis.traces[recording.path])
         for replicates in sides:
             for index, replicate in enumerate(replicates):
-                if shapes := operators.get((replicate.pair, replicate.member)):
-                    replicates[index] = msgspec.structs.replace(replicate, operators=shapes)
+                member = replicate.pair, replicate.member
+                if member in operators:
+                    shapes = operators[member]
+                    replicates[index] = msgspec.structs.replace(replicate, operators=shapes, kernels=kernels[member])
         return [
             PairTrace(pair, shape, base=file, head=files[pair, shape, "second"])
             for (pair, shape, member), file in files.items()

@@ -10,10 +10,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.backends._shared import TorchDevice
 from perfgate.measuring.devices.device import Capability, HostWait, KernelRun, MemoryCount, MemoryStatistics
 from perfgate.trace.model.events import CALL
-from perfgate_card.driver import MEMORY_BYTES, Card, CardMemoryError, Kernel, card, wait_until
+from perfgate_card.driver import CLOCK_HZ, MEMORY_BYTES, Card, CardMemoryError, Kernel, card, wait_until
 
 KIND = "card"
 _HOST, _STREAM = 1, 7
@@ -158,6 +159,13 @@ class CardDevice(TorchDevice):
 
     def host_waits(self) -> list[HostWait]:
         return [HostWait(Card, "synchronize", "Card.synchronize")]
+
+    def condition(self) -> DeviceState:
+        """The card says at once what it is held by."""
+        clock = self.card.clock_share * CLOCK_HZ
+        return DeviceState(
+            throttled=False, power_capped=self.card.is_limited, clock=clock, rated_clock=CLOCK_HZ, foreign_processes=[]
+        )
 
     def telemetry(self) -> None:
         return None

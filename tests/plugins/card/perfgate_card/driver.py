@@ -3,7 +3,10 @@
 Launching returns at once, and the kernel ends when its time has passed: the card computes when that is, and a host
 that synchronizes sleeps until then. So the card's own times are exact, whatever the host does meanwhile. As with a real
 driver, a fork of the process that opened it cannot use it, every process that opens it is a little faster or slower than
-others, and its memory ends.
+others, its memory ends, and a launch takes time of the host that varies.
+
+With CARD_POWER_LIMIT in the environment the card is at its power limit once it has worked for some seconds: it heats up with
+one time constant, and its clock falls with that.
 """
 
 from __future__ import annotations
@@ -20,7 +23,11 @@ from typing import NamedTuple
 START_LUCK = 0.002
 KERNEL_NOISE = 0.003
 MEMORY_BYTES = 1 << 30
-CLOCK_GHZ = 1.5
+CLOCK_HZ = 1.5e9
+# What a launch takes of the host, and the sd of its logarithm.
+LAUNCH_NS, LAUNCH_JITTER = 4_000, 0.2
+# Above this part of its full heat, the clock falls by this share of the rest; the heat follows the load in about so long.
+LIMIT, STEEPNESS, HEAT_SECONDS = 0.2, 0.3, 2.0
 # Sleeping ends up to some hundred microseconds late; the rest of a wait is spent awake.
 _AWAKE_NS = 300_000
 
@@ -55,7 +62,9 @@ class Card:
 
     luck: float = START_LUCK
     noise: float = KERNEL_NOISE
+    has_limit: bool = False
     free_ns: int = 0
+    heat: float = 0.0
     used_bytes: int = 0
     peak_bytes: int = 0
     allocations: int = 0
@@ -66,14 +75,32 @@ class Card:
     def __post_init__(self) -> None:
         self._factor = math.exp(self._lot.gauss(0.0, self.luck))
 
+    @property
+    def clock_share(self) -> float:
+        """The clock over the rated clock."""
+        return 1.0 - STEEPNESS * max(0.0, self.heat - LIMIT) if self.has_limit else 1.0
+
+    @property
+    def is_limited(self) -> bool:
+        return self.clock_share < 1.0
+
     def launch(self, name: str, seconds: float) -> None:
         """Put a kernel behind those in the queue."""
         self._refuse_fork()
-        start_ns = max(time.perf_counter_ns(), self.free_ns)
-        took = seconds * self._factor * math.exp(self._lot.gauss(0.0, self.noise))
+        wait_until(time.perf_counter_ns() + round(LAUNCH_NS * math.exp(self._lot.gauss(0.0, LAUNCH_JITTER))))
+        now, idle_since = time.perf_counter_ns(), self.free_ns
+        start_ns = max(now, idle_since)
+        share = self.clock_share
+        took = seconds * self._factor * math.exp(self._lot.gauss(0.0, self.noise)) / share
         self.free_ns = start_ns + round(took * 1e9)
+        self._heat_up(idle_ns=start_ns - idle_since if idle_since else 0, busy_ns=self.free_ns - start_ns)
         if self.log is not None:
-            self.log.append(Kernel(name, start_ns, self.free_ns, round((self.free_ns - start_ns) * CLOCK_GHZ)))
+            cycles = round((self.free_ns - start_ns) / 1e9 * share * CLOCK_HZ)
+            self.log.append(Kernel(name, start_ns, self.free_ns, cycles))
+
+    def _heat_up(self, *, idle_ns: int, busy_ns: int) -> None:
+        self.heat *= math.exp(-idle_ns / 1e9 / HEAT_SECONDS)
+        self.heat += (1.0 - self.heat) * -math.expm1(-busy_ns / 1e9 / HEAT_SECONDS)
 
     def synchronize(self) -> None:
         """Wait until the queue is empty."""
@@ -112,5 +139,5 @@ _opened: list[Card] = []
 def card() -> Card:
     """The card of this process, opened on the first call."""
     if not _opened:
-        _opened.append(Card())
+        _opened.append(Card(has_limit="CARD_POWER_LIMIT" in os.environ))
     return _opened[0]
