@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from perfgate.trace.model.arithmetic import (
     Intervals,
     Mask,
     Positions,
-    nesting_order,
     self_times,
 )
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
@@ -26,8 +24,8 @@ from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.stacks import Stacks, selected
 from perfgate.trace.model.steps import STEP_NAME, distinct_marks
-from perfgate.trace.scanner.library import enclosing_calls
 from perfgate.trace.scanner.merging import UNKNOWN, nearest_known
+from perfgate.trace.scanner.nesting import enclosing_calls
 
 if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
@@ -43,8 +41,6 @@ _FRAMEWORKS = frozenset(
     {"torch", "torch_npu", "torchair", "torchvision", "torchaudio", "transformers", "accelerate", "numpy", "perfgate"}
 )
 _ENQUEUE = lazy_pattern(r"Enqueue(@.*)?", re.DOTALL)
-# Limit of open calls per thread that do not contain the next one: two or three in recordings of profilers.
-_MAX_OPEN_CALLS = 64
 # CANN's calls nest in torch_npu's of the same thread, although Ascend's profilers show CANN as a separate process.
 _ONE_PROCESS = frozenset({"Python", "CANN"})
 # The kinds that make a stack. If a recording has none of them (plain Chrome traces), all events do.
@@ -86,7 +82,7 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
     chosen = selected(events, rows)
     device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
-    around, cut = _enclosing(chosen, track, np.flatnonzero(~device).astype(np.int32))
+    around, cut = enclosing_calls(chosen, track, np.flatnonzero(~device).astype(np.int32))
     launched = np.where(chosen.launch == NOT_RECORDED, NOTHING_AROUND, chosen.launch)[device]
     own = _own_times(chosen, around)
     own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
@@ -209,40 +205,6 @@ def _threads(events: EventTable) -> Codes:
         if process in _ONE_PROCESS:
             numbers[position] = first.setdefault(thread, position)
     return numbers
-
-
-def _enclosing(events: EventTable, track: Codes, calls: CodeColumn) -> tuple[CodeColumn, int]:
-    """For each call the innermost one on its thread that contains all of it, and the number of truncated calls.
-
-    Calls of one kind nest. Calls of two kinds need not: an annotation begins inside the Python function that opens it and
-    outlasts it, so the next call is in the annotation only.
-    """
-    around = np.full(len(events), NOTHING_AROUND, dtype=np.int32)
-    order = nesting_order(calls[events.duration[calls] > 0], events.start, events.duration, track)
-    cut = enclosing_calls(events.start, events.duration, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around)
-    if cut is None:
-        cut = _enclosing_one_by_one(events, track, order, around)
-    return around, cut
-
-
-def _enclosing_one_by_one(events: EventTable, track: Codes, order: CodeColumn, around: CodeColumn) -> int:
-    """The same as ``enclosing_calls`` without the library."""
-    starts, ends = events.start.tolist(), events.end.tolist()
-    open_calls: list[int] = []
-    cut = 0
-    for call in order.tolist():
-        while open_calls:
-            last = open_calls[-1]
-            if track[last] == track[call] and ends[last] > starts[call]:
-                break
-            open_calls.pop()
-        near = islice(reversed(open_calls), _MAX_OPEN_CALLS)
-        holding = next((outer for outer in near if ends[outer] >= ends[call]), NOTHING_AROUND)
-        around[call] = holding
-        if open_calls and holding != open_calls[-1] and events.kind[open_calls[-1]] == events.kind[call]:
-            cut += 1
-        open_calls.append(call)
-    return cut
 
 
 def _own_times(events: EventTable, around: CodeColumn) -> IntColumn:

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.trace import loops
-from perfgate.trace.loops import Codes, Column
 
 MOST_ARGUMENTS = 20
 # Instead of the key of an argument: all arguments of a counter (phase C), as one text: its keys may be anything.
@@ -212,23 +211,6 @@ def view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
     if not address or not count:
         return np.empty(0, kind)
     return np.frombuffer(_memory(address, count * np.dtype(kind).itemsize, _READ_ONLY), kind)
-
-
-def enclosing_calls(
-    start: Column, duration: Column, kind: Codes, track: Codes, order: Codes, *, most: int, around: Codes
-) -> int | None:
-    """Write into ``around`` the call that each lies in, and return how many are cut off; None without the library.
-
-    See ``perfgate.trace.analysis.stacks``.
-    """
-    library = load()
-    if library is None:
-        return None
-    types = (np.int64, np.int64, np.uint8, np.int32, np.int32)
-    columns = list(map(np.ascontiguousarray, (start, duration, kind, track, order), types))
-    addresses = [column.ctypes.data for column in columns]
-    cut = library.enclosing_calls(*addresses, order.size, most, around.ctypes.data)
-    return None if cut < 0 else int(cut)
 
 
 @cache

@@ -1,4 +1,4 @@
-/* Which call each call of a thread lies in: the loop of perfgate.trace.analysis.stacks._enclosing, which has the words for it. */
+/* Which call each call of a thread lies in: the loop of perfgate.trace.scanner.nesting.enclosing_calls, which has the words for it. */
 
 #include <stdint.h>
 #include <stdlib.h>
