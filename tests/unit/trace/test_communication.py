@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from contextvars import copy_context
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from perfgate.errors import UsageError
+from perfgate.trace.model import communication
 from perfgate.trace.model.communication import add_communication, kernel_kind
 from tests.each import each
 
@@ -97,3 +101,15 @@ def test_add_communication__a_teams_own_kernel__counts_too() -> None:
 def test_add_communication__no_regular_expression__is_refused() -> None:
     with pytest.raises(UsageError, match="not a regular expression"):
         add_communication(["("])
+
+
+@pytest.mark.parametrize("pattern", [*communication._FUSED, *communication._LIBRARIES])
+def test_kernel_kind__any_name_that_a_pattern_matches__has_one_of_the_parts_that_are_looked_for(pattern: str) -> None:
+    """Names without a part are not compared with the patterns."""
+
+    @settings(max_examples=30, deadline=None)
+    @given(st.from_regex(re.compile(pattern, re.IGNORECASE | re.ASCII)))
+    def check(name: str) -> None:
+        assert any(part in name.lower() for part in communication._PARTS)
+
+    check()
