@@ -187,7 +187,7 @@ def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]
         notes.append(Message("notes.lines-differ"))
     if not without_shapes and not without_lines:
         return works
-    return [replace(work, rows=_merged(work.rows, without_shapes, without_lines)) for work in works]
+    return [work._replace(rows=_merged(work.rows, without_shapes, without_lines)) for work in works]
 
 
 def _only_some_have(works: Sequence[UnitWork], field: Literal["inputs", "line"], kind: str | None) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -175,6 +174,8 @@ def _numbers_of_names(work: EventTable) -> npt.NDArray[np.uint64]:
 
 
 def _number(name: str) -> int:
+    from hashlib import blake2b  # here, because only damaged recordings need it
+
     content = name.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
 

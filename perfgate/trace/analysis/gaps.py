@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, get_args, overload
 
 import numpy as np
@@ -87,8 +86,7 @@ class Gaps(Sequence[Gap]):
         return self.select(candidates[order][:count])
 
 
-@dataclass(frozen=True)
-class DeviceGaps:
+class DeviceGaps(NamedTuple):
     """The gaps of one device in time order, between its first event and the end of its last.
 
     ``busy_ns`` is the time in which anything ran, on any stream.

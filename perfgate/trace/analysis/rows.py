@@ -56,8 +56,7 @@ class TopOperator:
     operator: str | None = None
 
 
-@dataclass(frozen=True)
-class Top:
+class Top(NamedTuple):
     """The rows of one timeline, most time first; of its device, or of its host.
 
     On a device a row's time is the time of its events, and ``base_ns`` the time in which anything ran on any stream: shares of
@@ -69,8 +68,7 @@ class Top:
     rows: tuple[TopOperator, ...]
 
 
-@dataclass(frozen=True)
-class UnitWork:
+class UnitWork(NamedTuple):
     """The work of a timeline in an average unit: its totals, and rows with nanoseconds and counts of one unit."""
 
     unit: FlameUnit

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
 
 
-@dataclass(frozen=True)
-class Stacks:
+class Stacks(NamedTuple):
     """The events of a timeline's units, and for each the event around it on its thread or its launch (a position, or -1).
 
     ``rows`` are the positions of the events among the timeline's, None for all.

@@ -37,8 +37,7 @@ _PHASES = {
 }
 
 
-@dataclass(frozen=True)
-class SparseColumn:
+class SparseColumn(NamedTuple):
     """A value that few of the events have: their rows, and the value of each."""
 
     rows: CodeColumn

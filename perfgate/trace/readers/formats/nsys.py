@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
@@ -17,8 +15,10 @@ from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTableBui
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME, MarkedSteps
-from perfgate.trace.readers.ascend.database import Database, open_database
 from perfgate.trace.scanner.chrome_events import MAX_DEVICES
+
+if TYPE_CHECKING:
+    from perfgate.trace.readers.ascend.database import Database
 
 READS = "SQLite exports of Nsight Systems (nsys export --type sqlite)"
 # Before the reader of every other SQLite database.
@@ -53,25 +53,23 @@ class _Span(NamedTuple):
 
 def recognises(path: Path) -> bool:
     """Whether a file is a SQLite database with tables of CUPTI or NVTX."""
-    with suppress(OSError, sqlite3.Error):
-        if not path.is_file():
+    if not path.is_file():
+        return False
+    with suppress(OSError), path.open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
             return False
-        with path.open("rb") as stream:
-            if stream.read(len(_MAGIC)) != _MAGIC:
-                return False
-        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
-        try:
-            found = connection.execute(
-                "SELECT 1 FROM sqlite_master WHERE name GLOB 'CUPTI_ACTIVITY_KIND_*' OR name = 'NVTX_EVENTS' LIMIT 1"
-            ).fetchone()
-        finally:
-            connection.close()
-        return found is not None
+    from perfgate.trace.readers.ascend.database import open_database
+
+    with suppress(DocumentError), open_database(path) as database:
+        return database.has("NVTX_EVENTS") or any(map(database.has, (_KERNELS, _RUNTIME, *_COPIES)))
     return False
 
 
 def read(path: Path) -> Recording:
     """A timeline for each device. Raises DocumentError, which names the fault and the next step."""
+    # Imported here because recognising a trace imports every reader.
+    from perfgate.trace.readers.ascend.database import open_database
+
     with open_database(path) as database:
         names = _names(database)
         spans = [*_of_host(database, names), *_of_device(database, names)]
