@@ -31,6 +31,7 @@ from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of, several_r
 from perfgate.trace.analysis.comparable import comparable_part
 from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
+from perfgate.trace.readers.contradictions import possible_losses
 
 _NS = 1e9
 # On a shared machine, an operator's time differs by this much between two recordings of one program.
@@ -127,7 +128,7 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
     Raises DocumentError if work is missing and no step is known to be complete.
     """
     loss, path = pick.recording.loss, pick.recording.path
-    lacks_events = loss is not None and loss.is_of_events
+    lacks_events = (loss is not None and loss.is_of_events) or bool(possible_losses(pick.timeline))
     part = comparable_part(pick.timeline, lacks_events=lacks_events)
     if not part.is_whole:
         reasons = [english(note) for note in notes_of([pick])[:2]]

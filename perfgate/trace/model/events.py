@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Intervals, Mask, Positions, one_of
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Intervals, Mask, Positions, group_rows, one_of
 from perfgate.trace.model.launches import NO_CORRELATION as NO_CORRELATION  # noqa: PLC0414 - of an event's column
 from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
 
@@ -139,6 +139,12 @@ class EventTable:
         # Indexing with four bytes a number takes twice as long.
         matching = np.array([bool(matches(name)) for name in self.names], dtype=bool)
         return matching.take(self.name)
+
+    def among(self, rows: Positions, matches: Callable[[str], object]) -> Mask:
+        """Which of the events at some positions have a name that matches; only their names are tried, each once."""
+        first, row = group_rows(self.name[rows])
+        matching = [bool(matches(self.names[code])) for code in self.name[rows[first]].tolist()]
+        return np.array(matching, dtype=bool)[row]
 
     def of_kind(self, *kinds: EventKind) -> EventTable:
         chosen = self.is_kind(*kinds)

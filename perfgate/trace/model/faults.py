@@ -169,7 +169,9 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     if not close.any():
         return _NONE
     under = np.minimum(end[1:], end[:-1]) - start[1:]
-    is_under = (under > _MOST_UNDER * (end[1:] - start[1:])) & (start[1:] > start[:-1])
+    name = events.name[rows]
+    is_repeated = (end[1:] == end[:-1]) & (name[1:] == name[:-1])
+    is_under = (under > _MOST_UNDER * (end[1:] - start[1:])) & ((start[1:] > start[:-1]) | is_repeated)
     places = np.flatnonzero(close & is_under)
     launch = events.launch[rows[places]]
     known = launch != NOT_RECORDED

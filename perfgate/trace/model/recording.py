@@ -227,6 +227,7 @@ class Timeline:
     the kernels by type, ``calls`` those of the host's libraries, ``operators`` the host's self time in operators of the
     framework. ``groups`` are the ranks that this one
     works with, by the framework's name for them (``tp``, ``pp``, ``dp``). ``readings`` are the device's counters over time.
+    ``losses`` are signs in the file that events are missing.
     """
 
     rank: int | None
@@ -245,6 +246,7 @@ class Timeline:
     allocations: tuple[AllocationTotal, ...] | None = None
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     readings: Mapping[str, Readings] = field(default_factory=dict)
+    losses: tuple[Message, ...] = ()
 
     @property
     def core_frequency(self) -> tuple[float, float] | None:

@@ -10,20 +10,73 @@ import numpy as np
 from perfgate.document.message import Message, MessageValue
 from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import IntColumn, Mask, counts_by_name
-from perfgate.trace.model.events import DEVICE_KINDS, NO_TEXT, EventTable
+from perfgate.trace.model.events import DEVICE_KINDS, NO_CORRELATION, NO_TEXT, EventTable
 from perfgate.trace.model.faults import clock_offset, time_faults
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK
 from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.launches import NOT_RECORDED
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
+from perfgate.trace.model.spans import KERNEL_LAUNCH
+from perfgate.trace.scanner.nesting import enclosing_calls
 
 # The step times of torch_npu went through a float, which costs 0.25 us per kernel.
 _TOLERANCE = 0.01
 _EXAMPLES = 3
+# Launches into a graph that is being captured run nothing.
+_CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture")
 
 
 def contradictions(timeline: Timeline) -> list[Message]:
-    """Impossible times of one device, and contradictions between two of its tables, or a table and the timeline."""
-    return [*impossible_times(timeline), *_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
+    """Impossible times and signs of loss of one device, and contradictions between its tables, or a table and the timeline."""
+    return [
+        *impossible_times(timeline),
+        *possible_losses(timeline),
+        *_of_types(timeline),
+        *_of_events(timeline),
+        *_of_steps(timeline),
+    ]
+
+
+def possible_losses(timeline: Timeline) -> list[Message]:
+    """Signs that events are missing, or that a duration was changed, in a file that can be read."""
+    return [*timeline.losses, *_of_launches(timeline.events), *_of_nesting(timeline.events)]
+
+
+def _of_launches(events: EventTable) -> Iterator[Message]:
+    """Launches without a kernel, and work without a launch, between others that are joined.
+
+    At the begin and the end of a recording both are usual. So is work without a launch if no work of its name has one: some
+    profilers do not record the calls of some libraries.
+    """
+    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    calls = np.flatnonzero(events.is_kind("runtime"))
+    launched = work[events.launch[work] != NOT_RECORDED]
+    if not launched.size or events.among(calls, _CAPTURE.search).any():
+        return
+    joined = events.start[events.launch[launched]]
+    begin = joined.min()
+    launches = calls[events.among(calls, KERNEL_LAUNCH.search)]
+    between = (events.start[launches] > begin) & (events.start[launches] < joined.max())
+    has_work = np.isin(events.correlation[launches], events.correlation[launched])
+    bare = int((between & ~has_work).sum())
+    numbers = events.correlation[calls]
+    numbers = numbers[numbers != NO_CORRELATION]
+    alone = work[events.launch[work] == NOT_RECORDED]
+    number = events.correlation[alone]
+    is_inside = (number > numbers.min()) & (number < numbers.max()) & (events.start[alone] > begin)
+    lost = int((is_inside & np.isin(events.group[alone], events.group[launched])).sum())
+    if bare or lost:
+        yield Message("notes.launches-unmatched", {"launches": bare, "work": lost})
+
+
+def _of_nesting(events: EventTable) -> Iterator[Message]:
+    """Operators of PyTorch's core on one thread that neither contain one another nor follow one another."""
+    operators = np.flatnonzero(events.is_kind("host_op"))
+    operators = operators[events.among(operators, lambda name: name.startswith("aten::"))]
+    _, crossing = enclosing_calls(events, events.track, operators.astype(np.int32))
+    if crossing:
+        yield Message("notes.operators-cross", {"count": crossing, "operators": operators.size})
 
 
 def doubts_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:

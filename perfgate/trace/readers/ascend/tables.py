@@ -127,6 +127,7 @@ class Tables:
             allocations=_of(self._allocations, device, alone),
             groups=self.groups,
             readings={**own.readings, **dict(held)},
+            losses=own.losses,
         )
 
     def _files(self, stem: str, name: str, reason: Message | None) -> Sequence[Path]:

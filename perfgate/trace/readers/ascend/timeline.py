@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, group_rows, last_rows, last_until
+from perfgate.document.message import Message
+from perfgate.trace.model.arithmetic import (
+    CodeColumn,
+    Codes,
+    IntColumn,
+    Mask,
+    group_rows,
+    last_rows,
+    last_until,
+    union_length,
+)
 from perfgate.trace.model.events import (
     KERNEL_KINDS,
     KIND_CODES,
@@ -41,7 +51,10 @@ from perfgate.trace.readers.ascend.view import Detail, View
 
 # Newer torch_npu passes the timeline's times through a float, so they differ from the tables by up to 250 ns.
 _FLOAT_NS = 500
-_OVERLAP = "Overlap Analysis"
+# The process of the profiler's own analysis, and its row of kernels: their time is theirs to a millionth (samples
+# msinsight-910B-alexnet-2501 and mstt-advisor).
+_OVERLAP, _COMPUTING = "Overlap Analysis", "Computing"
+_TOLERANCE = 0.001
 _PROCESS_DIGITS = 20  # a process id has fewer
 _DEVICE_BITS = 31
 # Names of compiled kernels: OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
@@ -55,14 +68,39 @@ def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     they give types and exact times.
     """
     tracks = _Tracks(view)
-    events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
+    correlation, arrows = _correlations(view, tracks)
+    events = replace(view.events, kind=_kinds(view, tracks), correlation=correlation)
+    losses = [*_of_arrows(arrows), *_of_analysis(view, tracks, events)]
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
     events = _with_unknown_types(events, view, tracks)
     timelines = []
     for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device):
         own = events.on_tracks(tracks.of_device(device))
-        timelines.append(Timeline(None, device, own, readings=tracks.readings[device]))
+        timelines.append(Timeline(None, device, own, readings=tracks.readings[device], losses=tuple(losses)))
     return timelines
+
+
+def _of_arrows(unmatched: int) -> Iterator[Message]:
+    """A note on arrows that have one end, or end where no task begins."""
+    if unmatched:
+        yield Message("notes.arrows-unmatched", {"count": unmatched})
+
+
+def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Message]:
+    """A note if the kernels of a single device cover another time than the file's own analysis says."""
+    names = np.array([name == _COMPUTING for name in events.names] or [False], dtype=bool)
+    analysed = np.flatnonzero(names[events.name] & tracks.analysis[events.track])
+    tasks = [detail.task_type for detail in view.details]
+    if not analysed.size or len(tracks.readings) > 1 or any(map(is_unknown_task, tasks)):
+        return
+    written = union_length(events.select(analysed).intervals)
+    computing = union_length(events.of_kind("compute").intervals)
+    fused = union_length(events.of_kind("compute", "fused").intervals)
+    # Times that went through a float are multiples of 250 ns.
+    error = 0 if (events.start[analysed] % 250).any() else _FLOAT_NS * analysed.size
+    if min(abs(written - computing), abs(written - fused)) > max(_TOLERANCE * written, error):
+        values = {"written": written / 1e6, "computing": computing / 1e6}
+        yield Message("notes.analysis-differs", values)
 
 
 def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:
@@ -84,9 +122,12 @@ def task_events(
     kinds, groups = [], []
     for row in first.tolist():
         title, task_type = texts[name[row]], texts[kind[row]]
+        kind_of_task = task_kind(task_type, title)
         binary = _BINARY.match(title)
         group = binary[1] if binary else type_by_name(title)
-        kinds.append(KIND_CODES[task_kind(task_type, title)])
+        if kind_of_task == "compute" and is_unknown_task(task_type):
+            group = f"{UNKNOWN_TASK}{task_type}"
+        kinds.append(KIND_CODES[kind_of_task])
         groups.append(names.setdefault(group, len(names)))
     track, tracks = _streams(stream)
     return EventTable(
@@ -122,7 +163,7 @@ class _Tracks:
         self.hardware = np.array([name == HARDWARE for name in names], dtype=bool)
         self.collective = np.array([name in COLLECTIVES for name in names], dtype=bool)
         self.on_device = self.hardware | self.collective
-        self._shown = np.array([name != _OVERLAP for name in names], dtype=bool)
+        self.analysis = np.array([name == _OVERLAP for name in names], dtype=bool)
         owners = _owners(view)
         # A label NPU without a number stands for the only device.
         only = _only(set(owners.values()) - {None})
@@ -146,7 +187,7 @@ class _Tracks:
     def of_device(self, device: Device) -> Mask:
         """This device's tracks and the host's."""
         same = np.array([owner == device for owner in self._device], dtype=bool)
-        tracks: Mask = self._shown & (~self.on_device | same)
+        tracks: Mask = ~self.analysis & (~self.on_device | same)
         return tracks
 
 
@@ -280,8 +321,8 @@ def _nearest(known: IntColumn, times: IntColumn) -> IntColumn:
     return np.where(np.minimum(to_first, to_second) <= _FLOAT_NS, nearest, -1)
 
 
-def _correlations(view: View, tracks: _Tracks) -> CodeColumn:
-    """One number for a call that launched and everything it started on the device.
+def _correlations(view: View, tracks: _Tracks) -> tuple[CodeColumn, int]:
+    """One number for a call that launched and everything it started on the device, and how many arrows do not join two.
 
     An arrow starts inside the call that launched, which is the innermost span around it on its thread, and ends exactly
     at the start of a task on its track (sample msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start).
@@ -300,11 +341,14 @@ def _correlations(view: View, tracks: _Tracks) -> CodeColumn:
     at = np.searchsorted(times, begin)
     at[np.append(times, NO_NUMBER)[at] != begin] = times.size
     width = np.int64(times.size + 1)
-    end = last_rows(ends.track * width + place, events.track[tasks] * width + at)
+    heads = ends.track * width + place
+    end = last_rows(heads, events.track[tasks] * width + at)
     numbers[tasks] = of_ends[end]
     callers = np.unique(numbers[numbers >= 0])
     numbers[callers] = callers
-    return numbers
+    single = np.setxor1d(starts.flow, ends.flow).size
+    astray = np.unique(heads).size - np.unique(end[end >= 0]).size
+    return numbers, single + astray
 
 
 def _calls_of_arrows(view: View, on_host: Mask) -> IntColumn:

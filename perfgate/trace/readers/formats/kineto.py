@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
+from perfgate.errors import DocumentError
 from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.communication import kernel_kind
@@ -24,6 +25,7 @@ from perfgate.trace.readers.kineto.arguments import (
     DEVICE,
     DEVICE_ID,
     DEVICE_TYPE,
+    EVENT_INDEX,
     HELD,
     NUMBERS,
     REQUEST,
@@ -36,7 +38,7 @@ from perfgate.trace.readers.kineto.collectives import KernelsByDevice, collectiv
 from perfgate.trace.readers.kineto.correlations import (
     correlations,
     give_shapes,
-    processes_that_repeat,
+    merged_processes,
     unique_by_label,
 )
 from perfgate.trace.readers.kineto.header import KinetoHeader
@@ -69,6 +71,7 @@ _LOOKS = re.compile(
     re.IGNORECASE,
 )
 _EVENTS = re.compile(rb'\A\s*\[|"traceEvents"\s*:')
+_MOST_FOLDERS = 10
 _TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
 # Engines of MTIA also record that they wait for each other (libkineto: mtia_ccp_events).
 _MTIA_WORK, _WAITING = "mtia_ccp_events", lazy_pattern(r"(?:^|_)wait(?:$|_)", re.IGNORECASE)
@@ -76,6 +79,9 @@ _PROCESS_DIGITS = 10  # a process id that may be the number of a device has fewe
 _NUMBER_DIGITS = 19  # a number of 64 bits may have as many
 _LAUNCHING = tuple(KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS))
 _OTHER = KIND_CODES["other"]
+# A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
+# cpu_only_rank-34); in other recordings none is missing.
+_MOST_OF_INDICES = 2
 # Kinds recognised by name, and the kind that the event must have by its category; None for any. In 2021 the steps were
 # operators, and allocations had no category.
 _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
@@ -88,18 +94,26 @@ _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
 
 def recognises(path: Path) -> bool:
     if path.is_dir():
-        return bool(trace_files(path))
+        return bool(trace_files(path) or trace_files(path, below=True))
     return path.is_file() and is_json(path) and looks_like(path, _LOOKS)
 
 
 def read(path: Path) -> Recording:
-    """A timeline for each device of a Kineto trace, or of all traces in a folder.
+    """A timeline for each device of a Kineto trace, or of all traces in a folder, or in the only folder below it with traces.
 
-    Raises DocumentError as ``read_kineto`` does.
+    Raises DocumentError as ``read_kineto`` does, and if several folders below have traces.
     """
     if not path.is_dir():
         return _read_file(path)
-    recordings = [_read_file(file) for file in trace_files(path)]
+    files = trace_files(path) or trace_files(path, below=True)
+    folders = sorted({str(file.parent.relative_to(path)) for file in files})
+    if len(folders) > 1:
+        raise DocumentError(
+            "{path}: several folders below it have recordings: {folders}; name one of them",
+            path=path,
+            folders=", ".join(folders[:_MOST_FOLDERS]),
+        )
+    recordings = [_read_file(file) for file in files]
     timelines: list[Timeline] = []
     notes: list[Message] = []
     for recording in recordings:
@@ -139,6 +153,7 @@ def _read_file(path: Path) -> Recording:
             groups=header.groups,
             collective_kernels=spans.collective_kernels.get(timeline.device),
             readings=_readings_of(timeline, spans.readings, devices),
+            losses=spans.losses,
         )
         complete.append(own)
     absent = dict(absent_device(complete))
@@ -197,10 +212,12 @@ class _Spans(NamedTuple):
     readings: _ReadingsByDevice
     around: bytes
     notes: tuple[Message, ...]
+    losses: tuple[Message, ...]
 
 
 def _spans(path: Path) -> _Spans:
     texts, spans, others, read_arrows, around = scan(path, numbers=NUMBERS, texts=TEXTS)
+    indices = np.concatenate((spans.arguments[EVENT_INDEX].values, others.arguments[EVENT_INDEX].values))
     allocations = _allocations(others)
     spans = spans.with_others(allocations)
     by_category, on_device, unknown = _by_category(texts, spans)
@@ -224,9 +241,7 @@ def _spans(path: Path) -> _Spans:
     if label.any():
         correlation = unique_by_label(correlation, label)
     else:
-        repeating = processes_that_repeat(correlation, track, tracks, kind)
-        if repeating:
-            notes += (Message("notes.correlations-repeat", {"path": str(path), "count": repeating}),)
+        notes += merged_processes(path, correlation, track, tracks, kind)
     events = EventTable(
         start=start,
         duration=duration,
@@ -241,7 +256,23 @@ def _spans(path: Path) -> _Spans:
         tracks=tuple(tracks),
     )
     give_shapes(events, spans, label)
-    return _Spans(events, devices, collective_kernels(events, spans, devices), readings, around, notes)
+    losses = () if label.any() else _missing_indices(indices)
+    return _Spans(events, devices, collective_kernels(events, spans, devices), readings, around, notes, losses)
+
+
+def _missing_indices(indices: IntColumn) -> tuple[Message, ...]:
+    """A note on events of the host that are missing or repeated; empty for an excerpt."""
+    if not indices.size:
+        return ()
+    first = int(indices.min())
+    width = int(indices.max()) - first + 1
+    if width > _MOST_OF_INDICES * indices.size:
+        return ()
+    counts = np.bincount(indices - first, minlength=width)
+    missing, repeated = int((counts == 0).sum()), int((counts > 1).sum())
+    if not missing and not repeated:
+        return ()
+    return (Message("notes.indices-differ", {"missing": missing, "repeated": repeated, "events": width}),)
 
 
 def _labels(tracks: Sequence[tuple[str, str]]) -> CodeColumn:
@@ -319,7 +350,7 @@ def _readings(allocations: ScannedEvents, counters: Sequence[CounterSeries]) -> 
     of_host = device_type == 0
     owner = np.where(of_host, HOST, number)
     owned = of_host | ((device_type > 0) & (number != NO_NUMBER))
-    for device in np.unique(owner[owned]).tolist():
+    for device in sorted(set(owner[owned].tolist())):
         for name, key in HELD.items():
             held = allocations.argument(key)
             own = (owner == device) & (held != NO_NUMBER)

@@ -13,6 +13,8 @@ REQUEST = "request_id"
 TYPE = "type"
 # The current key, and the key of 2021.
 EXTERNAL, FORMER_EXTERNAL = "External id", "external id"
+# torch numbers all events of the host in a recording from 0 on (torch/csrc/profiler/collection.cpp).
+EVENT_INDEX = "Ev Idx"
 # torch's arguments for a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
 GROUP, GROUP_RANKS, GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
 OPERATION, DTYPE, ELEMENTS = "Collective name", "dtype", "In msg nelems"
@@ -21,5 +23,8 @@ OPERATION, DTYPE, ELEMENTS = "Collective name", "dtype", "In msg nelems"
 DEVICE_TYPE, DEVICE_ID = "Device Type", "Device Id"
 HELD = {MEMORY_ALLOCATED: "Total Allocated", MEMORY_RESERVED: "Total Reserved"}
 
-NUMBERS = (CORRELATION, EXTERNAL, FORMER_EXTERNAL, GROUP_SIZE, ELEMENTS, DEVICE_TYPE, DEVICE_ID, *HELD.values())
+NUMBERS = (
+    *(CORRELATION, EXTERNAL, FORMER_EXTERNAL, EVENT_INDEX, GROUP_SIZE, ELEMENTS, DEVICE_TYPE, DEVICE_ID),
+    *HELD.values(),
+)
 TEXTS = (DEVICE, STREAM, SHAPES, REQUEST, TYPE, GROUP, GROUP_RANKS, OPERATION, DTYPE, COUNTER_ARGUMENTS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Positions
+from perfgate.document.message import Message
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Positions, one_of
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, MAX_NS, NO_CORRELATION, NO_TEXT, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED, first_positions
 from perfgate.trace.readers.kineto.arguments import CORRELATION, EXTERNAL, FORMER_EXTERNAL
@@ -70,17 +72,24 @@ def unique_by_label(number: Codes, label: CodeColumn) -> IntColumn:
     return unique
 
 
-def processes_that_repeat(correlation: Codes, track: CodeColumn, tracks: Sequence[tuple[str, str]], kind: Codes) -> int:
-    """The number of processes that launch work, if several use the same numbers for it; else 0."""
+def merged_processes(
+    path: Path, correlation: Codes, track: CodeColumn, tracks: Sequence[tuple[str, str]], kind: Codes
+) -> tuple[Message, ...]:
+    """A note if several processes launch work, because torch's profiler records one; empty for one process."""
     process = np.unique([name for name, _ in tracks] or [""], return_inverse=True)[1]
     launches = np.flatnonzero((kind == KIND_CODES["runtime"]) & (correlation != NO_CORRELATION))
+    # A device has the number of a process too, and waits of its streams are among the calls.
+    is_device = np.zeros(process.size, dtype=bool)
+    is_device[process[track[one_of(kind, (KIND_CODES[work] for work in DEVICE_KINDS))]]] = True
+    launches = launches[~is_device[process[track[launches]]]]
     owner = process[track[launches]]
     launching = np.flatnonzero(np.bincount(owner))
     if launching.size < 2:
-        return 0
-    numbers = [np.unique(correlation[launches[owner == process]]) for process in launching.tolist()]
+        return ()
+    numbers = [np.unique(correlation[launches[owner == number]]) for number in launching.tolist()]
     every = np.concatenate(numbers)
-    return launching.size if np.unique(every).size < every.size else 0
+    code = "notes.correlations-repeat" if np.unique(every).size < every.size else "notes.processes-merged"
+    return (Message(code, {"path": str(path), "count": launching.size}),)
 
 
 def give_shapes(table: EventTable, spans: ScannedEvents, label: CodeColumn) -> None:

@@ -1,0 +1,210 @@
+"""Signs of loss in files that can be read: numbers, launches, nesting and arrows of events that are not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfgate import trace
+from perfgate.errors import DocumentError
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.diff import trace_diff
+from perfgate.trace.readers.contradictions import contradictions
+
+STEPS, OPERATORS = 4, 3
+Event = dict[str, Any]
+
+
+def kineto(*, pid: int = 100, first: int = 0) -> list[Event]:
+    """Steps of an operator, its launch and its kernel, as torch.profiler writes them."""
+    events: list[Event] = []
+    number = first
+    for step in range(STEPS):
+        begin = 1000.0 * step + 0.125
+        span = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": pid, "tid": pid}
+        events.append({**span, "ts": begin, "dur": 900, "args": {"Ev Idx": len(events) // 4 + 1000}})
+        for place in range(OPERATORS):
+            at = begin + 200 * place
+            index = OPERATORS * step + place
+            number += 1
+            linked = {"correlation": number, "External id": number}
+            thread = {"ph": "X", "pid": pid, "tid": pid}
+            operator = {**thread, "cat": "cpu_op", "name": f"aten::mm_{place}", "ts": at + 1, "dur": 100}
+            events.append({**operator, "args": {"External id": number, "Ev Idx": index}})
+            launch = {**thread, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 2, "dur": 5}
+            events.append({**launch, "args": linked})
+            kernel = {"ph": "X", "cat": "kernel", "name": f"gemm_{place}", "pid": 0, "tid": 7, "ts": at + 20, "dur": 50}
+            events.append({**kernel, "args": {**linked, "device": 0, "stream": 7}})
+    for event in events:
+        # The steps are numbered behind the operators.
+        if event["cat"] == "user_annotation":
+            event["args"]["Ev Idx"] = STEPS * OPERATORS + int(event["name"].partition("#")[2])
+    return events
+
+
+def codes_of(path: Path, events: list[Event]) -> list[str]:
+    """The codes of the contradictions in a file of these events."""
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    (timeline,) = trace.read(path).timelines
+    return [note.code for note in contradictions(timeline)]
+
+
+def chosen(events: list[Event], category: str, number: int) -> int:
+    places = [place for place, event in enumerate(events) if event["cat"] == category]
+    return places[number]
+
+
+def test_losses__intact_file__none(tmp_path: Path) -> None:
+    assert codes_of(tmp_path / "t.pt.trace.json", kineto()) == []
+
+
+@pytest.mark.parametrize(
+    ("category", "code"),
+    [
+        ("cpu_op", "notes.indices-differ"),
+        ("kernel", "notes.launches-unmatched"),
+        ("cuda_runtime", "notes.launches-unmatched"),
+    ],
+)
+def test_losses__an_event_is_gone__said(category: str, code: str, tmp_path: Path) -> None:
+    events = kineto()
+    del events[chosen(events, category, 4)]
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == [code]
+
+
+def test_losses__an_event_twice__said(tmp_path: Path) -> None:
+    events = kineto()
+    operator = chosen(events, "cpu_op", 4)
+    kernel = chosen(events, "kernel", 6)
+
+    assert codes_of(tmp_path / "a.pt.trace.json", [*events, events[operator]]) == ["notes.indices-differ"]
+    assert codes_of(tmp_path / "b.pt.trace.json", [*events, events[kernel]]) == ["notes.overlapping-work"]
+
+
+@pytest.mark.parametrize("duration", [850, 250])
+def test_losses__an_operator_lasts_into_the_next__said(duration: int, tmp_path: Path) -> None:
+    events = kineto()
+    events[chosen(events, "cpu_op", 4)]["dur"] = duration
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.operators-cross"]
+
+
+def test_losses__excerpt_of_a_recording__none(tmp_path: Path) -> None:
+    """A file with a few of the events that its profiler numbered, such as HTA's samples, has lost nothing."""
+    events = kineto()
+    for event in events:
+        if "Ev Idx" in event["args"]:
+            event["args"]["Ev Idx"] *= 50
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+
+
+def test_losses__launches_before_and_after_the_recording__none(tmp_path: Path) -> None:
+    """The first kernels were launched before the recording began, the last launches ran after it ended."""
+    events = kineto()
+    del events[chosen(events, "cuda_runtime", 0)]
+    del events[chosen(events, "kernel", -1)]
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+
+
+def test_losses__launches_into_a_graph__none(tmp_path: Path) -> None:
+    events = kineto()
+    kernel = chosen(events, "kernel", 4)
+    capture = {**events[chosen(events, "cuda_runtime", 0)], "name": "cudaStreamBeginCapture", "args": {}}
+    events[kernel] = capture
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+
+
+def test_diff__a_kernel_is_gone__its_step_is_left_out(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.pt.trace.json", tmp_path / "cut.pt.trace.json"
+    events = kineto()
+    whole.write_text(json.dumps({"traceEvents": events}))
+    del events[chosen(events, "kernel", 4)]
+    cut.write_text(json.dumps({"traceEvents": events}))
+
+    document = trace_diff([whole], [cut], Choice())
+
+    assert [row.change for timeline in document.timelines for row in timeline.rows] == []
+    assert "notes.steps-left-out" in [note.code for note in document.notes]
+
+
+def test_diff__a_kernel_is_gone_from_the_only_step__refused(tmp_path: Path) -> None:
+    events = [event for event in kineto() if event["ts"] < 1000]
+    whole, cut = tmp_path / "whole.pt.trace.json", tmp_path / "cut.pt.trace.json"
+    whole.write_text(json.dumps({"traceEvents": events}))
+    del events[chosen(events, "kernel", 1)]
+    cut.write_text(json.dumps({"traceEvents": events}))
+
+    with pytest.raises(DocumentError, match="cannot be compared"):
+        trace_diff([whole], [cut], Choice())
+
+
+@pytest.mark.parametrize(("first", "code"), [(0, "notes.correlations-repeat"), (500, "notes.processes-merged")])
+def test_notes__two_processes_without_labels__named(first: int, code: str, tmp_path: Path) -> None:
+    path = tmp_path / "merged.json"
+    other = kineto(pid=200, first=first)
+    for event in other:
+        # The second rank used the second device.
+        if event["cat"] == "kernel":
+            event["pid"] = event["args"]["device"] = 1
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*kineto(), *other]}))
+
+    assert code in [note.code for note in trace.read(path).notes]
+
+
+def ascend() -> list[Event]:
+    """Calls of CANN, the arrows to their tasks, the tasks, and the profiler's own analysis of them."""
+    events: list[Event] = []
+    for pid, name in ((1, "Python"), (2, "CANN"), (3, "Ascend Hardware"), (4, "Overlap Analysis")):
+        events.append({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}})
+    for number in range(6):
+        at = 100.0 * number + 0.125
+        call = {"ph": "X", "name": "Node@launch", "pid": 2, "tid": 9, "ts": f"{at:.3f}", "dur": 5, "args": {}}
+        task = {"ph": "X", "name": f"MatMul{number}", "pid": 3, "tid": 2, "ts": f"{at + 20:.3f}", "dur": 40}
+        events += [call, {**task, "args": {"Task Type": "AI_CORE"}}]
+        arrow = {"cat": "HostToDevice", "name": f"HostToDevice{number}", "id": str(number)}
+        events.append({**arrow, "ph": "s", "pid": 2, "tid": 9, "ts": f"{at + 1:.3f}"})
+        events.append({**arrow, "ph": "f", "bp": "e", "pid": 3, "tid": 2, "ts": f"{at + 20:.3f}"})
+        events.append({"ph": "X", "name": "Computing", "pid": 4, "tid": 0, "ts": f"{at + 20:.3f}", "dur": 40})
+    return events
+
+
+def codes_of_view(path: Path, events: list[Event]) -> list[str]:
+    path.write_text(json.dumps(events))
+    (timeline,) = trace.read(path).timelines
+    return [note.code for note in contradictions(timeline)]
+
+
+def test_losses__intact_view__none(tmp_path: Path) -> None:
+    assert codes_of_view(tmp_path / "trace_view.json", ascend()) == []
+
+
+def test_losses__a_task_is_gone__arrow_and_analysis_say_so(tmp_path: Path) -> None:
+    events = [event for event in ascend() if event["name"] != "MatMul3"]
+
+    assert codes_of_view(tmp_path / "trace_view.json", events) == [
+        "notes.arrows-unmatched",
+        "notes.analysis-differs",
+        "notes.launches-unmatched",
+    ]
+
+
+def test_losses__an_arrow_has_one_end__said(tmp_path: Path) -> None:
+    events = [event for event in ascend() if (event["ph"], event.get("id")) != ("s", "3")]
+
+    assert "notes.arrows-unmatched" in codes_of_view(tmp_path / "trace_view.json", events)
+
+
+def test_losses__a_task_is_longer_than_its_analysis__said(tmp_path: Path) -> None:
+    events = ascend()
+    for event in events:
+        if event["name"] == "MatMul3":
+            event["dur"] = 55
+
+    assert codes_of_view(tmp_path / "trace_view.json", events) == ["notes.analysis-differs"]
