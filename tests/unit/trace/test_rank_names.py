@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from perfgate import trace
+from perfgate.errors import DocumentError
 from perfgate.flows.trace.places import Place
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.trace.analysis.stacks import operators_above, stacks_of
 from perfgate.trace.model.events import DEVICE_KINDS
 from perfgate.trace.readers.rank_names import process_label, rank_in_name, ranks_of_labels
 from tests.each import each
+from tests.unit.cli.test_trace_ranks import job
 
 from .job import is_kernel, recorded, steps
 
@@ -131,3 +135,61 @@ def test_ranks__times_that_cannot_be_true__left_out_with_the_reason(tmp_path: Pa
     document = trace_ranks([Place(tmp_path)], say=lambda _: None).document
     assert [row.rank for row in document.ranks] == [0, 2]
     assert "have no time or no duration" in document.left_out[0].reason
+
+
+@each(
+    "tool, named, name, beside",
+    [
+        # vllm/profiler: torch.profiler.tensorboard_trace_handler, and a table of operators for each rank.
+        ("vllm", ".", "dp0_pp0_tp{0}_dcp0_ep0_rank{0}.1782000000000.pt.trace.json", ("profiler_out_0.txt",)),
+        # sglang/srt/utils/profile_utils.py: with memory it dumps a snapshot too.
+        ("sglang", ".", "1782000000.{0}-TP-{0}.trace.json", ("1782000000.1-TP-0-memory.pickle", "server_args.json")),
+        # torchtitan/tools/profiling.py.
+        ("torchtitan", "profiling/traces", "profiling/traces/iteration_10/rank{0}_trace.json", ()),
+        # megatron/training/training.py: beside the folder of TensorBoard.
+        ("megatron", "torch_profile", "torch_profile/rank-{0}.json", ("tb/events.out.tfevents.1",)),
+        # dynolog: dyno gputrace --log-file libkineto_trace.json, with the process appended.
+        ("dynolog", ".", "libkineto_trace_424{0}.json", ()),
+        # Kineto's own default (libkineto/src/Config.cpp).
+        ("libkineto", ".", "libkineto_activities_424{0}.json", ("memory_snapshot_4240.pickle",)),
+        # HolisticTraceAnalysis: tests/data.
+        ("hta", ".", "rank-{0}.Apr_03_18_51_38.1102.pt.trace.json", ("trace_analyzer.json",)),
+    ],
+)
+def test_read__folder_as_a_tool_leaves_it__every_rank_by_the_name_of_the_folder(
+    tmp_path: Path, tool: str, named: str, name: str, beside: tuple[str, ...]
+) -> None:
+    folder = tmp_path / tool
+    for rank in range(2):
+        path = folder / name.format(rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        recorded(path, steps(3), **of_rank(rank, 2))
+    for other in beside:
+        path = folder / other
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"lr": 1}')
+
+    assert [timeline.rank for timeline in trace.read(folder / named).timelines] == [0, 1]
+    assert ranks(folder / named) == [0, 1]
+
+
+def test_read__folder_of_mindstudio__every_rank(tmp_path: Path) -> None:
+    """torch_npu names a folder after host, process and time; MindStudio's exporters add more beside its tables."""
+    folder = job(tmp_path / "profiles", ranks=2)
+    for rank_folder in folder.iterdir():
+        (rank_folder / "PROF_000001_20251101000000000_ABC").mkdir()
+        (rank_folder / "profiler_metadata.json").touch(exist_ok=True)
+    (folder / "cluster_analysis_output").mkdir()
+
+    assert [timeline.rank for timeline in trace.read(folder).timelines] == [0, 1]
+    assert ranks(folder) == [0, 1]
+
+
+def test_read__several_folders_with_recordings__named(tmp_path: Path) -> None:
+    for step in (5, 10):
+        path = tmp_path / f"iteration_{step}" / "rank0_trace.json"
+        path.parent.mkdir()
+        recorded(path, steps(3))
+
+    with pytest.raises(DocumentError, match="iteration_10, iteration_5; name one of them"):
+        trace.read(tmp_path)

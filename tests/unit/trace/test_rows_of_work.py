@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,30 @@ def test_top__task_of_unknown_type__counted_and_named_with_its_share(tmp_path: P
     (note,) = document.notes
     assert (note.code, note.values["count"], note.values["share"]) == ("notes.unknown-tasks", 1, 0.25)
     assert trace.read(path).timelines[0].device == 0
+
+
+def test_top__task_of_unknown_type_in_a_database__named_beside_the_table_of_kernels(tmp_path: Path) -> None:
+    path = tmp_path / "ascend_pytorch_profiler_0.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE STRING_IDS (id INTEGER, value TEXT)")
+        names = enumerate(("MatMul_a", "MatMul", "AI_CORE", "QUANTUM_UNIT", "NOTIFY_WAIT"))
+        database.executemany("INSERT INTO STRING_IDS VALUES (?, ?)", names)
+        database.execute("CREATE TABLE TASK (startNs, endNs, deviceId, connectionId, globalTaskId, taskType, streamId)")
+        tasks = [(1000, 31000, 0, 1, 1, 2, 2), (50000, 60000, 0, 2, 2, 3, 2), (70000, 80000, 0, 3, 3, 4, 2)]
+        database.executemany("INSERT INTO TASK VALUES (?, ?, ?, ?, ?, ?, ?)", tasks)
+        database.execute("CREATE TABLE COMPUTE_TASK_INFO (name, globalTaskId, opType, taskType)")
+        database.execute("INSERT INTO COMPUTE_TASK_INFO VALUES (0, 1, 1, 2)")
+        database.commit()
+
+    document = trace_top(path, Choice(), by="type", host=False)
+
+    assert [(row.name, row.total) for row in document.timelines[0].rows] == [
+        ("MatMul", 3e-5),
+        ("task of unknown type QUANTUM_UNIT", 1e-5),
+    ]
+    assert [(note.code, note.values["count"], note.values["share"]) for note in document.notes] == [
+        ("notes.unknown-tasks", 1, 0.25)
+    ]
 
 
 def test_read__folder_of_jax__its_traces(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask, last_rows
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, constant
-from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
 from perfgate.trace.model.kernel_table import CodedValues, KernelTable, joined_tables, kernel_table
 from perfgate.trace.model.packed import NO_NUMBER, Columns, Packed, PackedReals, distinct_rows
 from perfgate.trace.model.recording import AllocationTotal, ProfilerStep, Shapes, Timeline
@@ -35,7 +35,7 @@ from perfgate.trace.readers.ascend.export_readings import ExportReadings
 from perfgate.trace.readers.ascend.export_tables import ExportTables, ExportTexts, owned
 from perfgate.trace.readers.ascend.files import Device, Stamp, stamp_of
 from perfgate.trace.readers.ascend.kernels import of_graph
-from perfgate.trace.readers.ascend.kinds import HARDWARE, dequeued_calls, python_kind, task_kind
+from perfgate.trace.readers.ascend.kinds import HARDWARE, dequeued_calls, is_unknown_task, python_kind, task_kind
 
 # ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
 _LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
@@ -194,6 +194,8 @@ class _Export:
             if is_kernel:
                 return _Title(title, self._type(kind) or type_by_name(title), kernel_kind(title))
             plain = task_kind(title, title)
+            if plain == "compute" and is_unknown_task(title):
+                return _Title(title, f"{UNKNOWN_TASK}{title}", plain)
             if plain == "compute" and self._computing.rows:
                 # Parts of a kernel are separate tasks: only tasks in the table of kernels are kernels.
                 plain = "other"
