@@ -141,6 +141,13 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         bool,
         doc("Whether step 13 tries shapes that the workload's own suggest: the edges of their sizes, and beyond."),
     ] = False
+    lock_clocks: Annotated[
+        Count,
+        doc(
+            "The clock in MHz at which a GPU is locked while base and head are measured (`nvidia-smi --lock-gpu-clocks`, which "
+            "needs the rights of root); afterwards it is reset. 0: not locked. A check goes by the base's value."
+        ),
+    ] = 0
     memory_limit: Annotated[Count, doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
     reuse_caches: Annotated[
         bool, doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")

@@ -72,6 +72,13 @@ class TelemetryReading(msgspec.Struct, frozen=True, kw_only=True):
 Sensor = Callable[[], DeviceState]
 
 
+class ClockCommands(NamedTuple):
+    """The vendor's commands that lock the clock of a device, and unlock it."""
+
+    lock: tuple[str, ...]
+    unlock: tuple[str, ...]
+
+
 class Watch(NamedTuple):
     """The single queries of a device beside a measurement: its state, and the processes on it."""
 

@@ -49,6 +49,7 @@ from perfgate.flows.trust.grounds import required_of
 from perfgate.git.repository import Repository
 from perfgate.judging.gate.decide import decide
 from perfgate.locale import sentence
+from perfgate.measuring.devices.clock_lock import locked_clock
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 
 # The files that base and head read while they were measured, None if the file system does not tell.
@@ -75,7 +76,8 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         _remove_earlier_results(out, keep_runs=bool(earlier and options.append))
         # The session starts once we hold the machine, so the time spent waiting does not count.
         session = start_session(_command(options), change.config.measure.seed, ci_context(os.environ), queued=queued)
-        job, measured, reads = _measure_change(change, session, earlier, out, deadline, options, progress)
+        with locked_clock(change.config.device, change.own_settings["base"].lock_clocks, say=progress.note):
+            job, measured, reads = _measure_change(change, session, earlier, out, deadline, options, progress)
     base, head = _documents(job, measured, reads)
     remember_reads(change.repository, (base, head))
     # The worktree that the configuration was read from is gone; locate the store from the clone.

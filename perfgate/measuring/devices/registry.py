@@ -6,7 +6,7 @@ import re
 
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, MessageValue, UnmeasuredError, reason_of
-from perfgate.document.telemetry import Sensor, Watch
+from perfgate.document.telemetry import ClockCommands, Sensor, Watch
 from perfgate.errors import ConfigError, MeasuringError
 from perfgate.measuring.devices import backends, monitors
 from perfgate.measuring.devices.device import Device
@@ -92,6 +92,15 @@ def open_watch(kind: str, host: Host, identity: str) -> Watch:
         raise UnmeasuredError(Message("device.not-watched", {"device": kind}))
     watch: Watch = load_member(monitors, match[1]).open_watch(host, int(match[2] or 0), identity)
     return watch
+
+
+def clock_commands(kind: str, megahertz: int, host: Host) -> ClockCommands:
+    """The commands that lock the clock of a device such as ``cuda:1``. Raises MeasuringError if none can."""
+    match = _KIND.fullmatch(kind)
+    if match is None or match[1] not in monitored_kinds():
+        raise UnmeasuredError(Message("device.no-clock-lock", {"device": kind}))
+    commands: ClockCommands = load_member(monitors, match[1]).clock_commands(host, int(match[2] or 0), megahertz)
+    return commands
 
 
 def _open(kind: str, index: int) -> Device:

@@ -3,4 +3,5 @@
 ``examine(host, index)`` checks the device for faults, even if torch cannot be imported. ``open_sensor(host, index)``
 returns a reader of its heat, clock and power for once a second beside a measurement, and ``open_watch(host, index,
 identity)`` the single queries of its state and processes; both raise MeasuringError if nothing answers.
+``clock_commands(host, index, megahertz)`` are those that lock and unlock its clock; it raises MeasuringError if none can.
 """

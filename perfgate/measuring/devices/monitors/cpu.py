@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import DeviceState, Sensor, Watch
+from perfgate.document.telemetry import ClockCommands, DeviceState, Sensor, Watch
 from perfgate.measuring.devices.host import Host, text_of
 
 KIND = "cpu"
@@ -28,6 +28,10 @@ _KILOHERTZ = 1000.0
 
 def examine(host: Host, index: int = 0) -> list[FitnessCheck]:  # noqa: ARG001 - a CPU has nothing to examine
     return []
+
+
+def clock_commands(host: Host, index: int, megahertz: int) -> ClockCommands:  # noqa: ARG001 - no tool fixes its clock
+    raise UnmeasuredError(Message("device.no-clock-lock", {"device": KIND}))
 
 
 def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 - no tool tells a CPU's processes and clock

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import DeviceProcess, DeviceState, Sensor, Watch
+from perfgate.document.telemetry import ClockCommands, DeviceProcess, DeviceState, Sensor, Watch
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.card import check_card
 from perfgate.measuring.devices.cells import MHZ, MIB, MOST_TEXT, number, quoted, scaled, share
@@ -88,6 +88,13 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:
         return DeviceState(foreign_processes=foreign(parse_apps(host.run(APPS)), uuid, frozenset()))
 
     return Watch(state=lambda: to_telemetry(row(), None), processes=processes)
+
+
+def clock_commands(host: Host, index: int, megahertz: int) -> ClockCommands:
+    """The commands of nvidia-smi; both need the rights of root."""
+    uuid = choose_row(parse_gpus(host.run(GPUS)), index, host.environ, "")["uuid"]
+    lock = "nvidia-smi", "-i", uuid, f"--lock-gpu-clocks={megahertz},{megahertz}"
+    return ClockCommands(lock, ("nvidia-smi", "-i", uuid, "--reset-gpu-clocks"))
 
 
 def read_gpu(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from perfgate.document.doctor import FitnessCheck
-from perfgate.document.telemetry import Sensor, Watch
+from perfgate.document.message import Message, UnmeasuredError
+from perfgate.document.telemetry import ClockCommands, Sensor, Watch
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.answers import UnparsedAnswerError
 from perfgate.measuring.devices.ascend.info_table import parse_info
@@ -60,6 +61,10 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
 def open_sensor(host: Host, index: int) -> Sensor:
     chip = find_chip(index, host.run, host.environ)
     return lambda: read_state(chip, host.run, usages=True)
+
+
+def clock_commands(host: Host, index: int, megahertz: int) -> ClockCommands:  # noqa: ARG001 - no tool fixes its clock
+    raise UnmeasuredError(Message("device.no-clock-lock", {"device": KIND}))
 
 
 def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 - the runtime's id is the chip's own
