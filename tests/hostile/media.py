@@ -29,7 +29,6 @@ from perfgate.judging.report.render.bisection import render_bisection, render_bi
 from perfgate.judging.report.render.ci import annotate, no_verdict, run_markdown, status_line
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.doctor import render_fitness, render_planted
-from perfgate.judging.report.render.early import early_lines
 from perfgate.judging.report.render.flame import flame_text, render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
@@ -38,7 +37,7 @@ from perfgate.judging.report.render.openmetrics import openmetrics
 from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.served import render_index, render_refusal
 from perfgate.judging.report.render.site.addresses import SiteLinks
-from perfgate.judging.report.render.terminal import render_line, render_run, render_terminal
+from perfgate.judging.report.render.terminal import early_lines, render_line, render_run, render_terminal
 from perfgate.judging.report.render.testbeds import render_column, render_joint_comment, section_budget
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.judging.report.render.trace import render_top
@@ -338,7 +337,7 @@ MEDIA: dict[str, Medium] = {
     ),
     "doctor": Medium("doctor", "terminal", lambda rename: [_terminal(lambda console: _doctor(console, rename))]),
     "early lines": Medium(
-        "early",
+        "terminal",
         "terminal",
         _of_decisions(
             lambda decision, language: "\n".join(

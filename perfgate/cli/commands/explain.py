@@ -19,7 +19,7 @@ _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 
 def _names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The shell completions of a word."""
-    from perfgate.judging.report.text.index import entries
+    from perfgate.judging.report.render.explain import entries
 
     return [named.name for named in entries() if named.name.startswith(begun)]
 

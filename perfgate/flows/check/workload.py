@@ -25,7 +25,7 @@ from perfgate.flows.check.steps import check_steps, steps_of_slow_calls
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.session import now
 from perfgate.judging.gate.evidence.index import of_workload
-from perfgate.judging.report.render.early import early_lines
+from perfgate.judging.report.render.terminal import early_lines
 
 
 @dataclass

@@ -29,7 +29,7 @@ from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.store import open_project_store
 from perfgate.git.repository import Repository
-from perfgate.judging.report.view.bisection import BisectionWords
+from perfgate.judging.report.render.bisection import BisectionWords
 from perfgate.judging.store.runs import record_run
 from perfgate.judging.store.store import STORE_VARIABLE
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_failure, make_run

@@ -18,8 +18,7 @@ from perfgate.flows.bisect.job import bisect_stack
 from perfgate.flows.bisect.request import parse_between
 from perfgate.flows.bisect.stacks import StackMaker
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.judging.report.render.bisection import bisection_code
-from perfgate.judging.report.view.bisection import BisectionWords
+from perfgate.judging.report.render.bisection import BisectionWords, bisection_code
 from tests.fakes.documents import make_counter, make_decision
 from tests.unit.flows.test_bisect_commits import Quiet, make_history
 

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from perfgate.document.bisection import BisectionDocument, BisectionTrial, EnvironmentChange, PackageChange
-from perfgate.judging.report.render.bisection import render_bisection
-from perfgate.judging.report.view.bisection import BisectionWords
+from perfgate.judging.report.render.bisection import BisectionWords, render_bisection
 
 PACKAGES = [
     PackageChange(package="torch", before="2.12.0", after="2.13.0"),

@@ -10,7 +10,7 @@ from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.judging.gate.look import Look
-from perfgate.judging.report.render.early import early_lines
+from perfgate.judging.report.render.terminal import early_lines
 from tests.unit.gate.builders import WORKLOAD, counters, sides
 
 SIDES = sides([])

@@ -20,7 +20,7 @@ from perfgate.judging.report.render.trend import MOST_BYTES, issue_title, render
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_svg import small_plot
 from perfgate.judging.report.render.trend_terminal import render_trend
-from perfgate.judging.report.text.sparkline import sparkline
+from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import MovedSeries, change_words
 from tests.fakes.documents import make_difference

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import CARDS, GLOSSARY, LIMITS, METRICS, RULES, compared, is_known, judged_by, metric
 from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
@@ -12,10 +15,10 @@ from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.errors import UsageError
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.index import Named, entries, meanings, suggestions
+from perfgate.judging.report.text.names import CLOCK_TITLES
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.locale import Language, speaking
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.locale import LANGUAGES, Language, filled, speaking, translate
 
 _UNITS = {
     "s": phrase("seconds"),
@@ -36,6 +39,10 @@ _BETTER = {
     "neutral": phrase("neither direction is better"),
 }
 _LONG = 2000
+MOST_SUGGESTIONS = 5
+# Similarity ratio of difflib that a typing error leaves.
+_ALIKE = 0.6
+EntryKind = Literal["term", "step", "metric", "rule", "limit"]
 _SEVERITIES = ("info", "warning", "severe")
 
 
@@ -67,6 +74,13 @@ _GATE_OF_LEADING = {
 }
 _NEVER_SHOWN = phrase("gate      never compared")
 _WITHOUT_TOLERANCE = ("beside", "rule", "never")
+
+
+class Named(NamedTuple):
+    """An entry of the catalogue, and the name by which `perfgate explain` takes it."""
+
+    kind: EntryKind
+    name: str
 
 
 class NamedEntry(NamedTuple):
@@ -160,7 +174,7 @@ def list_names(language: Language) -> str:
 
 def _listed(named: Named) -> NamedEntry:
     title = _title(named)
-    return NamedEntry(Words(named.name), say(title) if title else Words(""))
+    return NamedEntry(Words(named.name), say(title) if title else EMPTY)
 
 
 def _title(named: Named) -> str:
@@ -199,7 +213,7 @@ def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
         question=say(card.question),
         how=say(card.how),
         kind=Words(device),
-        here=say(card.devices[device]) if device in card.devices else Words(""),
+        here=say(card.devices[device]) if device in card.devices else EMPTY,
         others=[NamedEntry(Words(kind), say(card.devices[kind])) for kind in others],
         metrics=[NamedEntry(metric.name, say(metric.title)) for metric in card.metrics],
         limits=[_limit(limit, limits) for limit in card.limits],
@@ -289,3 +303,75 @@ def _step(card: StepCard) -> StepEntry:
 
 def _render(entry_kind: str, **values: object) -> str:
     return str(render(f"explain/{entry_kind}.txt.j2", "plain", **values)).strip("\n") + "\n"
+
+
+def meanings(word: str) -> list[Named]:
+    """The entries of this name; several if it is only the last part of several names."""
+    whole, parts = _index()
+    key = _key(word)
+    return list(whole.get(key) or parts.get(key) or ())
+
+
+def suggestions(word: str) -> list[str]:
+    """At most five known words that are most similar to an unknown one."""
+    key = _key(word)
+    known: dict[str, str] = {}
+    for named in entries():
+        for text in _texts(named):
+            known[_key(text)] = text
+    within = [text for text in known if len(key) > 1 and key in text]
+    within.sort(key=len)
+    close = difflib.get_close_matches(key, known, n=MOST_SUGGESTIONS, cutoff=_ALIKE)
+    return [known[text] for text in dict.fromkeys((*within, *close))][:MOST_SUGGESTIONS]
+
+
+def entries() -> Iterator[Named]:
+    """All of them: words, steps, metrics, rules and limits."""
+    yield from (Named("term", name) for name in GLOSSARY)
+    yield from (Named("step", card.slug) for card in CARDS.values())
+    yield from (Named("metric", name) for name in METRICS)
+    yield from (Named("rule", name) for name in RULES if name not in METRICS)
+    yield from (Named("limit", name) for name in LIMITS if name not in METRICS and name not in RULES)
+
+
+def _texts(named: Named) -> Iterator[str]:
+    """The name and titles of an entry, in every language."""
+    yield named.name
+    titles: tuple[str, ...] = ()
+    if named.kind == "term":
+        titles = (named.name,)
+        yield from GLOSSARY[named.name].also
+    elif named.kind == "step":
+        titles = (next(card.title for card in CARDS.values() if card.slug == named.name),)
+    elif named.kind == "metric":
+        entry = METRICS[named.name]
+        titles = (entry.title, *entry.clock_titles.values())
+        if entry.timed:
+            yield from _timed_titles(entry.title)
+    for language in LANGUAGES:
+        yield from (translate(title, language) for title in titles)
+
+
+def _timed_titles(title: str) -> Iterator[str]:
+    """A title for each clock that has none of its own, in every language."""
+    for timed in CLOCK_TITLES.values():
+        for language in LANGUAGES:
+            yield filled(translate(timed, language), {"title": translate(title, language)})
+
+
+@cache
+def _index() -> tuple[Mapping[str, list[Named]], Mapping[str, list[Named]]]:
+    """Entries by their names and titles, and by the last part of their names."""
+    whole: dict[str, list[Named]] = {}
+    parts: dict[str, list[Named]] = {}
+    for named in entries():
+        for key in dict.fromkeys(_key(text) for text in _texts(named)):
+            whole.setdefault(key, []).append(named)
+        if named.kind in ("metric", "rule"):
+            parts.setdefault(_key(named.name.rpartition(".")[2]), []).append(named)
+    return whole, parts
+
+
+def _key(text: str) -> str:
+    """A word in its form for comparison: without case, quotation marks, underscores and dashes."""
+    return re.sub(r"[\W_]+", " ", text.casefold()).strip()

@@ -17,7 +17,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.templates import inlined, render_page
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
@@ -192,7 +192,7 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
 def _doubt(tree: FlameTree) -> Words:
     """Why the frames are coloured by counts; empty if they are coloured by time."""
     if not tree.by_counts:
-        return Words("")
+        return EMPTY
     is_decided = any(mark.seconds for mark in tree.marks)
     reason = say(_DOUBTS.get(tree.by_counts, _EXCLUDED))
     return Words(f"{reason} {say(_COUNTS_AND_TIMES if is_decided else _COUNTS_ALONE)}")

@@ -17,13 +17,12 @@ from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.media import ReadyHtml
 from perfgate.judging.report.text.names import missing_words, place
 from perfgate.judging.report.text.templates import inlined, render_page, render_part
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.causes import account_words, worded_causes, worst_cause
-from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_steps
+from perfgate.judging.report.view.checklist import changed_findings, quantile_rows, step_numbers, worded_steps
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, coverage_line, worded_failures
-from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.page_tables import counter_rows, operator_tables, paired_samples, testbed_rows
 from perfgate.judging.report.view.remedy import remedy_lines
@@ -81,7 +80,7 @@ def _head(summary: Summary) -> ReadyHtml:
         headline=headline(summary, "html"),
         cause=worst_cause(summary),
         busy=busy_line(summary, "html"),
-        counts=counts_line(summary, "html") if summary.is_measured else Words(""),
+        counts=counts_line(summary, "html") if summary.is_measured else EMPTY,
         coverage=coverage_line(summary, "html"),
         base_line=base_line(summary, "html"),
         warnings=decision.warnings[:_MAX_ROWS],

@@ -19,22 +19,20 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import calls_or_metric, first_line
+from perfgate.judging.report.text.names import calls_or_metric, first_line, title_of
 from perfgate.judging.report.text.names import listed as named_places
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more
+from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more, suggestion_lines
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.causes import worded_causes, worst_cause
-from perfgate.judging.report.view.checklist import terminal_notes
+from perfgate.judging.report.view.checklist import changed_findings, terminal_notes
 from perfgate.judging.report.view.facts import base_line, counts_line, coverage_line, worded_failures
-from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import grouped, row
 from perfgate.judging.report.view.run_steps import job_lines, recorded_lines, run_title, step_rows
 from perfgate.judging.report.view.stored import stored_row
-from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
@@ -49,6 +47,15 @@ _SHOWN_FAILURES = 3
 _SHOWN_STORED = 4
 _SHOWN_COUNTS = 4
 _SHOWN_SUGGESTIONS = 3
+# The titles of early lines.
+_CERTAIN = phrase("FAIL – {workload}, for certain: no time can change this; pairs now measure what it costs")
+_OPEN = phrase(
+    "{workload}: exact counts grew, which fails unless calls are shown not to be slower; pairs now measure that"
+)
+_ALONE = phrase("FAIL – {workload}, by exact counts: calls are too slow to be timed, so no time can excuse them")
+# The content of a fold, and the tags, that a preview leaves out.
+_FOLD = re.compile(r"<details><summary>(.*?)</summary>.*?</details>", re.DOTALL)
+_TAG = re.compile(r"</?sub>|<!--.*?-->", re.DOTALL)
 # Long enough to keep the remedy at the end of a message.
 _LONGEST_MESSAGE = 400
 _TRACEBACK_LINES = 8
@@ -124,7 +131,7 @@ def _print_decision(decision: DecisionDocument, console: Console, folder: str | 
         _print_lines(say("Contributing operators"), behind, console)
     _print_findings(summary, console)
     _print_recorded(summary, console)
-    _print_suggestions(introduced(decision.suggestions)[:_SHOWN], console)
+    _print_suggestions(summary.introduced[:_SHOWN], console)
     _print_failures(summary, console)
     _print_lines("", remedy_lines(summary, "plain"), console)
     _print_stored(summary, console)
@@ -301,11 +308,51 @@ def _print_lines(title: str, lines: Iterable[str], console: Console) -> None:
         console.print(Padding(Text(f"• {text}"), (0, 0, 0, 2)))
 
 
-_FOLD = re.compile(r"<details><summary>(.*?)</summary>.*?</details>", re.DOTALL)
-_TAG = re.compile(r"</?sub>|<!--.*?-->", re.DOTALL)
-
-
 def preview_comment(comment: str, console: Console) -> None:
     """Print a comment of ours; the content of its folds is left to the file."""
     folded = _FOLD.sub(lambda fold: f"▸ {fold.group(1)}\n", comment)
     console.print(Markdown(_TAG.sub("", folded)))
+
+
+_SHOWN_COUNTS = 4
+
+
+def early_lines(
+    decision: DecisionDocument, workload: str, *, certain: bool, has_pairs: bool = True, language: Language = "en"
+) -> list[str]:
+    """The regressions of a decision about one workload without pairs; ``certain`` is whether no time can change its verdict.
+
+    ``has_pairs`` is whether pairs follow.
+    """
+    with speaking(language):
+        summary = Summary(decision, detail=_SHOWN_COUNTS)
+        listed, more = blocks_with_more(summary)
+        title = _CERTAIN if certain else _OPEN
+        if not has_pairs:
+            title = _ALONE
+        lines: list[str] = [say(title, workload=clean(workload))]
+        for number, block in enumerate(listed, start=1):
+            lines += _early_block(number, block, summary)
+        if not listed:
+            for comparison in summary.regressed[:_SHOWN_COUNTS]:
+                lines.append(f"  {clean(title_of(comparison))}")
+        if more:
+            lines.append(f"  {say('… {count} more', count=more)}")
+        return lines
+
+
+def _early_block(number: int, block: RegressionBlock, summary: Summary) -> list[str]:
+    """The title of a block, the code of its line, the counts that changed, and the remedy."""
+    # No title of the comment stands above these, so the count that it would name is listed.
+    named = [(summary.worst, None)] if block.in_title else []
+    counts = [*named, *block.counts]
+    lines: list[str] = [f"{number}. {line('shared/block.j2', 'plain', block=block)}"]
+    if block.cause and block.cause.code:
+        lines.append(f"     {clean(block.cause.code)}")
+    changed = line("shared/block_counts.j2", "plain", counts=counts, most=_SHOWN_COUNTS)
+    if block.cause and changed:
+        lines.append(f"  • {say('Changed:')} {changed}")
+    if block.suggestion is not None:
+        remedy, *_ = suggestion_lines(block.suggestion)
+        lines.append(f"  • {say('Try')} {remedy}")
+    return lines

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
+from perfgate.judging.report.render.trace import CAUSE_WORDS
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking

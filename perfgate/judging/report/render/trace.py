@@ -20,7 +20,6 @@ from perfgate.document.trace import (
 )
 from perfgate.judging.report.render.plain import Table, TerminalOutput, Text
 from perfgate.judging.report.text.escape import MAX_LENGTH, clean
-from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
 from perfgate.judging.report.text.words import phrase, say
@@ -36,6 +35,15 @@ WORDS = (
     *(phrase("added"), phrase("removed"), phrase("replaced"), phrase("more"), phrase("fewer"), phrase("slower")),
     *(phrase("faster"), phrase("call"), phrase("profiler step"), phrase("whole recording")),
 )
+# Why a device was idle.
+CAUSE_WORDS = {
+    "host": phrase("the host launched the next work only after the gap began"),
+    "synchronization": phrase("launched late because the host was waiting for the device"),
+    "queue": phrase("launched before the gap but not started: a dependency, an event, or the device's scheduling"),
+    "copy": phrase("only copies ran"),
+    "communication": phrase("only collectives ran"),
+    "unknown": phrase("no launch is recorded for the next work"),
+}
 # The last column of the heaviest rows, by how they are grouped.
 _COLUMN_OF: dict[str, tuple[str, ...]] = {"shape": ("shapes",), "line": ("operator",)}
 _SHARES = {"device": phrase("share of busy"), "host": phrase("share of self time")}

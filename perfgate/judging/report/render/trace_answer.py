@@ -19,10 +19,9 @@ from perfgate.document.trace import (
     WindowPartName,
 )
 from perfgate.judging.report.render.plain import TerminalOutput, Text
-from perfgate.judging.report.render.trace import print_notes, reason_words, timeline_names
+from perfgate.judging.report.render.trace import CAUSE_WORDS, print_notes, reason_words, timeline_names
 from perfgate.judging.report.render.trace_diff import changed_name, difference, short_place, signed
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
 from perfgate.judging.report.text.words import phrase, say

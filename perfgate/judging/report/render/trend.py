@@ -27,9 +27,9 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import day
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.sparkline import sparkline
+from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.text.templates import Medium, render
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
@@ -158,7 +158,7 @@ class _Report:
             document=document,
             headline=headline(document),
             newest=day(document.newest),
-            since=day(document.since) if document.since else Words(""),
+            since=day(document.since) if document.since else EMPTY,
             searched=searched(document),
             gates=gates_line(document),
             artifact_url=context.artifact_url,
@@ -210,7 +210,7 @@ def _runner_facts(document: TrendDocument) -> RunnerFacts:
         failed=failed[-_MAX_FAILED:],
         attention=_attention(newest) if newest else [],
         floor=_largest(floors),
-        temperature=formats.quantity(max(temperatures), "Cel") if temperatures else Words(""),
+        temperature=formats.quantity(max(temperatures), "Cel") if temperatures else EMPTY,
         disturbed=len(waits),
         waited=_largest(waits),
         throttled=_largest(throttled),
@@ -219,7 +219,7 @@ def _runner_facts(document: TrendDocument) -> RunnerFacts:
 
 
 def _largest(shares: Sequence[float]) -> Words:
-    return numbers.percent(max(shares)) if shares else Words("")
+    return numbers.percent(max(shares)) if shares else EMPTY
 
 
 def _attention(run: RunHealth) -> list[int]:
@@ -248,7 +248,7 @@ def _number(series: TrendSeries) -> LeadingNumber:
     step = metric(series.metric).step
     return LeadingNumber(
         step=step,
-        step_title=say(CARDS[step].title) if step in CARDS else Words(""),
+        step_title=say(CARDS[step].title) if step in CARDS else EMPTY,
         metric=metric_name(series.metric),
         place=place_of(series.workload, series.shape, series.labels),
         value=formats.quantity(series.points[-1].value, series.unit, metric=series.metric),

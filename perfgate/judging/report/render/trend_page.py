@@ -22,7 +22,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.templates import inlined, render_page
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
     ChangeView,
@@ -45,7 +45,6 @@ MAX_PICTURES = 60
 _MAX_ROWS = 1000
 _MAX_NAMES = 60
 _STEPS = range(1, 20)
-_EMPTY = Words("")
 _STANDINGS = {
     "new": phrase("new"),
     "open": phrase("open"),
@@ -64,8 +63,8 @@ class ChangeCells:
     row: ChangeView
     status: Words
     plot: Markup
-    address: Words = _EMPTY
-    compare: Words = _EMPTY
+    address: Words = EMPTY
+    compare: Words = EMPTY
 
     @property
     def direction(self) -> Words:
@@ -184,7 +183,7 @@ def _picture(
 
 def noise_words(series: TrendSeries) -> Words:
     """How much one version differs from the next, empty if it is not known."""
-    return _EMPTY if series.noise is None else numbers.plus_minus(series.noise)
+    return EMPTY if series.noise is None else numbers.plus_minus(series.noise)
 
 
 def _kept_beside(moved: MovedSeries, kept: Mapping[str, Sequence[KeptLink]]) -> list[KeptFiles]:
@@ -218,7 +217,7 @@ def _status(moved: MovedSeries) -> Words:
 def series_cells(group: Group) -> SeriesCells:
     last = group[-1]
     newest = last.points[-1].value if last.points else None
-    change, direction = _EMPTY, _EMPTY
+    change, direction = EMPTY, EMPTY
     for latest in last.changes:
         if last.current and latest.standing in ("new", "open"):
             change, direction = change_words(MovedSeries(last, latest)), Words(latest.direction)

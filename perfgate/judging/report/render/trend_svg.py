@@ -19,7 +19,7 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.svg import linear, picture, robust_range, shape, small_line
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.steps import STATUS_NAMES
+from perfgate.judging.report.view.run_steps import STATUS_NAMES
 
 _WIDTH, _HEIGHT = 760, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 84, 34, 50

@@ -13,7 +13,7 @@ from perfgate.document.trend import TrendCause, TrendDocument
 from perfgate.judging.report.text.dates import day
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import beyond, counted
-from perfgate.judging.report.text.sparkline import sparkline
+from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.text.words import phrase, say
 from perfgate.judging.report.view.trend_rows import (
     ChangeView,

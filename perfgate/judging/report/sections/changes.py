@@ -14,10 +14,9 @@ from perfgate.judging.report.text.numbers import beyond, span, to_two_digits
 from perfgate.judging.report.text.words import Words, joined
 from perfgate.judging.report.view.blocks import block_numbers, blocks_with_more, listed_regressions
 from perfgate.judging.report.view.causes import account_words, worded_causes
+from perfgate.judging.report.view.checklist import FindingView, changed_findings
 from perfgate.judging.report.view.facts import counts
-from perfgate.judging.report.view.findings import FindingView, changed_findings
 from perfgate.judging.report.view.rows import common_confidence, grouped, row, whole_call
-from perfgate.judging.report.view.suggestions import introduced
 from perfgate.judging.report.view.summary import Summary
 
 _MOST_IMPROVED = 3
@@ -157,7 +156,7 @@ def suggestions(summary: Summary) -> SectionText | None:
     for regression in listed_regressions(summary):
         if regression.suggestion is not None:
             shown.add(_identity(tips[regression.suggestion]))
-    distinct = [tip for tip in introduced(tips) if _identity(tip) not in shown]
+    distinct = [tip for tip in summary.introduced if _identity(tip) not in shown]
     if not distinct:
         return None
     more = beyond(distinct, _MOST_SUGGESTIONS)

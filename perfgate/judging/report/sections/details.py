@@ -10,8 +10,7 @@ from perfgate.judging.report.sections.section import SectionText, section, secti
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.card import card_lines, outcome_counts, step_lines
-from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, tally, uncompared
-from perfgate.judging.report.view.findings import changed_findings
+from perfgate.judging.report.view.checklist import changed_findings, quantile_rows, step_numbers, tally, uncompared
 from perfgate.judging.report.view.rows import common_confidence, grouped, is_one_sided, row
 from perfgate.judging.report.view.summary import Summary
 

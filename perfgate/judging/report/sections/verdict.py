@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.judging.report.sections.section import SectionText, section, section_text
 from perfgate.judging.report.text.numbers import beyond
-from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.text.words import EMPTY, Words
 from perfgate.judging.report.view.causes import worst_cause
 from perfgate.judging.report.view.checklist import other_notes
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, coverage_line, worded_failures
@@ -38,7 +38,7 @@ def title(summary: Summary) -> SectionText:
 def coverage(summary: Summary) -> SectionText | None:
     """How many of the changed functions were measured, and the others."""
     line = coverage_line(summary, "markdown")
-    return None if line is None else SectionText(line, Words(""))
+    return None if line is None else SectionText(line, EMPTY)
 
 
 @section("notes")
@@ -56,7 +56,7 @@ def facts(summary: Summary) -> SectionText | None:
     if summary.is_unread:
         return None
     differs = summary.verdict == "INCONCLUSIVE" and bool(summary.decision.testbed_differences)
-    counts = counts_line(summary, "markdown") if summary.is_measured else Words("")
+    counts = counts_line(summary, "markdown") if summary.is_measured else EMPTY
     fold = summary.is_measured and not differs
     return section_text("facts", counts=counts, base=base_line(summary, "markdown"), fold=fold)
 
@@ -64,7 +64,7 @@ def facts(summary: Summary) -> SectionText | None:
 @section("what to do")
 def remedy(summary: Summary) -> SectionText | None:
     """The reasons of a verdict other than PASS, and of a FAIL without a regression, and the next action."""
-    return SectionText(remedy_text(summary, "markdown"), Words("")) if has_remedy(summary) else None
+    return SectionText(remedy_text(summary, "markdown"), EMPTY) if has_remedy(summary) else None
 
 
 @section("workload file")

@@ -13,7 +13,7 @@ from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, SIGNATURE
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
 from perfgate.document.explanation import OperatorDelta
 from perfgate.judging.report.text.numbers import DASH, NO_CHANGE, amounts, counted, percent, percent_number, setting
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 
 # Words for a larger and a smaller value of each unit.
 _DIRECTIONS = {
@@ -133,7 +133,7 @@ def percent_change(comparison: Comparison) -> Words | None:
 def interval(comparison: Comparison) -> Words:
     """The confidence interval of a change in words, empty without one."""
     if not isinstance(comparison, Paired) or comparison.interval is None:
-        return Words("")
+        return EMPTY
     return bounds(comparison.interval, comparison.unit, metric=comparison.metric)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
 from perfgate.document.comparison import Clock, Comparison, Paired
 from perfgate.document.decision import Missing, NoiseFloor
-from perfgate.judging.report.text.index import CLOCK_TITLES
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.words import SentencePieces, Words, joined, phrase, say
 
+# Titles of a metric timed by another clock than the wall, if it has no title of its own for that clock.
+CLOCK_TITLES: Mapping[Clock, str] = {
+    "cpu": phrase("{title}, in CPU time"),
+    "device": phrase("{title}, in device time"),
+    "awake": phrase("{title}, without CPU waits"),
+}
 # Parts of a document that may be missing and are not metrics.
 _PARTS = {
     "correctness": phrase("the check of the output"),

@@ -6,7 +6,7 @@ from perfgate.document.decision import Suggestion
 from perfgate.judging.report.text.kernels import kernel_name, with_short_kernel
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import percent
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 
 # A smaller gain reads as none.
 _NOTICEABLE = 0.005
@@ -29,7 +29,7 @@ def gain_words(suggestion: Suggestion) -> Words:
     """How much faster it makes what, measured or at most; empty if that is not noticeable."""
     gain = suggestion.gain
     if gain is None or gain.speedup <= 1 + _NOTICEABLE:
-        return Words("")
+        return EMPTY
     of, speedup = say(_OF[gain.of]), times(gain.speedup)
     if gain.kind != "measured":
         sentence = phrase("; estimate: {of} at most {speedup} times as fast without these {share}")

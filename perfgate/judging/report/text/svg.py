@@ -14,7 +14,8 @@ from markupsafe import Markup, escape
 
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import EMPTY, Words, say
+from perfgate.stats.summary import median
 
 Floats = npt.NDArray[np.float64]
 # Maps values to coordinates.
@@ -27,6 +28,8 @@ _LEFT, _RIGHT, _BOTTOM = 12, 12, 26
 # The width of a character of the axis, of 11 pixels height; characters above U+024F, such as Chinese, are square.
 _NARROW, _WIDE, _LATIN = 6.2, 11.0, "\u024f"
 _MAX_DOTS = 400
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_SPARKS = 24
 _BINS = 60
 
 
@@ -202,3 +205,22 @@ def _area(heights: Floats, edges: Sequence[float], bottom: int, name: str) -> Ma
         points += [f"{start},{y}", f"{right},{y}"]
     points.append(f"{edges[-1]},{bottom}")
     return shape("polygon", f"area {name}", points=" ".join(points))
+
+
+def sparkline(values: Sequence[float], width: int = _SPARKS) -> Words:
+    """The newest values as blocks, the last at the right; equal values all in the middle.
+
+    Values outside the range of most others are drawn at the edge, so that one outlier does not flatten the rest.
+    """
+    if not values:
+        return EMPTY
+    newest = np.asarray(values[-4 * width :], dtype=np.float64)
+    if newest.size > width:
+        newest = np.array([median(part) for part in np.array_split(newest, width)])
+    low, high = (float(end) for end in np.quantile(newest, [0.05, 0.95], method="nearest"))
+    if high <= low:
+        low, high = float(newest.min()), float(newest.max())
+    if high <= low:
+        return Words(_BLOCKS[3] * newest.size)
+    places = np.clip((newest - low) / (high - low), 0, 1) * (len(_BLOCKS) - 1)
+    return Words("".join(_BLOCKS[round(float(place))] for place in places))

@@ -23,9 +23,9 @@ from perfgate.judging.report.text.dates import day, minute, short
 from perfgate.judging.report.text.media import FILTERS, Html, Markdown, Plain, ReadyHtml
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.ranks import name_of
-from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.text.suggestions import gain_words, unnamed_operator
-from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.text.svg import sparkline
+from perfgate.judging.report.text.words import EMPTY, Words
 from perfgate.locale import Language, current_language, gap_between, translate
 from perfgate.version import __version__
 
@@ -156,7 +156,7 @@ def _sentence(medium: type[Markdown | Plain | Html], language: Language, english
 def _interval_bar(comparison: Comparison, scale: float) -> str:
     """A bar for the interval of a comparison; empty without one."""
     if not isinstance(comparison, Paired) or comparison.interval is None or comparison.outcome == "not_comparable":
-        return Words("")
+        return EMPTY
     words = formats.interval(comparison)
     return svg.interval_bar(
         comparison.interval, comparison.delta, comparison.tolerance, scale, comparison.outcome, words

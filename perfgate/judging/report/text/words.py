@@ -17,6 +17,9 @@ class Words(str):
     __slots__ = ()
 
 
+EMPTY = Words("")
+
+
 class Linked(str):
     """Outside text with the address that it refers to; templates escape it like any other."""
 

@@ -16,7 +16,9 @@ from perfgate.document.message import Message
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.names import place
+from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.summary import Summary
@@ -92,6 +94,15 @@ def blocks_with_more(summary: Summary) -> tuple[list[RegressionBlock], int]:
     """The blocks, and how many regressions have none although others do."""
     shown = blocks(summary)
     return shown, len(summary.decision.regressions) - len(shown) if shown else 0
+
+
+def suggestion_lines(suggestion: Suggestion) -> list[str]:
+    """A suggestion in words, then the code and the command to copy."""
+    lines: list[str] = [line("shared/suggestion.j2", "plain", suggestion=suggestion)]
+    for text in (suggestion.code, suggestion.command):
+        if text:
+            lines.append(clean(text, limit=MAX_PROSE))
+    return lines
 
 
 def listed_regressions(summary: Summary) -> list[Regression]:

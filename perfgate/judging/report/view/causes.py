@@ -14,7 +14,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, templates
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import listed, metric_name, place, with_more
-from perfgate.judging.report.text.words import Words, joined, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, joined, phrase, say
 from perfgate.judging.report.view.summary import Summary
 
 # Limit on the lines named for one cause.
@@ -92,7 +92,6 @@ _REMEDIES: Mapping[Aspect | None, str] = {
     "without workers": phrase(": give it `num_workers`"),
     "blocking": phrase(": ask for `non_blocking=True` again"),
 }
-_EMPTY = Words("")
 # Share of the measured difference; a smaller remainder is not reported.
 _NOTABLE = 0.05
 _BOUNDS: Mapping[Bottleneck, str] = {
@@ -139,10 +138,10 @@ class CauseView:
         self.base, self.head = self._sides()
         self._base_input, self._head_input = _changed_input(cause)
         is_slower = cause.more_time is not None and cause.more_time > 0
-        self.time = formats.quantity(cause.more_time, "s") if is_slower else _EMPTY
+        self.time = formats.quantity(cause.more_time, "s") if is_slower else EMPTY
 
     def _amount(self, count: float) -> Words:
-        return formats.difference(0, count, self._unit) if count else _EMPTY
+        return formats.difference(0, count, self._unit) if count else EMPTY
 
     def _sides(self) -> tuple[Words, Words]:
         """Both counts; a cause known by its time alone has none."""
@@ -193,7 +192,7 @@ class CauseView:
     def in_all(self) -> str:
         """The total if other lines add to it too."""
         if self._here_count >= self._cause.more_count:
-            return _EMPTY
+            return EMPTY
         total = formats.quantity(self._cause.more_count, self._unit)
         lines = [line for line, _ in self._lines()]
         if len(lines) < 2:
@@ -204,7 +203,7 @@ class CauseView:
     @property
     def origin(self) -> str:
         if self._origin is None:
-            return _EMPTY
+            return EMPTY
         line, function = self._linked(self._origin.line), self._origin.function
         if self._origin.reach == "caller":
             return say(", called from {line} (changed)", line=line)
@@ -271,7 +270,7 @@ class CauseView:
                 sentence = phrase(" since the change at {changed}, through {line}")
             return say(sentence, changed=self._linked(self._origin.line), line=line)
         if not line:
-            return _EMPTY
+            return EMPTY
         return say(" since {line}", line=line) if is_mode else say(" at {line}", line=line)
 
     def _ending(self) -> str:
@@ -284,7 +283,7 @@ class CauseView:
         return joined([*parts, self._reason()])
 
     def _reason(self) -> str:
-        return say(": {op}", op=self.op) if self._cause.compiling else _EMPTY
+        return say(": {op}", op=self.op) if self._cause.compiling else EMPTY
 
     def _subject(self) -> str:
         cause, places = self._cause, listed(self.places)
@@ -300,7 +299,7 @@ class CauseView:
     def _difference(self) -> str:
         cause = self._cause
         if not self._more and not cause.compiling:
-            return _EMPTY
+            return EMPTY
         sentence = phrase(": {more} calls ({base} → {head})")
         if cause.compiling:
             sentence = phrase(": {more} ({base} → {head})")
@@ -316,10 +315,10 @@ class CauseView:
         ranks = self._cause.ranks
         if ranks == "each":
             return say(" in each rank")
-        return say(" in rank {rank}", rank=ranks) if ranks else _EMPTY
+        return say(" in rank {rank}", rank=ranks) if ranks else EMPTY
 
     def _inputs(self) -> str:
-        return self._on_inputs(phrase(": on {head_input} instead of {base_input}")) if self._head_input else _EMPTY
+        return self._on_inputs(phrase(": on {head_input} instead of {base_input}")) if self._head_input else EMPTY
 
     def _lines(self) -> list[tuple[str, Words]]:
         """The first lines that add to it, each with how much; the file is named once."""
@@ -336,7 +335,7 @@ class CauseView:
     def _at_lines(self) -> str:
         lines = self._lines()
         if len(lines) < 2:
-            return say(" at {line}", line=self.line) if self.line else _EMPTY
+            return say(" at {line}", line=self.line) if self.line else EMPTY
         amounts: list[str] = [joined([line, Words(" ("), more, Words(")")]) for line, more in lines]
         return say(" at {lines}", lines=with_more(amounts, numbers.beyond(self._cause.sites, _NAMED_LINES)))
 
@@ -406,8 +405,8 @@ def account_words(summary: Summary, medium: templates.Medium) -> Words | None:
 
 
 def _if_notable(seconds: float, least: float) -> Words:
-    return formats.quantity(seconds, "s") if seconds >= least else _EMPTY
+    return formats.quantity(seconds, "s") if seconds >= least else EMPTY
 
 
 def _bound(bottleneck: Bottleneck | None) -> Words:
-    return say(_BOUNDS[bottleneck]) if bottleneck else _EMPTY
+    return say(_BOUNDS[bottleneck]) if bottleneck else EMPTY

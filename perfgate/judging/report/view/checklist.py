@@ -9,16 +9,18 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from perfgate.catalogue.lookup import CARDS
 from perfgate.catalogue.names import RANKS_STEP
-from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
+from perfgate.document.decision import JudgedFinding, StepComparison, StepSummary, StoredComparison
 from perfgate.document.message import Message
+from perfgate.document.run import Finding
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.findings import new_of, step_title
-from perfgate.judging.report.view.steps import STATUS_NAMES, busy_machine
+from perfgate.judging.report.view.blocks import listed_regressions
+from perfgate.judging.report.view.run_steps import STATUS_NAMES, busy_machine
 from perfgate.judging.report.view.stored import StoredRow, stored_row
 from perfgate.judging.report.view.summary import Summary, code_of
 
@@ -87,6 +89,18 @@ class StepView:
     notes: list[tuple[str, bool]]
     more: Words | None
     reason: Message | None
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """A new or gone finding; ``block`` is the number of the listed cause that it belongs to."""
+
+    step: int
+    title: str
+    place: str
+    words: str
+    line: str | None
+    block: int | None
 
 
 def step_numbers(summary: Summary) -> list[NumberView]:
@@ -251,3 +265,55 @@ def _worded_step(step: StepSummary) -> StepView:
         more=say("{count} more", count=hidden) if hidden > 0 else None,
         reason=step.reason,
     )
+
+
+def changed_findings(summary: Summary) -> tuple[list[FindingView], list[FindingView]]:
+    """New and gone findings in the order of steps."""
+    new: list[FindingView] = []
+    gone: list[FindingView] = []
+    for step in sorted(summary.decision.steps, key=lambda step: (step.number, step.workload)):
+        new += _views(step, new_of(step), summary)
+        gone += _views(step, step.gone, summary)
+    return new, gone
+
+
+def new_of(step: StepSummary) -> list[JudgedFinding]:
+    return [finding for finding in step.findings if finding.standing == "new"]
+
+
+def step_title(step: StepSummary) -> str:
+    return say(CARDS[step.number].title) if step.number in CARDS else step.slug
+
+
+def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> list[FindingView]:
+    views = []
+    for finding, words in word_findings(findings):
+        line = finding.evidence.get("line")
+        views.append(
+            FindingView(
+                step=step.number,
+                title=step_title(step),
+                place=place(step.workload, str(finding.evidence.get("shape") or "")),
+                words=words,
+                line=str(line) if line else None,
+                block=_block_of(finding, summary),
+            )
+        )
+    return views
+
+
+def _block_of(finding: Finding, summary: Summary) -> int | None:
+    """The number of the listed cause that is identical to the finding's own."""
+    cause = finding.cause if isinstance(finding, JudgedFinding) else None
+    if cause is None or cause >= len(summary.decision.causes):
+        return None
+    own = _group(cause, summary)
+    for number, regression in enumerate(listed_regressions(summary), 1):
+        if any(_group(at, summary) == own for at in regression.causes):
+            return number
+    return None
+
+
+def _group(cause: int, summary: Summary) -> int:
+    group = summary.decision.causes[cause].group
+    return cause if group is None else group

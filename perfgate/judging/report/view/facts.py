@@ -15,7 +15,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line, listed
 from perfgate.judging.report.text.templates import Medium, line
-from perfgate.judging.report.text.words import SentencePieces, Words, joined, say
+from perfgate.judging.report.text.words import EMPTY, SentencePieces, Words, joined, say
 from perfgate.judging.report.view.headline import loaded_differences
 from perfgate.judging.report.view.summary import Summary, code_of
 
@@ -132,7 +132,7 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
     # The device's clock always decides on an accelerator.
     if not waited or not (clocks - {"device"} or waited >= BUSY):
         return None
-    basis = Words("")
+    basis = EMPTY
     if "device" in clocks:
         basis = say("; the verdict is based on device time")
     elif "awake" in clocks:

@@ -26,7 +26,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import told
 from perfgate.judging.report.text.names import evidence_of, metric_name, missing_words, named, place_of, title_of
 from perfgate.judging.report.text.templates import Medium, line
-from perfgate.judging.report.text.words import Words, joined, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, joined, phrase, say
 from perfgate.judging.report.view.summary import Summary, code_of
 
 # The most significant fields of a different stack.
@@ -211,7 +211,7 @@ def _of_stalls(worst: Comparison, summary: Summary) -> str:
 
 
 def _accepted(comparison: Comparison) -> str:
-    return say(", accepted by {accepted}", accepted=told(comparison.accepted)) if comparison.accepted else Words("")
+    return say(", accepted by {accepted}", accepted=told(comparison.accepted)) if comparison.accepted else EMPTY
 
 
 def _of_harness(summary: Summary) -> str:
@@ -265,7 +265,7 @@ def _of_noise(summary: Summary) -> str | None:
 
 
 def _and_more(count: int, noun: str) -> Words:
-    return say(" and {more}", more=numbers.counted(count, noun)) if count > 0 else Words("")
+    return say(" and {more}", more=numbers.counted(count, noun)) if count > 0 else EMPTY
 
 
 def _of_testbeds(differences: Sequence[TestbedDifference]) -> str:

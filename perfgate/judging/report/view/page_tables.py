@@ -15,7 +15,7 @@ from perfgate.document.samples import Replicate, unpack
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.numbers import DASH, percent, whole
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import EMPTY, Words, say
 
 Floats = npt.NDArray[np.float64]
 _MAX_TABLES = 40
@@ -128,7 +128,7 @@ def _count(calls: float | None) -> Words:
 
 def _status(before: float | None, after: float | None) -> Words:
     if before == after:
-        return Words("")
+        return EMPTY
     if before is None:
         return say("new")
     if after is None:

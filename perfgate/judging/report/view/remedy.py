@@ -12,7 +12,7 @@ from perfgate.judging.report.text.media import ReadyHtml
 from perfgate.judging.report.text.names import evidence_of, missing_words, place_of, title_of
 from perfgate.judging.report.text.numbers import beyond, counted
 from perfgate.judging.report.text.templates import Medium, render
-from perfgate.judging.report.text.words import Words, joined, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, joined, phrase, say
 from perfgate.judging.report.view.facts import budget_of
 from perfgate.judging.report.view.headline import further_reasons
 from perfgate.judging.report.view.summary import Summary, code_of
@@ -354,11 +354,11 @@ def _is_out_of_reach(wanted: _Wanted, summary: Summary) -> bool:
 def _by_another_job(wanted: _Wanted, summary: Summary) -> str:
     """Pairs accumulate per commit; uncommitted changes cannot be measured again."""
     if wanted.evidence == "turn":
-        return Words("")
+        return EMPTY
     if summary.decision.in_ci:
         return say(" Re-run the job to add to these.")
     if summary.decision.head.dirty:
-        return Words("")
+        return EMPTY
     return say(" Run {perfgate_check_append} to add to these.", perfgate_check_append="perfgate check --append")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS
+from perfgate.document.conditions import BUSY
 from perfgate.document.job import typical_values
 from perfgate.document.run import FROM_PROFILE, RunDocument, StepResult, Value
 from perfgate.judging.report.text import format as formats
@@ -14,9 +15,18 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import first_line, metric_name
 from perfgate.judging.report.text.templates import line
-from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.steps import STATUS_NAMES, busy_machine
+from perfgate.judging.report.text.words import Words, phrase, say
 
+# Names of the statuses, the good ones first.
+STATUS_NAMES = {
+    "ok": phrase("ok"),
+    "not_applicable": phrase("not applicable"),
+    "unavailable": phrase("unavailable"),
+    "attention": phrase("attention"),
+    "invalid": phrase("invalid"),
+    "error": phrase("error"),
+    "left_out": phrase("not run"),
+}
 _MARKS = {"severe": "!!", "warning": "!", "info": "i"}
 _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5
@@ -164,3 +174,10 @@ def _interval(value: Value, unit: str) -> str:
 
 def _end(end: float | None, value: Value, unit: str) -> Words:
     return say("not estimable") if end is None else formats.quantity(end, unit, metric=value.metric)
+
+
+def busy_machine(waited: float | None) -> Words | None:
+    """The mark of a step timed on a busy machine; it precedes the step's values and findings."""
+    if waited is None or waited < BUSY:
+        return None
+    return say("busy machine: waited {share} of the time for a CPU", share=numbers.percent(waited))

@@ -15,10 +15,12 @@ from perfgate.document.decision import (
     NoiseFloor,
     StepComparison,
     StoredComparison,
+    Suggestion,
     Verdict,
 )
 from perfgate.document.explanation import Cause, Explanation, OperatorDelta
 from perfgate.document.message import Message
+from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import Linked
 from perfgate.locale import Language
@@ -154,6 +156,15 @@ class Summary:
     @cached_property
     def tested_operators(self) -> list[OperatorDelta]:
         return [operator for operator in self.decision.operators if operator.outcome != "untested"]
+
+    @cached_property
+    def introduced(self) -> list[Suggestion]:
+        """The suggestions on problems that the change introduced, each once."""
+        distinct: dict[tuple[str, str, object], Suggestion] = {}
+        for tip in self.decision.suggestions:
+            if tip.introduced:
+                distinct.setdefault((tip.rule, word(tip.message), tip.line), tip)
+        return list(distinct.values())
 
     def cause_of(self, comparison: Comparison) -> Cause | None:
         return None if comparison.cause is None else self.decision.causes[comparison.cause]

@@ -29,7 +29,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import day, short
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.causes import CauseView
 
 # The metric that shows whether calls got slower.
@@ -89,7 +89,7 @@ class CommitView:
     change_request: Words
 
 
-_NO_COMMIT = CommitView("", "", "", Words(""))
+_NO_COMMIT = CommitView("", "", "", EMPTY)
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
     others.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
     return CauseRow(
         lead=change_row(first),
-        settled=say(_SETTLED[cause.standing]) if cause.standing in _SETTLED else Words(""),
+        settled=say(_SETTLED[cause.standing]) if cause.standing in _SETTLED else EMPTY,
         others=[change_row(moved) for moved in others[:most]],
         other_count=len(others),
         more=numbers.beyond(others, most),
@@ -533,6 +533,6 @@ def gates_line(document: TrendDocument) -> Words | None:
 def _measured(moved: MovedSeries) -> Words:
     confirmation = moved.change.confirmation
     if confirmation is None or confirmation.low is None or confirmation.high is None:
-        return Words("")
+        return EMPTY
     series = moved.series
     return formats.bounds((confirmation.low, confirmation.high), series.unit, metric=series.metric)

@@ -13,7 +13,7 @@ from perfgate.judging.report.render.site.addresses import COMPARE, SiteLinks, co
 from perfgate.judging.report.render.site.cells import run_cells, split_levels
 from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.page_tables import testbed_rows
 from perfgate.judging.report.view.trend_rows import check_command
 from perfgate.locale import Language, speaking
@@ -52,7 +52,7 @@ def render_compare(
         apart, rest = split_levels(rows[:_MAX_ROWS], page)
         timed = sum(row.interval is not None and not row.series.is_exact for row in rows)
         differences = [row for row in testbed_rows(*documents) if row.base != row.head]
-        level, by_chance = Words(""), Words("")
+        level, by_chance = EMPTY, EMPTY
         confidence = max((row.confidence or 0.0 for row in rows), default=0.0)
         if confidence:
             level = numbers.confidence(confidence)

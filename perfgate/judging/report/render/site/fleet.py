@@ -18,7 +18,7 @@ from perfgate.judging.report.render.site.frame import SitePage, TestbedLink, tes
 from perfgate.judging.report.render.trend_page import step_titles
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import uplift_row
 from perfgate.locale import Language, speaking
 
@@ -111,7 +111,7 @@ def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
 
 def _clock_ahead(runs: Iterable[StoredRun]) -> Words:
     ahead = max((moment(run.started_at) - moment(run.recorded_at) for run in runs), default=timedelta())
-    return numbers.duration(ahead.total_seconds()) if ahead > CLOCK_SLACK else Words("")
+    return numbers.duration(ahead.total_seconds()) if ahead > CLOCK_SLACK else EMPTY
 
 
 def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:

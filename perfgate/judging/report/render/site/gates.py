@@ -9,7 +9,7 @@ from perfgate.document.site import SiteContent
 from perfgate.judging.report.render.site.addresses import GATES, SiteLinks
 from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import gates_line
 from perfgate.locale import Language, speaking
 
@@ -48,7 +48,7 @@ def _settlement(record: GateRecord, standing: Collection[str], accepted: Collect
     if record.commit in accepted:
         return say("accepted")
     if record.verdict != "FAIL":
-        return Words("")
+        return EMPTY
     if record.commit in standing:
         return say("neither accepted nor withdrawn")
     return say("withdrawn: a later commit of the change does not fail")

@@ -19,7 +19,7 @@ from perfgate.judging.report.render.trend_page import ChangeCells
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     TRIAGE_STATES,
     CauseRow,
@@ -68,9 +68,9 @@ class _Anchors:
 
     def about(self, commit: str | None) -> AboutCommit:
         full = commit if commit and COMMIT_ID.fullmatch(commit) else ""
-        anchor = commit_anchor(full) if full else Words("")
+        anchor = commit_anchor(full) if full else EMPTY
         if anchor in self._anchors:
-            anchor = Words("")
+            anchor = EMPTY
         self._anchors.add(anchor)
         return AboutCommit(full, anchor)
 
@@ -134,7 +134,7 @@ def _confirmed(page: SitePage) -> list[ConfirmedRow]:
     for entry in page.content.confirmations[:_MAX_ROWS]:
         measured = by_place.get((entry.workload, entry.shape, entry.metric, entry.fingerprint))
         outcome = say(_OUTCOMES[entry.outcome]) if entry.outcome in _OUTCOMES else Words(entry.outcome)
-        interval, address = numbers.DASH, Words("")
+        interval, address = numbers.DASH, EMPTY
         if entry.low is not None and entry.high is not None:
             unit = measured.unit if measured else ""
             interval = formats.bounds((entry.low, entry.high), unit, metric=entry.metric)

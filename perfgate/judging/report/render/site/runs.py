@@ -22,7 +22,7 @@ from perfgate.judging.report.text.dates import minute
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.page_tables import counter_rows
 from perfgate.judging.report.view.run_steps import ChecklistRow, step_row
 from perfgate.locale import Language, speaking
@@ -87,8 +87,8 @@ def render_runs(content: SiteContent, links: SiteLinks, language: Language, *, p
             say("Runs"),
             count=len(content.runs),
             rows=[run_cells(run, view) for run in content.runs[first : first + RUNS_A_PAGE]],
-            newer=view.to(runs_address(page - 1)) if page > 1 else Words(""),
-            older=view.to(runs_address(page + 1)) if page < pages else Words(""),
+            newer=view.to(runs_address(page - 1)) if page > 1 else EMPTY,
+            older=view.to(runs_address(page + 1)) if page < pages else EMPTY,
             page=page,
             pages=pages,
             compare_form=Words(f"{view.root}{COMPARE}" if links.forms else ""),

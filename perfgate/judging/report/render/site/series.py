@@ -17,7 +17,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import MovedSeries
 from perfgate.locale import Language, speaking
 
@@ -111,7 +111,7 @@ def render_series(
 def _value_row(point: TrendPoint, series: TrendSeries, page: SitePage) -> ValueRow:
     ends = point.interval or (None, None)
     value, low, high = formats.quantities([point.value, *ends], series.unit, metric=series.metric)
-    interval = Words("") if None in ends else numbers.reach(low, high)
+    interval = EMPTY if None in ends else numbers.reach(low, high)
     return ValueRow(point, value, interval, page.to_run(point.run_id))
 
 
