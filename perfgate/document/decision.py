@@ -324,6 +324,10 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     share: float | None = None
 
     @property
+    def is_measured(self) -> bool:
+        return self.kind == "measured"
+
+    @property
     def saved(self) -> float:
         """The share of the time that is saved: the lower bound of a measured gain, the upper bound of an estimated one."""
         return 1 - 1 / (self.interval[0] if self.interval else self.speedup)

@@ -46,10 +46,8 @@ def shown_faster(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
 
 
 def _is_faster(gain: Gain) -> bool:
-    if gain.kind != "measured":
-        return False
-    lowest = gain.speedup if gain.interval is None else gain.interval[0]
-    return lowest > 1
+    lowest = gain.interval[0] if gain.interval else gain.speedup
+    return gain.is_measured and lowest > 1
 
 
 def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:

@@ -141,11 +141,14 @@ def _rule_of(part: OperatorDelta, *, first: bool) -> str | None:
     """
     if part.inputs_change is not None:
         return _OTHER_INPUTS[part.inputs_change]
-    if part.kind == "slower":
-        return "slower-operator" if first else None
-    if part.kind == "outside":
-        return "slower-python" if part.function is not None else None
-    return _rule_of_wait(part.op) if part.kind == "waiting" else None
+    match part.kind:
+        case "slower" if first:
+            return "slower-operator"
+        case "outside" if part.function is not None:
+            return "slower-python"
+        case "waiting":
+            return _rule_of_wait(part.op)
+    return None
 
 
 def _rule_of_wait(op: str) -> str:

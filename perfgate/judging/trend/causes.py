@@ -57,7 +57,7 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
         entry = aligned[place.series]
         anchors = anchors_of.setdefault((entry.workload, entry.fingerprint), [])
         change = entry.changes[place.change]
-        if entry.kind != "exact" and _versions(change) not in anchors:
+        if not entry.is_exact and _versions(change) not in anchors:
             change = _moved(entry, place.change, anchors)
             changes = list(entry.changes)
             changes[place.change] = change
@@ -100,7 +100,7 @@ def _clearest_first(series: Sequence[TrendSeries]) -> list[TrendPlace]:
     def clearness(place: TrendPlace) -> tuple[bool, float]:
         entry = series[place.series]
         noise = max(entry.noise or 0.0, 1e-9)
-        return entry.kind != "exact", -_size(entry.changes[place.change]) / noise
+        return not entry.is_exact, -_size(entry.changes[place.change]) / noise
 
     return sorted(_places(series), key=clearness)
 
@@ -158,7 +158,7 @@ def _telling(member: _Member, direction: Direction, standing: Standing) -> tuple
         change.direction != direction,
         not member.is_live,
         not member.is_live and change.standing != standing,
-        series.kind == "exact",
+        series.is_exact,
         _ORDER.get(series.metric, len(_ORDER)),
         -_size(change),
         series.metric,

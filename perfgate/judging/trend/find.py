@@ -39,7 +39,7 @@ def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
 
 
 def is_long_enough(series: TrendSeries) -> bool:
-    return len(series.points) >= (EXACT_VERSIONS_NEEDED if series.kind == "exact" else VERSIONS_NEEDED)
+    return len(series.points) >= (EXACT_VERSIONS_NEEDED if series.is_exact else VERSIONS_NEEDED)
 
 
 def with_changes(series: TrendSeries) -> TrendSeries:
@@ -47,7 +47,7 @@ def with_changes(series: TrendSeries) -> TrendSeries:
     values = np.array([point.value for point in series.points], dtype=np.float64)
     if not is_long_enough(series) or not np.isfinite(values).all():
         return series
-    if series.kind == "exact":
+    if series.is_exact:
         return msgspec.structs.replace(series, changes=_exact_changes(series, values))
     scaled, unit = _scaled(values)
     changes = [_change(series, shift, unit) for shift in shifts(scaled)]

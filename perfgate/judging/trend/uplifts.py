@@ -172,7 +172,7 @@ def _bridge(series: Sequence[TrendSeries], start: int, end: int) -> BridgedMetri
     last_old, last_new = pairs[-1]
     first, second = last_old.value, last_new.value
     delta, interval = second / first - 1 if first else None, None
-    if new.kind != "exact":
+    if not new.is_exact:
         noises = [noise for noise in (noise_of(old), noise_of(new)) if noise is not None]
         is_positive = all(before.value > 0 and after.value > 0 for before, after in pairs)
         if not noises or not is_positive:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import CARDS, GLOSSARY, LIMITS, METRICS, RULES, compared, is_known, judged_by, metric
-from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
+from perfgate.catalogue.records import Limit, Metric, StepCard
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.errors import UsageError
 from perfgate.judging.report.text import numbers
@@ -39,7 +39,7 @@ _BETTER = {
     "neutral": phrase("neither direction is better"),
 }
 _LONG = 2000
-MOST_SUGGESTIONS = 5
+_MOST_SUGGESTIONS = 5
 # Similarity ratio of difflib that a typing error leaves.
 _ALIKE = 0.6
 EntryKind = Literal["term", "step", "metric", "rule", "limit"]
@@ -81,20 +81,6 @@ class Named(NamedTuple):
 
     kind: EntryKind
     name: str
-
-
-class NamedEntry(NamedTuple):
-    """A name of the catalogue, or a kind of device, with its words."""
-
-    name: str
-    title: Words
-
-
-class StepEntry(NamedTuple):
-    """The step that a number or finding belongs to."""
-
-    number: int
-    title: Words
 
 
 class LimitEntry(NamedTuple):
@@ -144,9 +130,9 @@ def _explain_word(word: str, device: DeviceKind, limits: _Settings) -> str:
     if len(entries_of_word) > 1:
         return _render("several", word=word, listed=list(map(_listed, entries_of_word)))
     entry = entries_of_word[0]
-    if entry.kind != "term":
+    term = GLOSSARY.get(entry.name) if entry.kind == "term" else None
+    if term is None:
         return _explain(entry.name, device, limits)
-    term = GLOSSARY[entry.name]
     return _render("term", name=say(term.name), explanation=say(term.explanation))
 
 
@@ -172,9 +158,10 @@ def list_names(language: Language) -> str:
         return _render("several", word="", listed=list(map(_listed, entries())))
 
 
-def _listed(named: Named) -> NamedEntry:
+def _listed(named: Named) -> tuple[Words, Words]:
+    """The name of an entry and its title."""
     title = _title(named)
-    return NamedEntry(Words(named.name), say(title) if title else EMPTY)
+    return Words(named.name), say(title) if title else EMPTY
 
 
 def _title(named: Named) -> str:
@@ -204,7 +191,9 @@ def _step_number(text: str) -> int | None:
 
 
 def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
-    others = [kind for kind in DEVICE_KINDS if kind != device and kind in card.devices]
+    devices = {kind: say(card.devices[kind]) for kind in DEVICE_KINDS if kind in card.devices}
+    here = devices.pop(device, EMPTY)
+    metrics = [(metric.name, say(metric.title)) for metric in card.metrics]
     return _render(
         "step",
         number=card.number,
@@ -213,11 +202,12 @@ def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
         question=say(card.question),
         how=say(card.how),
         kind=Words(device),
-        here=say(card.devices[device]) if device in card.devices else EMPTY,
-        others=[NamedEntry(Words(kind), say(card.devices[kind])) for kind in others],
-        metrics=[NamedEntry(metric.name, say(metric.title)) for metric in card.metrics],
+        here=here,
+        others=[(Words(kind), words) for kind, words in devices.items()],
+        metrics=metrics,
         limits=[_limit(limit, limits) for limit in card.limits],
-        rules=list(map(_rule, card.rules)),
+        # The braces of their evidence stay: they show which values a finding inserts there.
+        rules=[(rule.name, say(rule.message)) for rule in card.rules],
         cost=say(card.cost),
         remedy=say(card.remedy),
     )
@@ -244,7 +234,8 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
         kind=say(_KINDS[metric.kind]),
         gate=say(gate),
         source=say(metric.source),
-        step=_step(card),
+        step=card.number,
+        step_title=say(card.title),
         tolerance=allowed,
         limits=[_limit(limit, limits) for limit in card.limits if _is_of_metric(limit, metric)],
     )
@@ -260,8 +251,10 @@ def _explain_rule(name: str, limits: _Settings) -> str:
     judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
     return _render(
         "rule",
-        rule=_rule(RULES[name]),
-        step=_step(card),
+        name=name,
+        title=say(RULES[name].message),
+        step=card.number,
+        step_title=say(card.title),
         limits=[_limit(limit, limits) for limit in judged],
         remedy=say(card.remedy),
     )
@@ -275,7 +268,8 @@ def _explain_limit(name: str, limits: _Settings) -> str:
         limit=_limit(limit, limits),
         severity=Words(severity) if severity in _SEVERITIES else None,
         message=say(RULES[rule].message) if rule in RULES else None,
-        step=_step(CARDS[limit.step]),
+        step=limit.step,
+        step_title=say(CARDS[limit.step].title),
     )
 
 
@@ -292,15 +286,6 @@ def _limit(limit: Limit, settings: _Settings) -> LimitEntry:
     )
 
 
-def _rule(rule: Rule) -> NamedEntry:
-    # The braces of its evidence stay: they show which values a finding inserts there.
-    return NamedEntry(rule.name, say(rule.message))
-
-
-def _step(card: StepCard) -> StepEntry:
-    return StepEntry(card.number, say(card.title))
-
-
 def _render(entry_kind: str, **values: object) -> str:
     return str(render(f"explain/{entry_kind}.txt.j2", "plain", **values)).strip("\n") + "\n"
 
@@ -313,20 +298,20 @@ def meanings(word: str) -> list[Named]:
 
 
 def suggestions(word: str) -> list[str]:
-    """At most five known words that are most similar to an unknown one."""
+    """At most five words of the catalogue that are most similar to an unknown word."""
     key = _key(word)
-    known: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for named in entries():
         for text in _texts(named):
-            known[_key(text)] = text
-    within = [text for text in known if len(key) > 1 and key in text]
-    within.sort(key=len)
-    close = difflib.get_close_matches(key, known, n=MOST_SUGGESTIONS, cutoff=_ALIKE)
-    return [known[text] for text in dict.fromkeys((*within, *close))][:MOST_SUGGESTIONS]
+            texts[_key(text)] = text
+    within = [text for text in texts if len(key) > 1 and key in text]
+    close = difflib.get_close_matches(key, texts, n=_MOST_SUGGESTIONS, cutoff=_ALIKE)
+    distinct = list(dict.fromkeys((*sorted(within, key=len), *close)))
+    return [texts[text] for text in distinct[:_MOST_SUGGESTIONS]]
 
 
 def entries() -> Iterator[Named]:
-    """All of them: words, steps, metrics, rules and limits."""
+    """The words, steps, metrics, rules and limits of the catalogue."""
     yield from (Named("term", name) for name in GLOSSARY)
     yield from (Named("step", card.slug) for card in CARDS.values())
     yield from (Named("metric", name) for name in METRICS)
@@ -337,23 +322,24 @@ def entries() -> Iterator[Named]:
 def _texts(named: Named) -> Iterator[str]:
     """The name and titles of an entry, in every language."""
     yield named.name
-    titles: tuple[str, ...] = ()
-    if named.kind == "term":
-        titles = (named.name,)
-        yield from GLOSSARY[named.name].also
-    elif named.kind == "step":
-        titles = (next(card.title for card in CARDS.values() if card.slug == named.name),)
-    elif named.kind == "metric":
-        entry = METRICS[named.name]
-        titles = (entry.title, *entry.clock_titles.values())
-        if entry.timed:
-            yield from _timed_titles(entry.title)
+    titles: list[str] = []
+    match named.kind:
+        case "term":
+            titles = [named.name]
+            yield from GLOSSARY[named.name].also
+        case "step":
+            titles = [_title(named)]
+        case "metric":
+            entry = METRICS[named.name]
+            titles = [entry.title, *entry.clock_titles.values()]
+            if entry.timed:
+                yield from _timed_titles(entry.title)
     for language in LANGUAGES:
         yield from (translate(title, language) for title in titles)
 
 
 def _timed_titles(title: str) -> Iterator[str]:
-    """A title for each clock that has none of its own, in every language."""
+    """The title for each clock, in every language."""
     for timed in CLOCK_TITLES.values():
         for language in LANGUAGES:
             yield filled(translate(timed, language), {"title": translate(title, language)})
@@ -365,10 +351,11 @@ def _index() -> tuple[Mapping[str, list[Named]], Mapping[str, list[Named]]]:
     whole: dict[str, list[Named]] = {}
     parts: dict[str, list[Named]] = {}
     for named in entries():
-        for key in dict.fromkeys(_key(text) for text in _texts(named)):
+        for key in dict.fromkeys(map(_key, _texts(named))):
             whole.setdefault(key, []).append(named)
-        if named.kind in ("metric", "rule"):
-            parts.setdefault(_key(named.name.rpartition(".")[2]), []).append(named)
+        match named.kind:
+            case "metric" | "rule":
+                parts.setdefault(_key(named.name.rpartition(".")[2]), []).append(named)
     return whole, parts
 
 

@@ -175,14 +175,16 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
         subtitle = numbers.counted(len(trees), "recording")
         if len(trees) == 1:
             subtitle = Words(clean(trees[0].label))
+        title = say("Flame graph of base and head") if compares else say("Flame graph")
+        calls = [(tree, _doubt(tree)) for tree in trees if tree.call or tree.by_counts is not None]
         return render_page(
             "flame/page.html.j2",
             style=inlined("flame/style.css"),
             scripts=[inlined("flame/script.js")],
             data=Words(_packed(trees)),
-            title=say("Flame graph of base and head") if compares else say("Flame graph"),
+            title=title,
             subtitle=subtitle,
-            calls=[(tree, _doubt(tree)) for tree in trees if tree.call or tree.by_counts is not None],
+            calls=calls,
             folded=sum(tree.folded for tree in trees),
             cut=sum(tree.cut for tree in trees),
             tables=list(map(_table, trees)),
@@ -353,13 +355,15 @@ def _cells(sums: _FrameSums, *, by_counts: bool) -> list[Words]:
 
 def _packed(trees: Sequence[FlameTree]) -> str:
     """The trees as JSON, gzipped, in base 64, so that no name can end an element of the page."""
+    sentences = {english: str(say(english)) for english in _SCRIPT_SENTENCES}
+    unit_words = {unit: str(say(words)) for unit, words in _UNIT_WORDS.items()}
     content = PackedTrees(
         kinds=FLAME_KINDS,
         trees=list(map(_printable, trees)),
         paired=[tree.call is not None for tree in trees],
-        sentences={english: str(say(english)) for english in _SCRIPT_SENTENCES},
+        sentences=sentences,
         kind_words=[str(say(_KIND_WORDS[kind])) for kind in FLAME_KINDS],
-        unit_words={unit: str(say(words)) for unit, words in _UNIT_WORDS.items()},
+        unit_words=unit_words,
     )
     return base64.b64encode(gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)).decode()
 

@@ -26,6 +26,7 @@ _UNITS = {
     "W": "watts",
     "J": "joules",
 }
+_SUFFIXES = {"counter": "_total", "gauge": ""}
 _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _OTHER = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -78,34 +79,33 @@ def _families(runs: Iterable[LabelledRun], steps: frozenset[int] | None) -> Iter
 def _samples(run: RunDocument, steps: frozenset[int] | None) -> Iterator[tuple[str, dict[str, str], float]]:
     for row in own_numbers(rows_of_run(run)):
         described = METRICS.get(row.metric)
-        is_wanted = described is not None and (steps is None or row.step in steps or described.counted)
-        if is_wanted and row.value is not None and all(map(_LABEL.fullmatch, row.labels)):
-            place = {"workload": row.workload, **({"shape": row.shape} if row.shape else {})}
-            yield row.metric, {**place, **row.labels}, row.value
+        is_selected = described is not None and (steps is None or row.step in steps or described.counted)
+        if is_selected and row.value is not None and all(map(_LABEL.fullmatch, row.labels)):
+            labels = {"workload": row.workload}
+            if row.shape:
+                labels["shape"] = row.shape
+            yield row.metric, {**labels, **row.labels}, row.value
 
 
 def _other_family(family: ServiceFamily) -> str:
-    suffix = "_total" if family.kind == "counter" else ""
-    head = [f"# TYPE {family.name} {family.kind}", f"# HELP {family.name} {_text(family.help)}"]
-    rows = [
-        f"{family.name}{suffix}{{{_labels(tuple(zip(family.labels, values)))}}} {number!r}"
-        for values, number in sorted(family.values.items())
-    ]
-    return "\n".join([*head, *rows]) + "\n"
+    lines = [f"# TYPE {family.name} {family.kind}", f"# HELP {family.name} {_text(family.help)}"]
+    sample = f"{family.name}{_SUFFIXES[family.kind]}"
+    for values, number in sorted(family.values.items()):
+        lines.append(f"{sample}{{{_labels(zip(family.labels, values))}}} {number!r}")
+    return "\n".join(lines) + "\n"
 
 
 def _family(metric: Metric, samples: dict[_Labels, float]) -> str:
     name, unit = family_name(metric), unit_of(metric)
-    head = [
-        f"# TYPE {name} gauge",
-        *([f"# UNIT {name} {unit}"] if unit else []),
-        f"# HELP {name} {_text(metric.title)}",
-    ]
-    rows = [f"{name}{{{_labels(labels)}}} {float(value)!r}" for labels, value in sorted(samples.items())]
-    return "\n".join([*head, *rows]) + "\n"
+    lines = [f"# TYPE {name} gauge"]
+    if unit:
+        lines.append(f"# UNIT {name} {unit}")
+    lines.append(f"# HELP {name} {_text(metric.title)}")
+    lines += [f"{name}{{{_labels(labels)}}} {float(value)!r}" for labels, value in sorted(samples.items())]
+    return "\n".join(lines) + "\n"
 
 
-def _labels(labels: _Labels) -> str:
+def _labels(labels: Iterable[tuple[str, str]]) -> str:
     return ",".join(f'{name}="{_text(clean(value))}"' for name, value in labels)
 
 

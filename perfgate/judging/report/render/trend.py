@@ -151,7 +151,8 @@ class _Report:
         self._document, self._rows = document, rows
         causes = sort_causes(document)
         urgent = [*causes.new_worse, *causes.still_open]
-        several = [cause for cause in urgent if cause.commit_count > 1]
+        several = [cause for cause in urgent if cause.commit_count > 1][:rows]
+        uplifts = [uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in recent_uplifts(document)[:rows]]
         leading = _leading(document)
         self._render = partial(
             render,
@@ -171,9 +172,9 @@ class _Report:
             better=self._listed(causes.new_better),
             better_count=len(causes.new_better),
             # The changes with several candidate commits.
-            ranges=[cause_row(cause, document, most=0).lead for cause in several[:rows]],
+            ranges=[cause_row(cause, document, most=0).lead for cause in several],
             gone=document.gone[:rows],
-            uplifts=[uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in recent_uplifts(document)[:rows]],
+            uplifts=uplifts,
             expired=document.expired[:rows],
             not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.not_looked_at],
             notes=document.notes[:rows],
@@ -196,30 +197,36 @@ class _Report:
 
 def _runner_facts(document: TrendDocument) -> RunnerFacts:
     runs = document.health
-    newest = runs[-1] if runs else None
     failed = [run for run in runs if run.failed]
     weeks = [(Words(monday), count) for monday, count in document.weeks.items()]
     floors = [run.noise_floor for run in runs if run.noise_floor is not None]
     temperatures = [run.temperature for run in runs if run.temperature is not None]
     waits = [run.waited for run in runs if run.waited is not None and run.waited >= BUSY]
     throttled = [run.throttled for run in runs if run.throttled]
+    attention: list[int] = []
+    warnings: list[Message] = []
+    if runs:
+        attention, warnings = _attention(runs[-1]), runs[-1].warnings[:_MAX_WARNINGS]
     return RunnerFacts(
         weeks=weeks[-_MAX_WEEKS:],
         new_testbed=document.testbeds[-1] if len(document.testbeds) > 1 else None,
         opened=len(runs),
         failed=failed[-_MAX_FAILED:],
-        attention=_attention(newest) if newest else [],
+        attention=attention,
         floor=_largest(floors),
-        temperature=formats.quantity(max(temperatures), "Cel") if temperatures else EMPTY,
+        temperature=_largest(temperatures, "Cel"),
         disturbed=len(waits),
         waited=_largest(waits),
         throttled=_largest(throttled),
-        warnings=newest.warnings[:_MAX_WARNINGS] if newest else [],
+        warnings=warnings,
     )
 
 
-def _largest(shares: Sequence[float]) -> Words:
-    return numbers.percent(max(shares)) if shares else EMPTY
+def _largest(values: Sequence[float], unit: str = "") -> Words:
+    """The largest share, or quantity of a unit; empty without any."""
+    if not values:
+        return EMPTY
+    return formats.quantity(max(values), unit) if unit else numbers.percent(max(values))
 
 
 def _attention(run: RunHealth) -> list[int]:

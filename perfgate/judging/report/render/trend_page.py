@@ -113,7 +113,8 @@ def render_trend_page(
     """The page; ``kept`` are the kept files of runs beside changes, by the id of the run."""
     with speaking(language):
         causes, groups, health = sort_causes(document), _groups(document), document.health
-        pictures = document.causes[:MAX_PICTURES]
+        pictures = [_picture(cause, document, groups, kept or {}) for cause in document.causes[:MAX_PICTURES]]
+        uplifts = [uplift_row(uplift, document, most=_MAX_NAMES) for uplift in document.uplifts[:_MAX_ROWS]]
         return render_page(
             "trend/page.html.j2",
             style=inlined("page/style.css", "trend/style.css"),
@@ -122,10 +123,10 @@ def render_trend_page(
             headline=headline(document),
             searched=searched(document),
             gates=gates_line(document),
-            pictures=[_picture(cause, document, groups, kept or {}) for cause in pictures],
+            pictures=pictures,
             more_pictures=numbers.beyond(document.causes, MAX_PICTURES),
             gone=document.gone[:_MAX_ROWS],
-            uplifts=[uplift_row(uplift, document, most=_MAX_NAMES) for uplift in document.uplifts[:_MAX_ROWS]],
+            uplifts=uplifts,
             expired=document.expired[:_MAX_ROWS],
             rows=list(map(series_cells, groups[:_MAX_ROWS])),
             matrix=trend_svg.steps_matrix(health, step_titles(health)),

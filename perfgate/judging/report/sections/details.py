@@ -28,15 +28,13 @@ def card(summary: Summary) -> SectionText | None:
 @section("trace")
 def trace(summary: Summary) -> SectionText | None:
     """Kept traces of both sides, the page that draws them, and the command that repeats the check; None if nothing ran."""
-    traces = _links(summary, "trace")
+    files: dict[str, list[Artifact]] = {}
+    for link in summary.decision.links:
+        files.setdefault(link.kind, []).append(link)
+    traces, flames = files.get("trace", []), files.get("flamegraph", [])
     if summary.verdict == "SKIPPED" or not (traces or summary.context.reproduce):
         return None
-    flame = next(iter(_links(summary, "flamegraph")), None)
-    return section_text("trace", context=summary.context, traces=traces, flame=flame)
-
-
-def _links(summary: Summary, kind: str) -> list[Artifact]:
-    return [link for link in summary.decision.links if link.kind == kind]
+    return section_text("trace", context=summary.context, traces=traces, flame=flames[0] if flames else None)
 
 
 @section("new findings")

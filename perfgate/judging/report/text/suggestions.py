@@ -31,7 +31,7 @@ def gain_words(suggestion: Suggestion) -> Words:
     if gain is None or gain.speedup <= 1 + _NOTICEABLE:
         return EMPTY
     of, speedup = say(_OF[gain.of]), times(gain.speedup)
-    if gain.kind != "measured":
+    if not gain.is_measured:
         sentence = phrase("; estimate: {of} at most {speedup} times as fast without these {share}")
         return say(sentence, of=of, speedup=speedup, share=percent(gain.share))
     if gain.interval is None:

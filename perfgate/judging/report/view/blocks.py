@@ -212,7 +212,7 @@ def _suggestion(regression: Regression, causes: Collection[Cause], summary: Summ
         tip = msgspec.structs.replace(tip, line=None)
     if any(tip.evidence.get("op") == cause.op for cause in causes):
         tip = msgspec.structs.replace(tip, evidence={})
-    is_measured = tip.gain is not None and tip.gain.kind == "measured"
+    is_measured = tip.gain is not None and tip.gain.is_measured
     return tip if is_measured else msgspec.structs.replace(tip, gain=None)
 
 

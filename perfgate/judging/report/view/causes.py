@@ -232,7 +232,7 @@ class CauseView:
             return say(_RECORDING[aspect], op=self.op)
         if self._here:
             return self._change_of_amount()
-        if self._head_input and cause.kind not in _LONGER:
+        if self._head_input and not _LONGER.get(cause.kind):
             sentence = phrase("{op} on {head_input} instead of {base_input}")
             if self.time:
                 sentence = phrase("{op} on {head_input} instead of {base_input} takes {time} longer")

@@ -401,7 +401,7 @@ def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
 
 def _is_slowdown(moved: MovedSeries) -> bool:
     series, change = moved
-    return series.kind == "noisy" and change.direction == "worse" and change.standing != "refuted"
+    return not series.is_exact and change.direction == "worse" and change.standing != "refuted"
 
 
 def _worded_operator(cause: TrendCause) -> str | None:

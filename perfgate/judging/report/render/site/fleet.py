@@ -123,22 +123,21 @@ def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:
 
 
 def _health(runs: Sequence[RunHealth]) -> MachineHealth:
-    queued = _present(run.queued for run in runs)
-    waits = _present(run.waited for run in runs)
-    throttled = _present(run.throttled for run in runs)
-    floors = _present(run.noise_floor for run in runs)
+    waits = _reported(runs, "waited")
+    throttled = _reported(runs, "throttled")
     return MachineHealth(
-        queue=_queue(queued),
+        queue=_queue(_reported(runs, "queued")),
         disturbed=_tally([wait >= BUSY for wait in waits], runs),
         throttled=_tally(list(map(bool, throttled)), runs),
         failed=_tally([bool(run.failed) for run in runs], runs),
-        temperature=_range(_present(run.temperature for run in runs), "Cel"),
-        clock=_range(_present(run.clock for run in runs), "1", metric="thermal.clock"),
-        floor=numbers.plus_minus(max(floors, default=None)),
+        temperature=_range(_reported(runs, "temperature"), "Cel"),
+        clock=_range(_reported(runs, "clock"), "1", metric="thermal.clock"),
+        floor=numbers.plus_minus(max(_reported(runs, "noise_floor"), default=None)),
     )
 
 
-def _present(values: Iterable[float | None]) -> list[float]:
+def _reported(runs: Sequence[RunHealth], name: str) -> list[float]:
+    values = [getattr(run, name) for run in runs]
     return [value for value in values if value is not None]
 
 

@@ -85,7 +85,9 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
         page, trend = SitePage(OVERVIEW, content, links), content.trend
         causes, better = trend.open_regressions, sort_causes(trend).new_better
         workloads = _by_workload(trend.series)
-        spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
+        spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)[:_MAX_TESTBEDS]
+        cards = [cause_card(cause, page) for cause in causes[:_MAX_CARDS]]
+        better_cards = [cause_card(cause, page) for cause in better[:_MAX_BETTER]]
         return page.render(
             "overview",
             say("Overview"),
@@ -93,14 +95,14 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
             headline=_headline(content),
             runs=trend.runs,
             searched=searched(trend),
-            cards=[cause_card(cause, page) for cause in causes[:_MAX_CARDS]],
+            cards=cards,
             more_cards=numbers.beyond(causes, _MAX_CARDS),
-            better=[cause_card(cause, page) for cause in better[:_MAX_BETTER]],
+            better=better_cards,
             more_better=numbers.beyond(better, _MAX_BETTER),
             gates=gates_line(trend),
             workloads=[_workload(series, page) for series in workloads[:_MAX_WORKLOADS]],
             more_workloads=numbers.beyond(workloads, _MAX_WORKLOADS),
-            testbeds=[(page.testbed(span.fingerprint), span) for span in spans[:_MAX_TESTBEDS]],
+            testbeds=[(page.testbed(span.fingerprint), span) for span in spans],
             notes=trend.notes[:_MAX_CARDS],
             open_page=Words(OPEN),
             gates_page=Words(GATES),
