@@ -11,11 +11,12 @@ import pytest
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.run import RunDocument
-from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate
+from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate, pack, unpack
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from tests.fakes.card_times import LOOKS, Call, CardGate, CardNoise
 from tests.traps.virtual import SHAPE, judged
+from tests.unit.gate.builders import sides, stretches_of
 
 # Half of a call the device waits for the host.
 EXPOSED = Call(exposed=1e-3)
@@ -97,8 +98,6 @@ def test_decide__wall_alone_is_longer__informs() -> None:
 
 
 def shift_wall(columns: BlockColumns, *, ns: int) -> BlockColumns:
-    from perfgate.document.samples import pack, unpack
-
     more = [calls * ns for calls in columns.calls]
     return msgspec.structs.replace(
         columns,
@@ -187,3 +186,27 @@ def test_headline__same_work_on_a_noisy_host__how_well_the_time_is_known() -> No
     title = title_of(EXPOSED, EXPOSED, NOISY_HOST)
 
     assert title.startswith("PASS – same work; time within ±")
+
+
+def test_stretches__on_a_device__mean_and_stalls_are_of_the_device() -> None:
+    """The wall of head is twice as long, and the device takes as long as before."""
+    base, head = sides([1.0] * 16, call=0.001)
+    firsts, seconds = stretches_of(ratio=2.0)
+    runs = []
+    for run, stretches in ((base, firsts), (head, seconds)):
+        timed = [on_device(replicate, ns=800_000) for replicate in (*run.replicates, *stretches)]
+        runs.append(msgspec.structs.replace(run, replicates=timed))
+
+    means = times_of(judged(runs[0], runs[1], policy=Policy(looks=LOOKS)))["latency.mean"]
+
+    assert means.clock == "device"
+    assert means.base == means.head == pytest.approx(0.0008)
+    assert means.outcome == "unchanged"
+
+
+def on_device(replicate: Replicate, *, ns: int) -> Replicate:
+    """The replicate with calls that take the device so long."""
+    shapes = {}
+    for shape, columns in replicate.shapes.items():
+        shapes[shape] = msgspec.structs.replace(columns, cpu=pack([ns] * columns.cpu.count), cpu_source="device")
+    return msgspec.structs.replace(replicate, shapes=shapes)

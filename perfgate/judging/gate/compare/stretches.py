@@ -65,7 +65,7 @@ def _compared(number: Number, sample: StretchSample, base: float, head: float, p
         p_adjusted=rounded(p_adjusted),
         pairs=sample.quads,
         starts=sample.starts,
-        clock="awake",
+        clock=sample.clock,
     )
 
 

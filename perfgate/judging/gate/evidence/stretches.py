@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
-from perfgate.judging.gate.evidence.clocks import awake_by_block
+from perfgate.judging.gate.evidence.clocks import awake_by_block, sum_by_block
 from perfgate.judging.gate.evidence.index import Evidence, Pair
 from perfgate.judging.gate.evidence.pairs import RESIDENT_LUCK
 from perfgate.judging.gate.evidence.place import ShapePlace
@@ -114,7 +115,7 @@ def _computing_share(excesses: Sequence[Floats], computed: Sequence[Floats]) -> 
 
 
 class StretchSample(NamedTuple):
-    """The stretches of a shape, of ``starts`` with luck of an sd of ``start_luck``.
+    """The stretches of a shape, of ``starts`` with luck of an sd of ``start_luck``, timed by ``clock``.
 
     ``line`` is where head's slow calls were mostly found, None if that is not known.
     """
@@ -124,6 +125,7 @@ class StretchSample(NamedTuple):
     starts: int
     line: str | None = None
     start_luck: float = START_LUCK
+    clock: Clock = "awake"
 
     @property
     def quads(self) -> int:
@@ -160,7 +162,8 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
     if not of_base:
         return None
     line = _line_of_stalls(pairs, place.shape)
-    return StretchSample(StretchSide.of(of_base), StretchSide.of(of_head), len(starts), line, start_luck)
+    clock: Clock = "device" if place in evidence.on_device else "awake"
+    return StretchSample(StretchSide.of(of_base), StretchSide.of(of_head), len(starts), line, start_luck, clock)
 
 
 def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
@@ -185,7 +188,10 @@ def _quads_of(base: BlockColumns, head: BlockColumns) -> Iterator[tuple[SideQuad
 
 
 class _Lane(NamedTuple):
-    """The blocks of a side in one stretch; ``quads`` has the quad of every block, ``quad_of_call`` the quad of every call."""
+    """The blocks of a side in one stretch; ``quads`` has the quad of every block, ``quad_of_call`` the quad of every call.
+
+    On an accelerator all times are those of the device.
+    """
 
     seconds: Floats
     quads: npt.NDArray[np.int64]
@@ -197,12 +203,14 @@ class _Lane(NamedTuple):
     def of(cls, columns: BlockColumns) -> _Lane:
         calls = np.asarray(columns.calls)
         quads = np.asarray(columns.quad)
+        if columns.cpu_source == "device":
+            # The wall of an accelerator's call varies with everything that its host does.
+            times = unpack(columns.cpu) / 1e9
+            return cls(sum_by_block(times, calls) / calls, quads, np.repeat(quads, calls), times, None)
         seconds = np.full(calls.size, math.nan)
         if columns.seen_ns:
             seconds = awake_by_block(columns) / (calls + 1)
-        cpu = None
-        if columns.cpu_source == "thread_cpu":
-            cpu = unpack(columns.cpu) / 1e9
+        cpu = unpack(columns.cpu) / 1e9
         return cls(seconds, quads, np.repeat(quads, calls), unpack(columns.wall) / 1e9, cpu)
 
     def quad(self, number: int) -> SideQuad:
