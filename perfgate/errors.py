@@ -116,6 +116,10 @@ class StoreRefusedError(StoreError):
     exit_code = EXIT_MEASURING
 
 
+class StoreUnreachableError(StoreRefusedError):
+    """The server that keeps the store did not answer, or cannot answer at present; the same request may succeed later."""
+
+
 class InconclusiveError(PerfgateError):
     """The evidence decides nothing."""
 

@@ -95,7 +95,9 @@ def main() -> NoReturn:
     try:
         install()
         with speaking(command_line_language(sys.argv[1:], os.environ)):
-            localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=CommandProcess())
+            # A command that ends by Context.exit() makes click return the code.
+            ended = localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=CommandProcess())
+        code = ended if isinstance(ended, int) else EXIT_PASS
     except PerfgateError as error:
         _say(f"perfgate: {error.shown}")
         code = error.exit_code
@@ -112,8 +114,6 @@ def main() -> NoReturn:
     except Exception:  # noqa: BLE001 - the one place that reports a bug
         _report_bug()
         code = EXIT_BUG
-    else:
-        code = EXIT_PASS
     # The process ends: searching all that it imported for garbage would take a tenth of a short command's time.
     gc.freeze()
     sys.exit(code)

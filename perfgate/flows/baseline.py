@@ -25,6 +25,7 @@ from perfgate.errors import (
     PerfgateError,
     RepositoryError,
     StoreError,
+    StoreUnreachableError,
     UsageError,
 )
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
@@ -34,6 +35,7 @@ from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.store import open_project_store, stored_history
 from perfgate.flows.shared.triage import give_state
+from perfgate.flows.shared.unsent import NONE_WAITED, PushedRuns, UnsentRuns, unsent_runs
 from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
 from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
 from perfgate.git.repository import Repository
@@ -44,7 +46,7 @@ from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.store.artifacts import KeptArtifacts
-from perfgate.judging.store.runs import prune_runs, record_run, stored_run, stored_runs
+from perfgate.judging.store.runs import prune_runs, record_run, refuse_unfit, stored_run, stored_runs
 from perfgate.judging.store.store import SERVICE_SCHEMES, Page, is_shared, shown_location, store_location
 from perfgate.locale import Activity
 
@@ -60,7 +62,8 @@ class RecordedRun:
     """A run that was stored. ``suspected`` are the places that are slower than in main's earlier runs.
 
     ``removed`` is the number of old runs that were pruned to make room; ``clocks`` are notes about wrong clocks. ``kept`` are
-    its artifacts, None if there are none or the project keeps none; ``not_kept`` is the error that kept them out.
+    its artifacts, None if there are none or the project keeps none; ``not_kept`` is the error that kept them out. ``pushed``
+    are earlier runs that had waited for the service.
     """
 
     id: str
@@ -71,6 +74,7 @@ class RecordedRun:
     clocks: tuple[Message, ...] = ()
     kept: KeptArtifacts | None = None
     not_kept: PerfgateError | None = None
+    pushed: PushedRuns = NONE_WAITED
 
 
 def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> RecordedRun:
@@ -105,8 +109,35 @@ def keep(
             project=run.project,
             own=config.project,
         )
-    suspected = _suspected(config, environ, run)
+    location = store_location(config, environ)
+    unsent = unsent_runs(location, config.project, environ)
+    try:
+        return _keep_now(config, environ, run, sources, unsent, allow_dirty=allow_dirty)
+    except StoreUnreachableError as error:
+        if unsent is None:
+            raise
+        refuse_unfit(run, allow_dirty=allow_dirty, now=datetime.now(timezone.utc))
+        raise StoreUnreachableError(
+            "{error}. The run waits in {path}: the next `perfgate baseline record` on this machine sends it, or "
+            "`perfgate store push`",
+            error=error,
+            path=unsent.add(run),
+        ) from error
+
+
+def _keep_now(
+    config: Config,
+    environ: Mapping[str, str],
+    run: RunDocument,
+    sources: Iterable[Path | bytes],
+    unsent: UnsentRuns | None,
+    *,
+    allow_dirty: bool,
+) -> RecordedRun:
+    """Keep a run and its artifacts, after those that wait for the service."""
     store = open_project_store(config, environ)
+    pushed = unsent.push(store) if unsent is not None else NONE_WAITED
+    suspected = _suspected(config, environ, run)
     run_id = record_run(store, run, allow_dirty=allow_dirty)
     location = store_location(config, environ)
     removed, most = 0, config.store.keep
@@ -123,6 +154,7 @@ def keep(
         suspected=suspected,
         removed=removed,
         clocks=(*clock_notes(run, there.isoformat()), *clock_difference_note(store.clock_ahead())),
+        pushed=pushed,
     )
     return _with_artifacts(recorded, config, environ, sources)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from perfgate.config import load_config
 from perfgate.errors import UsageError
 from perfgate.flows.shared.store import open_store_at
+from perfgate.flows.shared.unsent import PushedRuns, unsent_runs
 from perfgate.flows.trust.main_only import refuse_change_request
 from perfgate.judging.store import runs
 from perfgate.judging.store.archive import refuse_existing, write_export
+from perfgate.judging.store.backends.service import TOKEN_VARIABLES
 from perfgate.judging.store.store import STORE_VARIABLE, Store, is_shared, shown_location, store_location
 from perfgate.judging.store.transfer import Advance, Copied, Exported, copy_store, exported_files
 
@@ -57,6 +59,21 @@ def prune_runs(store: Store, location: str, project: str | None, environ: Mappin
         refuse_change_request(environ)
     projects = store.projects() if project is None else [project]
     return sum(runs.prune_runs(store, name, keep=keep) for name in projects)
+
+
+def push_unsent(root: Path, environ: Mapping[str, str]) -> PushedRuns:
+    """Send the runs of the project in ``root`` that wait for its service. Raises UsageError for another kind of store."""
+    config = load_config(root, environ=environ, needs_workload=False)
+    location = store_location(config, environ)
+    unsent = unsent_runs(location, config.project, environ)
+    if unsent is None:
+        raise UsageError(
+            "no run waits for {location}: runs wait for a service only; set {store} to its address and {token} to its token",
+            location=shown_location(location),
+            store=STORE_VARIABLE,
+            token=TOKEN_VARIABLES[0],
+        )
+    return unsent.push(open_store_at(location, config.root, environ))
 
 
 def open_projects(

@@ -18,7 +18,7 @@ from tests.docs.blocks import DOCS, ROOT
 from tests.source import nodes, package_modules, source
 
 _NAMES = "|".join(name.replace("_", "-") for name in member_names(commands))
-_SUBCOMMANDS = "accept|accepted|cache|copy|diff|gaps|list|prune|ranks|record|reduce|requests|steps|top|triage|triaged"
+_SUBCOMMANDS = "accept|accepted|cache|copy|diff|gaps|list|prune|push|ranks|record|reduce|requests|steps|top|triage|triaged"
 _QUOTED = re.compile(r"`((?:perfgate|git|pip) [^`\n]+)`")
 # Outside quotes a command is what reads like one: its name, a subcommand, options with their values.
 _BARE = re.compile(
@@ -145,6 +145,7 @@ NOT_RUN: dict[str, str] = {
     "perfgate baseline log": "needs a store in a database: tests/unit/store/test_token_command.py",
     "perfgate baseline record --from DIR": "keeps the artifact of a CI job of main: tests/attacks/test_item_10_the_store.py",
     "perfgate baseline record --from": "keeps the artifact of a CI job of main: tests/attacks/test_item_10_the_store.py",
+    "perfgate store push": "needs a service: tests/unit/service/test_unsent.py",
     "git bisect run": "gates for minutes: tests/end_to_end/test_bisect.py",
     "git merge-base": "needs two commits of the reader's: tests/unit/flows/test_bisect_commits.py",
     "perfgate bisect": "gates for minutes: tests/end_to_end/test_bisect.py",

@@ -13,6 +13,7 @@ from perfgate.cli.artifacts import say_kept
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import FOLDER, PATH, allow_token_option, directory_option
+from perfgate.cli.pushed import show_pushed
 from perfgate.cli.streams import cleaned, print_json
 from perfgate.locale import sentence
 
@@ -126,12 +127,15 @@ def _print_recorded(recorded: RecordedRun) -> None:
         "project": recorded.run.project,
         "suspected": recorded.suspected,
     }
+    if recorded.pushed.sent:
+        answer["pushed"] = recorded.pushed.sent
     if recorded.kept:
         answer["artifacts"] = recorded.kept.artifacts
     print_json(answer)
 
 
 def _show_recorded(recorded: RecordedRun) -> None:
+    show_pushed(recorded.pushed)
     click.echo(
         sentence(
             "kept run {id} of {project} in {store}",

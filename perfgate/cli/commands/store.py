@@ -12,6 +12,7 @@ import click
 from perfgate.cli.artifacts import age, bytes_text, say_kept, sending, size
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import FOLDER, PATH, directory_option
+from perfgate.cli.pushed import show_pushed
 from perfgate.cli.streams import cleaned, print_json
 from perfgate.errors import EXIT_FAIL
 from perfgate.locale import sentence
@@ -61,6 +62,27 @@ def verify(location: str | None, projects: tuple[str, ...], as_json: bool, direc
             click.echo(cleaned(sentence("damaged: {why}", why=fault), whole=True))
         click.echo(sentence("runs read: {runs}; faults: {faults}", runs=verified.runs, faults=len(verified.faults)))
     if verified.faults:
+        click.get_current_context().exit(EXIT_FAIL)
+
+
+@COMMAND.command("push")
+@_json
+@_directory
+def push(as_json: bool, directory: Path) -> None:
+    """Send the runs of this project that its service could not take when they were recorded on this machine.
+
+    Exit codes: 1 a file cannot be sent, and is named; 4 the service does not answer.
+    """
+    from perfgate.flows.store import push_unsent
+
+    pushed = push_unsent(directory, os.environ)
+    if as_json:
+        print_json(pushed)
+    elif not pushed.sent and not pushed.refused:
+        click.echo(sentence("no run waits to be sent"))
+    else:
+        show_pushed(pushed)
+    if pushed.refused:
         click.get_current_context().exit(EXIT_FAIL)
 
 

@@ -7,6 +7,8 @@ import json
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tarfile
 from contextlib import closing
 from pathlib import Path
@@ -441,3 +443,10 @@ def test_store_copy__in_the_job_of_a_change_to_a_shared_store__refused(old: Path
     done = store_command("copy", str(old), address, folder=old.parent, **environ)
     assert isinstance(done.exception, UsageError), done.exception
     assert "nothing of a change is written to the store" in str(done.exception)
+
+
+def test_store_verify__real_command_and_a_damaged_run__its_process_ends_with_1(old: Path) -> None:
+    tamper(old, "UPDATE run_documents SET document = x'00' WHERE run = (SELECT min(run) FROM run_documents)")
+    command = [sys.executable, "-m", "perfgate", "store", "verify", str(old)]
+    done = subprocess.run(command, cwd=old.parent, capture_output=True, text=True, check=False)
+    assert (done.returncode, "damaged: " in done.stdout) == (1, True)

@@ -19,7 +19,14 @@ from requests.auth import AuthBase
 
 from perfgate.document.served import ServedError
 from perfgate.document.strict_json import MAX_BYTES
-from perfgate.errors import SessionKeptError, StoreError, StoreRefusedError, UnfitRunError, UnknownRunError
+from perfgate.errors import (
+    SessionKeptError,
+    StoreError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    UnfitRunError,
+    UnknownRunError,
+)
 from perfgate.judging.store.ledger import TOKEN_PREFIX
 from perfgate.judging.store.store import (
     ALL_RUNS,
@@ -241,8 +248,8 @@ class ServiceStore:
                 why = _refusal(answer.body) or f"HTTP {answer.status}"
             if wait is not None:
                 self._sleep(wait)
-        raise StoreRefusedError(
-            "{address} cannot be reached, after {tries} tries: {why}; nothing is lost, repeat the command later",
+        raise StoreUnreachableError(
+            "{address} cannot be reached, after {tries} tries: {why}; repeat the command later",
             address=self._address,
             tries=len(_WAITS) + 1,
             why=why,

@@ -1,0 +1,118 @@
+"""Runs that a service cannot take when they are recorded: they wait, signed, and are sent when it is back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfgate.document.files import canonical_bytes
+from perfgate.flows.shared.unsent import unsent_runs
+from perfgate.judging.store.runs import record_run, stored_runs
+from tests.fakes.service import Listening, Service, serve_folder
+from tests.unit.document.minimal import minimal_run
+
+# Nothing listens on port 1.
+DOWN = "postgresql://perfgate@127.0.0.1:1/database"
+
+
+class Runner:
+    """A machine that records runs of the project ``shop`` at a service."""
+
+    def __init__(self, folder: Path, address: Listening) -> None:
+        self._folder, self._address = folder, address
+        self.project = folder / "project"
+        self.project.mkdir()
+        (self.project / "perfgate.toml").write_text('project = "shop"\nworkload = "perf/workload.py:encoder"\n')
+        self.token = self.up().token("shop")
+
+    def up(self) -> Service:
+        return serve_folder(self._address, self._folder)
+
+    def down(self) -> None:
+        serve_folder(self._address, self._folder, location=DOWN, warn=lambda _: None)
+
+    @property
+    def waiting(self) -> list[Path]:
+        return sorted((self._folder / "home" / ".local" / "state" / "perfgate" / "unsent").glob("*/*.run"))
+
+    def types(self, *arguments: str, store: str | None = None) -> subprocess.CompletedProcess[str]:
+        environ = {
+            **{name: value for name, value in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS", "GITLAB_CI")},
+            "PERFGATE_STORE": store or self._address.url,
+            "PERFGATE_STORE_TOKEN": self.token,
+            "HOME": str(self._folder / "home"),
+            "XDG_STATE_HOME": "",
+        }
+        command = [sys.executable, "-m", "perfgate", *arguments]
+        return subprocess.run(command, cwd=self.project, env=environ, capture_output=True, text=True, check=False)
+
+    def wait_for_service(self, session: str) -> Path:
+        """Keep a run as `record` does after its tries, which take eight seconds."""
+        environ = {"PERFGATE_STORE_TOKEN": self.token, "HOME": str(self._folder / "home")}
+        unsent = unsent_runs(self._address.url, "shop", environ)
+        assert unsent is not None
+        return unsent.add(minimal_run(session=session))
+
+    def record(self, session: str) -> subprocess.CompletedProcess[str]:
+        path = self._folder / f"{session}.json"
+        path.write_bytes(canonical_bytes(minimal_run(session=session), name="the run"))
+        return self.types("baseline", "record", "--run", str(path))
+
+
+@pytest.fixture
+def runner(address: Listening, tmp_path: Path) -> Runner:
+    return Runner(tmp_path, address)
+
+
+def test_record__service_down__run_waits_and_the_next_record_sends_it(runner: Runner) -> None:
+    runner.down()
+    refused = runner.record("s1")
+    assert refused.returncode == 4
+    assert "cannot be reached" in refused.stderr
+    assert str(runner.waiting[0]) in refused.stderr
+    service = runner.up()
+    done = runner.record("s2")
+    assert done.returncode == 0, done.stdout
+    assert "sent runs that had waited for the service" in done.stdout
+    assert {run.session for run in stored_runs(service.store, "shop")} == {"s1", "s2"}
+    assert runner.waiting == []
+
+
+def test_push__waiting_run__sent_once(runner: Runner) -> None:
+    runner.wait_for_service("s1")
+    service = runner.up()
+    done = runner.types("store", "push")
+    assert (done.returncode, "sent runs that had waited" in done.stdout) == (0, True)
+    assert [run.session for run in stored_runs(service.store, "shop")] == ["s1"]
+    assert runner.types("store", "push").stdout == "no run waits to be sent\n"
+
+
+def test_push__file_that_nobody_with_the_token_wrote__refused_and_kept(runner: Runner) -> None:
+    path = runner.wait_for_service("s1")
+    path.write_bytes(path.read_bytes().replace(b"0.002", b"0.001"))
+    service = runner.up()
+    done = runner.types("store", "push")
+    assert done.returncode == 1
+    assert "was not written with the present token" in done.stderr
+    assert stored_runs(service.store, "shop") == []
+    assert path.with_suffix(".refused").is_file()
+    assert runner.types("store", "push").returncode == 0
+
+
+def test_push__session_that_is_stored_with_other_numbers__refused_and_named(runner: Runner) -> None:
+    path = runner.wait_for_service("s1")
+    service = runner.up()
+    record_run(service.store, minimal_run(session="s1", value=0.5))
+    done = runner.types("store", "push")
+    assert done.returncode == 1
+    assert str(path.with_suffix(".refused")) in done.stderr
+
+
+def test_push__store_that_is_a_file__says_that_runs_wait_for_a_service_only(runner: Runner) -> None:
+    done = runner.types("store", "push", store=str(runner.project / "store.db"))
+    assert done.returncode == 2
+    assert "runs wait for a service only" in done.stderr
