@@ -196,11 +196,19 @@ class CardGate:
     def _profile(self, process: _Process, quad: int) -> None:
         _, kernel_quad = self._noise.of_kernels()
         factor = math.exp(process.kernel_luck + kernel_quad * self._lot.standard_normal()) / self._clock.share
-        times = {}
-        for name, seconds in process.call.kernels.items():
-            times[name] = seconds * factor * math.exp(2 * kernel_quad * self._lot.standard_normal() / math.sqrt(CALLS))
+        times: dict[str, float] = {}
+        for name, seconds in self._kernel_seconds(process.call).items():
+            times[name] = seconds * factor
         process.kernels.append((quad, times))
         self._pass(0.02, load=1.0)
+
+    def _kernel_seconds(self, call: Call) -> dict[str, float]:
+        """The seconds of each kernel in a call of a profiled block, without the noise that all have in common."""
+        _, kernel_quad = self._noise.of_kernels()
+        of_each = 2 * kernel_quad / math.sqrt(CALLS)
+        return {
+            name: seconds * math.exp(of_each * self._lot.standard_normal()) for name, seconds in call.kernels.items()
+        }
 
     def _replicate(self, process: _Process, arm: Arm, start: int, member: str) -> Replicate:
         kernels = {} if arm == "stretch" else {SHAPE: _kernel_blocks(process)}
