@@ -18,7 +18,9 @@ from tests.docs.blocks import DOCS, ROOT
 from tests.source import nodes, package_modules, source
 
 _NAMES = "|".join(name.replace("_", "-") for name in member_names(commands))
-_SUBCOMMANDS = "accept|accepted|cache|copy|diff|gaps|list|prune|push|ranks|record|reduce|requests|steps|top|triage|triaged"
+_SUBCOMMANDS = (
+    "accept|accepted|cache|copy|diff|gaps|list|prune|push|ranks|record|reduce|requests|steps|top|triage|triaged"
+)
 _QUOTED = re.compile(r"`((?:perfgate|git|pip) [^`\n]+)`")
 # Outside quotes a command is what reads like one: its name, a subcommand, options with their values.
 _BARE = re.compile(
