@@ -304,7 +304,6 @@ class FakeDevice:
             allocated=self.used_bytes,
             peak_allocated=self.peak_bytes,
             peak_reserved=self.reserved_bytes,
-            inactive_split=0,
             segments=self.segments,
             retries=self.retries,
         )

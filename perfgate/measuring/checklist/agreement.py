@@ -22,7 +22,7 @@ _ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class Agreement:
-    """The largest absolute difference, the largest relative to the reference's largest value, and the smallest cosine.
+    """The largest absolute difference, the largest relative to the reference's largest value.
 
     ``not_finite`` counts elements that are NaN or infinite in the second output but not in the first; ``comparable`` is
     False if the outputs differ in number, shape or kind of their tensors, and the other fields are then undefined.
@@ -31,7 +31,6 @@ class Agreement:
     comparable: bool
     absolute: float = 0.0
     relative: float = 0.0
-    cosine: float = 1.0
     not_finite: int = 0
 
     def within(self, tolerance: float) -> bool:
@@ -49,7 +48,6 @@ def agreement(reference: Any, output: Any) -> Agreement:
         comparable=True,
         absolute=max(pair.absolute for pair in pairs),
         relative=max(pair.relative for pair in pairs),
-        cosine=min(pair.cosine for pair in pairs),
         not_finite=sum(pair.not_finite for pair in pairs),
     )
 
@@ -65,12 +63,10 @@ def _compare(reference: Any, output: Any) -> Agreement:
         return Agreement(comparable=True, not_finite=not_finite)
     absolute = float((first - second).abs().max())
     largest = float(first.abs().max())
-    norms = float(first.norm() * second.norm())
     return Agreement(
         comparable=True,
         absolute=absolute,
         relative=absolute / largest if largest else (math.inf if absolute else 0.0),
-        cosine=float(first @ second) / norms if norms else 1.0,
         not_finite=not_finite,
     )
 

@@ -63,16 +63,14 @@ class Convolution(NamedTuple):
 class AuditedOp(NamedTuple):
     """One operator of a call.
 
-    ``host_ns`` is how long it took on the host, ``written`` the bytes of its results (a view's are 0). ``strided`` counts
-    inputs in no usual memory order of operators other than products, ``inputs`` are the forms of all inputs. ``reorder`` is
-    the pair of formats of an operator that does nothing but change a format of a library's own.
+    ``host_ns`` is how long it took on the host, ``written`` the bytes of its results (a view's are 0), ``inputs`` are the
+    forms of all inputs. ``reorder`` is the pair of formats of an operator that only changes a format of a library's own.
     """
 
     name: str
     line: str | None
     host_ns: int
     written: int
-    strided: int
     inputs: str
     copies: tuple[Copy, ...]
     reorder: str | None
@@ -153,8 +151,6 @@ def _audited(
         line=line,
         host_ns=host_ns,
         written=written,
-        # A product reads a transposed matrix at no cost.
-        strided=0 if view or product else sum(_order(tensor) == "strided" for tensor in inputs),
         inputs=", ".join(form_of(tensor) for tensor in inputs)[:MAX_INPUTS],
         copies=copies,
         reorder=_pair(result, inputs[0]) if name in _REORDERS and inputs else None,

@@ -37,14 +37,13 @@ class MemoryStatistics(NamedTuple):
     """The state of the framework's caching allocator on a device.
 
     ``allocated`` are the bytes in use; the peaks, also of the bytes taken from the driver (``peak_reserved``), are those since
-    they were reset. ``inactive_split`` are free bytes in blocks of which another part is in use; ``segments`` counts how often
-    the driver was asked for memory, ``retries`` how often it had none left and the cache was given back first.
+    they were reset. ``segments`` counts how often the driver was asked for memory, ``retries`` how often it had none left and
+    the cache was given back first.
     """
 
     allocated: int
     peak_allocated: int
     peak_reserved: int
-    inactive_split: int
     segments: int
     retries: int
 

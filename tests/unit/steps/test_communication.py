@@ -323,16 +323,11 @@ def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path
     assert values(outcome, "communication.link_bandwidth")[shape, "HCCS"] == pytest.approx(
         427596800 / 0.027315583, rel=1e-3
     )
-    first = next(
-        one for one in outcome.findings if one.rule == "communication.first" and one.evidence["shape"] == shape
-    )
-    assert first.severity == "info"
-    assert first.evidence["first [s]"] == pytest.approx(0.0790895, abs=1e-7)
-    assert first.evidence["HCCS [B/s]"] == pytest.approx(15.7676e9)
     assert {finding.rule for finding in outcome.findings if finding.severity == "warning"} == {
         "communication.behind",  # rank 1, by 6.6 %
         "communication.exposed",
         "communication.small_packets",
+        "communication.waiting",
     }
     # Of the packets of its four all-reduces, 42 of 1.2 to 8.4 MB took 12.11 of 27.32 ms; 14 of 18.9 MB took the rest.
     assert values(outcome, "communication.small_packets")[shape, "HCCS"] == pytest.approx(
@@ -560,7 +555,6 @@ def test_communication__recorded_gpt3__few_small_packets_in_time_though_many_in_
     assert shares["rank 0", "HCCS"] == pytest.approx(0.0224942 / 70.1739948, rel=1e-3)
     assert shares["rank 0", "RDMA"] == pytest.approx(0.03847 / 6.2744287, rel=1e-3)
     assert "communication.small_packets" not in [finding.rule for finding in outcome.findings]
-    assert values(outcome, "communication.rdma_time") == {("rank 0",): pytest.approx(5.3721432e-3)}
 
 
 SECOND = 1000 * MS
@@ -588,7 +582,6 @@ def test_communication__recorded_transfer_over_rdma_of_seconds__packets_were_sen
 
     found = [finding for finding in outcome.findings if finding.rule == "communication.retransmission"]
     assert [finding.rule for finding in found] == rules
-    assert values(outcome, "communication.rdma_time")["rank 0",] == pytest.approx(first[0])
     for finding in found:
         assert finding.severity == "warning"
         assert finding.evidence == {
@@ -600,5 +593,4 @@ def test_communication__recorded_transfer_over_rdma_of_seconds__packets_were_sen
 def test_communication__recorded_seconds_over_hccs__no_retransmission() -> None:
     outcome = recorded(sent(link("HCCS", (65.536e6, 2, 6 * SECOND)), elapsed=7 * SECOND))
 
-    assert values(outcome, "communication.rdma_time") == {}
     assert "communication.retransmission" not in [finding.rule for finding in outcome.findings]

@@ -69,7 +69,6 @@ def test_format__weights_in_channels_last_and_images_not__mixed_with_both_orders
     outcome = measure(STEP, Workload(build=images(channels_last=True), inputs=pictures, batch=2), tmp_path)
 
     assert numbers(outcome, "format.mixed_convolutions") == {"default": 1}
-    assert numbers(outcome, "format.flips") == {"default": 1}
     evidence = found(outcome)["format.mixed"].evidence
     assert (evidence["input"], evidence["weight"], evidence["convolutions"]) == ("NCHW", "NHWC", 2)
     assert outcome.status == "attention"

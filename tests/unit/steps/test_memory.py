@@ -83,7 +83,6 @@ def test_memory__calls_that_keep_nothing__peaks_and_no_finding() -> None:
         "memory.allocated": 1000.0,
         "memory.reserved": 1000.0,
         "memory.fragmentation": 0.0,
-        "memory.inactive_split": 0.0,
         "memory.retries": 0.0,
         "memory.segments": 0.0,
         "memory.growth": 0.0,

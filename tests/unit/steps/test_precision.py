@@ -78,9 +78,7 @@ def test_precision__full_precision__autocast_measured_with_error_and_memory(tmp_
     assert numbers(outcome, "precision.low_share", "of") == {"flops": 0.0}
     # bfloat16 has 8 bits of mantissa, so each of two layers is off by some 2^-9.
     assert 1e-4 < numbers(outcome, "precision.error")["default"] < 0.02
-    assert 0.999 < numbers(outcome, "precision.cosine")["default"] <= 1.0
     assert numbers(outcome, "precision.not_finite") == {"default": 0.0}
-    assert numbers(outcome, "precision.memory_ratio")["default"] > 0
 
 
 @pytest.mark.skipif(not HAS_AMX, reason="without AMX bfloat16 need not be faster on a CPU")

@@ -76,7 +76,6 @@ def test_latency__scripted_warm_up__first_call_and_warm_up_calls() -> None:
     device = FakeDevice(kernel_times={"aten::mm": [400 * MS] + [10 * MS] * 14 + [5 * MS]})
     outcome = STEP.measure(context_on(device, curve(0, 0)))
     assert _value(outcome, "latency.first_call").value == 0.4
-    assert _value(outcome, "latency.warm_up_calls").value == 41
     assert _value(outcome, "latency.max").value == 0.005
 
 
@@ -84,7 +83,6 @@ def test_latency__launch_overlaps_kernel__throughput_higher_than_latency_says() 
     outcome = STEP.measure(context_on(FakeDevice(launch_ns=MS), curve(2 * MS, 0, batch=8)))
     assert _value(outcome, "latency.p50").value == 0.003
     assert _value(outcome, "throughput.median").value == pytest.approx(4000.0)
-    assert _value(outcome, "throughput.min").value == pytest.approx(4000.0)
 
 
 def test_latency__few_calls__no_slowest_tenth_and_why() -> None:

@@ -28,7 +28,6 @@ from tests.samples import recorded as recorded_file
 from tests.unit.trace.ascend import GPT, sample, written
 from tests.wording import finding_text
 
-PIECES = ("ops.quantized", "ops.block")
 US = 1000
 MIXED = (
     FakeKernel("aten::mm", 10 * US),
@@ -338,32 +337,6 @@ def test_top_ops__one_kernel_above_seven_tenths__said_first(
     assert (heaviest.value, heaviest.labels["op"]) == (pytest.approx(microseconds / 100), "gelu_kernel")
     assert [finding.rule for finding in outcome.findings] == rules
     assert outcome.status == "ok"
-
-
-@pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("Int4Gemm", "ops.quantized_product"),
-        ("gptq_marlin_gemm", "ops.quantized_product"),
-        ("MatMul_w4a16", "ops.quantized_product"),
-        ("SparseFusedAttention", "ops.block_attention"),
-        ("void vllm::paged_attention_v1_kernel<float>", "ops.block_attention"),
-        ("FlashAttentionScore", None),
-        ("MatMulV2", None),
-        ("DynamicQuant", None),
-        # Their sizes stand in the table of kernels, and step 13 judges them.
-        ("WeightQuantBatchMatmulV2", None),
-        ("PagedAttentionMaskNdKernel", None),
-    ],
-)
-def test_top_ops__name_of_what_loads_in_pieces__size_to_try_where_it_takes_much(name: str, rule: str | None) -> None:
-    def told(share):
-        kernels = [Kernel(name, name, "AI_CORE", 0, share), Kernel("Mul", "Mul", "AI_VECTOR_CORE", share, 100 - share)]
-        found = [finding for finding in recorded(*kernels).findings if finding.rule.startswith(PIECES)]
-        return [(finding.rule, finding.severity, finding.evidence["op"]) for finding in found]
-
-    assert told(40) == ([(rule, "info", name)] if rule else [])
-    assert told(9) == []
 
 
 def recorded(*kernels, limits=None):

@@ -52,9 +52,7 @@ def test_profile__real_model_on_the_cpu__all_time_has_its_function_and_the_trace
     assert found["profile.attributed"] == pytest.approx(1.0)
     assert found["profile.lost_events"] == 0
     assert found["profile.overhead"] > 0
-    assert found["profile.depth"] >= 4
-    (file,) = tmp_path.iterdir()
-    assert found["profile.size"] == file.stat().st_size
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_profile__many_tiny_operators__the_overhead_is_said(tmp_path: Path) -> None:
@@ -73,11 +71,10 @@ def test_profile__many_tiny_operators__the_overhead_is_said(tmp_path: Path) -> N
 def test_profile__after_step_4__its_trace_is_read_and_not_kept_twice(tmp_path: Path) -> None:
     context = context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", MS)), artifacts=tmp_path)
     TOP_OPS.measure(context)
-    outcome = STEP.measure(context)
+    STEP.measure(context)
 
     kept, used = context.kept
     assert used == kept
-    assert numbers(outcome)["profile.size"] == kept.bytes
     assert [file.name for file in tmp_path.iterdir()] == [kept.path]
 
 

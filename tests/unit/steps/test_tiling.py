@@ -246,7 +246,6 @@ def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_
     # 24 cube and 48 vector cores, as cube_utilization at 1800 MHz implies; every Conv2D is split over 16.
     assert (occupancy["Conv2D"], occupancy["ForeachAddList"]) == (pytest.approx(16 / 24), 1.0)
     assert attained["ForeachAddList"] == pytest.approx(0.9796, abs=1e-4)
-    assert of_op(outcome, "tiling.host_time") == {None: pytest.approx(262.18e-6)}
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity, finding.evidence["op"]) == ("tiling.attained", "warning", "TransData")
     assert outcome.status == "attention"

@@ -70,13 +70,6 @@ def judge_retransmissions(outcome: StepOutcome, summaries: Sequence[DeviceSummar
         outcome.under(shape=shape).above("communication.retransmission", _rdma_ns(collective) / 1e9, evidence)
 
 
-def add_rdma_time(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the longest RDMA transfer of one collective, if there is any."""
-    longest_ns = max((_rdma_ns(collective) for collective in summary.timeline.collectives or ()), default=0)
-    if longest_ns:
-        outcome.number("communication.rdma_time", longest_ns / 1e9)
-
-
 def _rdma_ns(collective: Collective) -> int:
     return sum(link.transit_ns for link in collective.links if link.link == _RDMA)
 

@@ -150,7 +150,6 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str, effor
     rates, _ = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS)
     seconds = times.wall / 1e9
     outcome.number("latency.first_call", steady.first_call_ns / 1e9, count=1)
-    outcome.number("latency.warm_up_calls", float(steady.calls))
     if not steady.steady:
         outcome.note("latency.steady_state", "warning", {"calls": steady.calls})
     outcome.number("latency.low", low_location(seconds), count=int(seconds.size))
@@ -161,7 +160,6 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str, effor
         _judge_memory(outcome, context, before, {place: after[place] - own[place] for place in after})
     _measure_open_loop(outcome, context, shape, effort)
     outcome.values.append(median("throughput.median", rates, outcome.labels))
-    outcome.number("throughput.min", float(rates.min()), count=int(rates.size))
     _judge_sla(outcome, context.workload.workload.sla, shape)
     for clock, samples in (("wall", times.wall), ("thread_cpu", times.cpu)):
         labels = {"shape": shape, "clock": clock}

@@ -88,8 +88,6 @@ class PreprocessStep:
                 reason = Message("times.steps-without-share")
             if (share := preparing_share(summary.timeline)) is not None:
                 rank.number("preprocess.preparing_share", share)
-            if nodes := [total.total_ns for total in summary.timeline.calls or () if total.level == "aicpu"]:
-                rank.number("preprocess.aicpu_time", sum(nodes) / 1e9)
         return outcome if outcome.values else unavailable(reason)
 
 
@@ -136,10 +134,7 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
     }
     # The lower bound is judged, so that noise alone is no finding. The model cannot wait longer than preprocessing takes;
     # any further loss is contention with a thread on its own cores.
-    waited = min(low, total * 1e9 / pipeline.first_ns)
-    is_exposed = outcome.above("preprocess.exposed_share", waited, evidence)
-    if not is_exposed and low > limit("preprocess.exposed_share.warning", context.limits):
-        outcome.note("preprocess.contention", "info", evidence)
+    outcome.above("preprocess.exposed_share", min(low, total * 1e9 / pipeline.first_ns), evidence)
 
 
 def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: float) -> Ints:

@@ -83,7 +83,6 @@ def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
             site = (op.name, copy.cause, op.line)
             counts[site] += 1
             sizes[site] += copy.size
-    outcome.number("contiguity.strided_inputs", sum(op.strided for op in audit))
     for cause in CAUSES:
         of_cause = outcome.under(cause=cause)
         copies = sum(count for (_, why, _), count in counts.items() if why == cause)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from perfgate.document.message import Message
 from perfgate.document.samples import SampleSet, pack
 from perfgate.locale import Activity
 from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
-from perfgate.measuring.checklist.collectives.packets import add_rdma_time, judge_packets, judge_retransmissions
+from perfgate.measuring.checklist.collectives.packets import judge_packets, judge_retransmissions
 from perfgate.measuring.checklist.collectives.recorded_ranks import judge_ranks
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
@@ -31,15 +30,11 @@ from perfgate.measuring.counting.collect import record_calls
 from perfgate.stats.robust import TransferLine, transfer_line
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
-from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.readings import DIRECTIONS, Link, link_traffic, lost_packets
-from perfgate.trace.model.recording import Collective
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 _MIB = 1 << 20
 _TRACED_CALLS = 5
-# The fewest of one kind to tell an unusual one.
-_FEWEST_OF_A_KIND = 3
 # The share of rounds in which a straggler is last: by chance one of two ranks is last in 18 of 20 with 0.04 %.
 _MOSTLY = 0.9
 _FEWEST_SIZES = 3
@@ -201,10 +196,8 @@ def _judge_recorded(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) ->
                 rank.number(f"communication.{part}", share, count=shares.timed)
         _add_links(rank, summary)
         _add_traffic(rank, summary)
-        add_rdma_time(rank, summary)
         judge_packets(rank, summary)
         _judge_overlap(outcome.under(**profiled(summary)), summary, waiting)
-        _judge_first_collectives(rank, summary)
     judge_ranks(outcome, summaries)
     judge_retransmissions(outcome, summaries)
     _note_slowest_ranks(outcome, summaries)
@@ -255,27 +248,6 @@ def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary, waiting: float 
             outcome.note("communication.waiting", "warning", {"share": exposed * waiting})
     if parts.fused_ns:
         outcome.number("communication.fused", parts.fused_ns / parts.length_ns, count=summary.spans)
-
-
-def _judge_first_collectives(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Note a first collective many times as long as the others: the ranks did not begin together."""
-    kinds: dict[str, list[Collective]] = {}
-    for collective in summary.timeline.collectives or ():
-        if collective.kind == "collective" and collective.elapsed_ns:
-            kinds.setdefault(type_by_name(collective.name), []).append(collective)
-    for kind, members in sorted(kinds.items()):
-        if len(members) < _FEWEST_OF_A_KIND:
-            continue
-        first, *later = [collective.elapsed_ns or 0 for collective in members]
-        middle = statistics.median(later)
-        if first > limit("communication.first.info", outcome.limits) * middle:
-            evidence: MaybeEvidence = {
-                "collective": kind,
-                "first [s]": first / 1e9,
-                "median of the others [s]": middle / 1e9,
-                **{f"{link.link} [B/s]": link.bandwidth for link in members[0].links},
-            }
-            outcome.note("communication.first", "info", evidence)
 
 
 def _note_slowest_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:

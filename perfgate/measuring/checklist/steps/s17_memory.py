@@ -109,7 +109,6 @@ def _add_pool(
         "memory.allocated": float(after.peak_allocated),
         "memory.reserved": float(after.peak_reserved),
         "memory.fragmentation": _fragmentation(after.peak_allocated, after.peak_reserved),
-        "memory.inactive_split": float(after.inactive_split),
         "memory.retries": float(after.retries - before.retries),
         "memory.segments": (after.segments - before.segments) / calls,
     }

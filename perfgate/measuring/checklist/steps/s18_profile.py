@@ -36,7 +36,6 @@ class ProfileStep:
                 context.progress(Activity("reading the trace of shape {shape}", shape=shape))
                 trace, of_shape = steady_calls(context, shape), outcome.under(shape=shape)
                 _judge(of_shape, trace.events)
-                of_shape.number("profile.size", trace.path.stat().st_size)
             shape = context.workload.shapes[0]
             # A check compares no overhead, so that its first turn on the head is enough.
             if not context.brief and context.no_experiments is None:
@@ -72,7 +71,6 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
         outcome.number("profile.attributed", share)
     outcome.number("profile.lost_events", incomplete)
     outcome.number("profile.events", len(stacks.events) / stacks.units, count=stacks.units)
-    outcome.number("profile.depth", stacks.depth())
     outcome.above("profile.lost_events", incomplete)
     if share is not None:
         outcome.below("profile.attributed", share)

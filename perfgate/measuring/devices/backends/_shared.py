@@ -256,7 +256,6 @@ class AcceleratorDevice(TorchDevice):
             allocated=stats["allocated_bytes.all.current"],
             peak_allocated=stats["allocated_bytes.all.peak"],
             peak_reserved=stats["reserved_bytes.all.peak"],
-            inactive_split=stats["inactive_split_bytes.all.current"],
             segments=stats["segment.all.allocated"],
             retries=stats["num_alloc_retries"],
         )

@@ -143,7 +143,6 @@ class CardDevice(TorchDevice):
             allocated=self.card.used_bytes,
             peak_allocated=self.card.peak_bytes,
             peak_reserved=self.card.peak_bytes,
-            inactive_split=0,
             segments=1,
             retries=0,
         )

@@ -96,7 +96,6 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
             outcome.number("fusion.share", share)
         outcome.findings += judge_patterns(patterns, nodes, times, shape, context.limits)
     if context.shows_kernels:
-        outcome.number("fusion.kernels_per_op", len(trace.events.of_kind("compute")) / trace.calls / len(nodes))
         (summary,) = summarize([trace.timeline])
         if (kernels := kernel_fusion(summary)) is not None:
             # Patterns that were timed are judged instead of the sequences of kernels that they are.
@@ -105,7 +104,6 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     else:
         ops = trace.host_ops()
         fused = sum(is_fused(ops.names[name]) for name in ops.name.tolist())
-        outcome.missing("fusion.kernels_per_op", Message("operators.no-device-kernels"))
         outcome.number("fusion.fused_kernels", fused / trace.calls)
 
 

@@ -234,21 +234,11 @@ def judge_trial(outcome: StepOutcome, trial: PrecisionTrial | FailedExperiment) 
     if isinstance(trial.agreement, Message):
         tried.missing("precision.error", trial.agreement)
     else:
-        numbers = {
-            "precision.error": trial.agreement.relative,
-            "precision.absolute_error": trial.agreement.absolute,
-            "precision.cosine": trial.agreement.cosine,
-            "precision.not_finite": float(trial.agreement.not_finite),
-        }
-        for metric, number in numbers.items():
-            if math.isfinite(number):
-                tried.number(metric, number)
-            else:
-                tried.missing(metric, Message("operators.zero-output"))
-    if trial.memory_ratio is None:
-        tried.missing("precision.memory_ratio", Message("operators.no-allocation-counts"))
-    else:
-        tried.number("precision.memory_ratio", trial.memory_ratio)
+        if math.isfinite(trial.agreement.relative):
+            tried.number("precision.error", trial.agreement.relative)
+        else:
+            tried.missing("precision.error", Message("operators.zero-output"))
+        tried.number("precision.not_finite", float(trial.agreement.not_finite))
     (_judge_gain if trial.against == "as_is" else _judge_low)(tried, trial)
 
 

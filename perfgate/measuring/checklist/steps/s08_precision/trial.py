@@ -33,7 +33,6 @@ class PrecisionTrial(NamedTuple):
     versus: Versus
     agreement: Agreement | Message
     refused: str | None
-    memory_ratio: float | None
 
 
 # A call in one precision, and the pool of its inputs.
@@ -123,17 +122,6 @@ def _trial(
     output = device.to_host(low_call(device.to_device(inputs)))
     device.synchronize()
     refused = refusal(context.workload, output, inputs)
-    ratio = _memory_ratio(context, full, low)
     with quiet():
         versus = compare(rotating(*full), rotating(*low), context.device, seconds=seconds, seed=context.seed)
-    return PrecisionTrial(dtype, against, versus, agreed, refused, ratio)
-
-
-def _memory_ratio(context: StepContext, *ways: _Way) -> float | None:
-    """The peak memory of a low call over that of a full one, None if the device does not count or nothing is allocated."""
-    peaks = []
-    for call, pool in ways:
-        # The first of two calls includes allocations that libraries keep.
-        counts = context.device.count_memory([partial(call, pool[0])] * 2)
-        peaks.append(counts[-1].peak_bytes if counts else 0)
-    return peaks[1] / peaks[0] if all(peaks) else None
+    return PrecisionTrial(dtype, against, versus, agreed, refused)

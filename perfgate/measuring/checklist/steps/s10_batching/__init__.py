@@ -157,7 +157,7 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
         # If calls under traffic take longer or shorter than consecutive ones, the simulated numbers are off.
         error = replayed.over_simulation(simulation.service)
         of_policy = outcome.under(**simulation.labels(replayed.policy, "replayed"))
-        _add_latencies(of_policy, replayed.latencies, replayed.fill)
+        _add_latencies(of_policy, replayed.latencies)
         if simulation.promised is not None:
             of_policy.number("batching.goodput", replayed.goodput(simulation.promised))
         of_policy.number("batching.simulation_error", error, count=int(replayed.latencies.size))
@@ -174,7 +174,7 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
 def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simulation) -> None:
     policy, served = candidate.policy, candidate.served
     simulated = outcome.under(**simulation.labels(policy, "simulated"))
-    _add_latencies(simulated, served.latencies, served.fill(policy.batch))
+    _add_latencies(simulated, served.latencies)
     if simulation.promised is not None:
         simulated.number("batching.goodput", served.goodput(simulation.promised))
     if candidate.at_most is not None:
@@ -182,7 +182,7 @@ def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simu
         outcome.under(**simulation.labels(policy, "simulated")).number("batching.max_rate", rate)
 
 
-def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64], fill: float) -> None:
+def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64]) -> None:
     outcome.estimate("batching.p50", dependent_quantile(latencies, 0.5))
     p99 = dependent_quantile(latencies, 0.99)
     if p99.size < P99_FLOOR:
@@ -190,7 +190,6 @@ def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64], fil
         outcome.values.append(lower_bound_only("batching.p99", p99, outcome.labels, reason))
     else:
         outcome.estimate("batching.p99", p99)
-    outcome.number("batching.fill", fill)
 
 
 def _judge_gain(

@@ -169,11 +169,6 @@ class PolicyReplay:
     def latencies(self) -> Floats:
         return np.concatenate([served.latencies for served in self.stretches])
 
-    @property
-    def fill(self) -> float:
-        """How full batches were on average."""
-        return float(np.concatenate([served.sizes for served in self.stretches]).mean() / self.policy.batch)
-
     def goodput(self, promised: float) -> float:
         """The requests a second that were answered in time."""
         in_time = float((self.latencies <= promised).sum())

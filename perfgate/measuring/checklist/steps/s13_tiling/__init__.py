@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -112,7 +111,6 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
         reasons.append(_NO_BLOCKS)
     if outcome.values and all(use.attained is None for use in uses):
         outcome.missing("tiling.attained", Message("operators.no-pipe-shares"))
-    _add_host_time(outcome, summary)
     rated = _number(settings, "aic_frequency_mhz")
     clock = rated * _MEGAHERTZ if rated else highest
     cycles_per_second = cores["cube"] * clock if "cube" in cores and clock else None
@@ -120,13 +118,6 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
     _judge_products(outcome, summary.kernel_table, peaks, uses)
     _judge_pieces(outcome, summary.kernel_table)
     return reasons
-
-
-def _add_host_time(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the time in which the host works out how to split kernels (``MatMulV2_Tiling``), of the whole recording."""
-    calls = [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]
-    if calls:
-        outcome.number("tiling.host_time", sum(call.total_ns for call in calls) / summary.spans / 1e9)
 
 
 def _judge_use(outcome: StepOutcome, use: CoreUse) -> None:
@@ -141,8 +132,6 @@ def _judge_use(outcome: StepOutcome, use: CoreUse) -> None:
         of_op.number("tiling.occupancy", use.occupancy)
         if heavy:
             of_op.below("tiling.occupancy", use.occupancy, evidence)
-    if use.tail is not None:
-        of_op.number("tiling.tail", use.tail)
 
 
 def _judge_products(
@@ -242,16 +231,15 @@ def _compare(context: StepContext, product: ReplayedProduct, padding: Mapping[st
 class CoreUse:
     """All kernels of one type on one unit; shares are weighted by the time of the kernels.
 
-    ``occupancy`` is the share of the unit's cores that a kernel's blocks fill, ``tail`` the share filled over all waves of
-    blocks. ``attained`` is the busiest pipe's share of all cycles; ``bound`` is the kind of that pipe, or neither if no pipe
-    is busy for the attainable share of the cycles. None was not collected.
+    ``occupancy`` is the share of the unit's cores that a kernel's blocks fill. ``attained`` is the busiest pipe's share of all
+    cycles; ``bound`` is the kind of that pipe, or neither if no pipe is busy for the attainable share of the cycles. None was
+    not collected.
     """
 
     op: str
     unit: Unit
     time_share: float
     occupancy: float | None
-    tail: float | None
     attained: float | None
     bound: Bound | None
 
@@ -326,19 +314,16 @@ def _use(
     total: int,
     attainable: float,
 ) -> CoreUse:
-    occupancy = tail = None
+    occupancy = None
     if cores:
         blocks = [(total_ns, kernel.blocks) for kernel, _, total_ns in rows if kernel.blocks]
         occupancy = _weighted([(time, min(count, cores) / cores) for time, count in blocks])
-        # The share of core time used over all waves of blocks.
-        tail = _weighted([(time, count / (math.ceil(count / cores) * cores)) for time, count in blocks])
     attained, bound = _busiest_pipe(shares, attainable)
     return CoreUse(
         op=op,
         unit=unit,
         time_share=sum(row.total_ns for row in rows) / total,
         occupancy=occupancy,
-        tail=tail,
         attained=attained,
         bound=bound,
     )
