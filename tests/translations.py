@@ -32,7 +32,7 @@ ERRORS = {
     *(name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.PerfgateError)),
 }
 # Functions whose first argument is said, and those of the report, where other functions have the same names.
-_FIRST = {"sentence", "Activity", "refused"}
+_FIRST = {"sentence", "Activity", "doing", "refused"}
 _FIRST_IN_REPORT = {"say", "phrase"}
 _SAYING = frozenset({*ERRORS, *_FIRST})
 _SAYING_IN_REPORT = frozenset({*ERRORS, *_FIRST, *_FIRST_IN_REPORT, "counted", "print_rest", "Table", "_table"})

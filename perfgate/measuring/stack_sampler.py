@@ -250,7 +250,9 @@ def line_of(frame: FrameType) -> int:
 
     Threads give the interpreter to others at just these jumps, so most samples of a loop may lie there.
     """
-    return frame.f_lineno if frame.f_lineno is not None else _line_without_number(frame.f_code, frame.f_lasti)
+    if frame.f_lineno is not None:
+        return frame.f_lineno
+    return _line_without_number(frame.f_code, frame.f_lasti)
 
 
 @lru_cache(maxsize=4096)
@@ -259,7 +261,9 @@ def _line_without_number(code: CodeType, at: int) -> int:
     heads = (one.argval for one in dis.get_instructions(code) if one.offset == at and one.opcode in jumps)
     head = min(at, next(heads, at))
     lines = [line for begin, _, line in code.co_lines() if line and begin <= head]
-    return lines[-1] if lines else code.co_firstlineno
+    if lines:
+        return lines[-1]
+    return code.co_firstlineno
 
 
 def _stack_of(frame: FrameType | None) -> list[FrameType]:

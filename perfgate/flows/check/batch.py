@@ -12,8 +12,8 @@ from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes, SizesOfSide
 from perfgate.document.message import Message, as_message
 from perfgate.document.run import REPEAT, StepProcedure, StepResult, Value, WorkloadRecord
+from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
 from perfgate.measuring.checklist.runner import step_result
-from perfgate.measuring.checklist.step import StepOutcome, unavailable
 from perfgate.measuring.checklist.steps.s05_batch import judge_sweep
 
 BATCH_STEP = 5

@@ -189,14 +189,18 @@ def _order(tensor: Any, *, either: str = EITHER) -> str:
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     channels_first = tensor.is_contiguous()
     if tensor.dim() not in formats:
-        return "contiguous" if channels_first else "strided"
+        if channels_first:
+            return "contiguous"
+        return "strided"
     channels_last = tensor.is_contiguous(memory_format=formats[tensor.dim()])
     if channels_first and channels_last:
         return either
     first, last = _ORDERS[tensor.dim()]
     if channels_first:
         return first
-    return last if channels_last else "strided"
+    if channels_last:
+        return last
+    return "strided"
 
 
 def _dtype(tensor: Any) -> str:

@@ -9,9 +9,7 @@ from functools import partial
 from itertools import chain
 
 from perfgate.document.sweep import Sweep
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time_calls, timed_call
@@ -44,12 +42,12 @@ def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -
     """
     configured = context.workload.batch
     named = context.workload.workload.batch_sizes
-    powers = _powers_of_two(sweep.call_seconds, limit("batch.knee.gain", context.limits))
+    powers = _powers_of_two(sweep.call_seconds, context.limit("batch.knee.gain"))
     # The configured size comes first: it must work, and it must be in the sweep.
     for size in chain([configured], sorted(named) if named else powers):
         if size in sweep.call_seconds:
             continue
-        context.progress(Activity("trying batch size {size}", size=size))
+        context.doing("trying batch size {size}", size=size)
         call_once = partial(_seconds_of_a_call, context, shape, size)
         tried = call_once() if size == configured else experiment(context, call_once)
         if not isinstance(tried, FailedExperiment):
@@ -98,13 +96,11 @@ def visit_all(context: StepContext, shape: str, effort: SweepEffort, sweep: Swee
     """Measure every size ``effort.visits`` times, in a new random order each time."""
     chance = random.Random(context.seed)
     for number in range(effort.visits):
-        context.progress(
-            Activity(
-                "batch sizes {sizes}, visit {number} of {visits}",
-                sizes=sweep.sizes,
-                number=number + 1,
-                visits=effort.visits,
-            )
+        context.doing(
+            "batch sizes {sizes}, visit {number} of {visits}",
+            sizes=sweep.sizes,
+            number=number + 1,
+            visits=effort.visits,
         )
         for size in chance.sample(sweep.sizes, len(sweep.sizes)):
             if size in sweep.sizes:

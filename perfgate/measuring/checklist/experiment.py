@@ -81,7 +81,9 @@ def own_call(context: StepContext, shape: str) -> None:
 def described(error: BaseException, context: StepContext) -> Message:
     """An exception with the code that raised it: a line of the project, or a module of someone else's."""
     if isinstance(error, PerfgateError):
-        return error.reason if isinstance(error, ReasonedError) else quote(str(error))
+        if isinstance(error, ReasonedError):
+            return error.reason
+        return quote(str(error))
     values: dict[str, Any] = {"error": one_line(error)[:_MAX_LINE]}
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if not frames:

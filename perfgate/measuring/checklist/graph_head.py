@@ -49,7 +49,9 @@ _LOADING = re.compile(r"enumerate\(DataLoader\)|DataLoader.*__next__")
 
 def spans_of_recording(graph_spans: Sequence[str]) -> list[HeadSpans]:
     """The spans to look for in a recording of an unknown device; the project's own replace the usual ones."""
-    return [HeadSpans(*graph_spans)] if graph_spans else [_TORCHAIR, _INDUCTOR]
+    if graph_spans:
+        return [HeadSpans(*graph_spans)]
+    return [_TORCHAIR, _INDUCTOR]
 
 
 def exposed_head_ns(summary: DeviceSummary, graph_spans: Sequence[str]) -> float:
@@ -105,7 +107,9 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[s
     is_split = len(natives) == len(heads)
     if is_split:
         columns = np.insert(columns, 2, natives, axis=1)
-    busy = Covered(device.intervals) if len(device) else None
+    busy = None
+    if len(device):
+        busy = Covered(device.intervals)
     operators = _operators(events)
     operators = operators.select(~operators.is_named(_holds(*names)))
     parts = {}
@@ -186,7 +190,9 @@ def _longest_operators(operators: EventTable, windows: Intervals) -> tuple[str, 
 
 def _next_start(starts: IntColumn, begin: int, end: int) -> int | None:
     at = int(np.searchsorted(starts, begin))
-    return int(starts[at]) if at < starts.size and starts[at] < end else None
+    if at < starts.size and starts[at] < end:
+        return int(starts[at])
+    return None
 
 
 def _named(events: EventTable, part: str) -> EventTable:

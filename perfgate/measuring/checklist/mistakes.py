@@ -76,7 +76,9 @@ def explained(error: BaseException, project: ProjectCode | None) -> Message | st
     if place or hint:  # a sentence follows
         line = _telling(line, hint[1] if hint else None).rstrip(" .:!")
     message: Message | str = Message("mistake.at", {"error": line, "place": place}) if place else line
-    return Message("mistake.hint", {"error": message, "hint": hint[0]}) if hint else message
+    if hint:
+        return Message("mistake.hint", {"error": message, "hint": hint[0]})
+    return message
 
 
 def explained_exit(error: SystemExit, project: ProjectCode | None, printed: str) -> Message:
@@ -85,7 +87,9 @@ def explained_exit(error: SystemExit, project: ProjectCode | None, printed: str)
     ended = Message("worker.ended-itself", {"error": line})
     if printed and printed not in line:
         ended = Message("worker.ended-itself-printing", {"error": line, "printed": printed})
-    place = _place(error, SourceLines(project.root)) if project else None
+    place = None
+    if project:
+        place = _place(error, SourceLines(project.root))
     if place:
         ended = Message("mistake.at", {"error": ended, "place": place})
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -110,16 +114,22 @@ class PrintedText:
                 lines = file.read().decode(errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return lines[-1].strip()[:_MAX_LINE] if lines else ""
+        if lines:
+            return lines[-1].strip()[:_MAX_LINE]
+        return ""
 
 
 def _telling(line: str, words: str | None) -> str:
     """The line to the end of the sentence that shows the mistake: torch goes on with remedies that do not fit here."""
     if words is None:
         return line
-    end = line.find(words) + len(words) if words in line else 0
+    end = 0
+    if words in line:
+        end = line.find(words) + len(words)
     stop = re.compile(r"[.!](?= [A-Z])").search(line, end)
-    return line[: stop.start()] if stop else line
+    if stop:
+        return line[: stop.start()]
+    return line
 
 
 def _is_ours(frames: TracebackType) -> bool:
@@ -162,13 +172,17 @@ def _refused_call(frame: FrameType) -> str | None:
     """
     bound = frame.f_locals.get("self")
     if not isinstance(bound, BoundWorkload):
-        return "check(output, inputs)" if frame.f_code is answered_no.__code__ else None
+        if frame.f_code is answered_no.__code__:
+            return "check(output, inputs)"
+        return None
     if frame.f_code is BoundWorkload.raw_inputs.__code__:
         return f"inputs({', '.join(['batch', 'seed', *bound.workload.shapes[frame.f_locals['shape']]])})"
     if frame.f_code is BoundWorkload.forward.__code__:
         if bound.workload.train_step:
             return "train_step(model, inputs)"
-        return "call(model, inputs)" if bound.workload.call else None
+        if bound.workload.call:
+            return "call(model, inputs)"
+        return None
     return _CALLS.get(frame.f_code)
 
 
@@ -180,7 +194,9 @@ def _missing_module(name: str, project: ProjectCode) -> Message | None:
         return unfilled
     close = _close_module(name, project.root, project.python_path)
     if rest:
-        return Message("mistake.other-name", {"name": close}) if close else None
+        if close:
+            return Message("mistake.other-name", {"name": close})
+        return None
     for folder in _folders(project.root):
         module = project.root / folder / top
         is_there = module.with_name(f"{top}.py").is_file() or any(module.glob("*.py"))
@@ -213,7 +229,9 @@ def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:
         beside = root.joinpath(folder, *package.split(".")) if package else root / folder
         names = [path.stem for path in beside.glob("*") if path.suffix == ".py" or (path / "__init__.py").is_file()]
         if close := difflib.get_close_matches(last, names, n=1):
-            return f"{package}.{close[0]}" if package else close[0]
+            if package:
+                return f"{package}.{close[0]}"
+            return close[0]
     return None
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.document.run import Roof
-from perfgate.locale import Activity
-from perfgate.measuring.checklist.limits import limit
-from perfgate.measuring.checklist.step import StepContext, StepOutcome
+from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.account import measure_roof
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.timing.calls import timed_call
@@ -36,40 +36,39 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
     roofs: dict[Any, Roof | None] = {}
     slower: list[tuple[float, StepOutcome]] = []
     for shape in context.workload.shapes:
-        context.progress(Activity("comparing case {shape} with its reference", shape=shape))
+        context.doing("comparing case {shape} with its reference", shape=shape)
         case, inputs = outcome.under(shape=shape), context.workload.pool(shape)[0]
         if _strides(inputs) != _strides(context.workload.host_inputs(shape)):
             case.missing((_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost"))
             continue
-
-        def candidate(inputs: Any = inputs) -> Any:
-            return context.workload.invoke(inputs)
-
-        def native(inputs: Any = inputs) -> Any:
-            return other.invoke(inputs)
-
+        native, candidate = partial(other.invoke, inputs), partial(context.workload.invoke, inputs)
+        seconds = _QUICK_SECONDS if context.quick else _HOT_SECONDS
         with quiet():
-            seconds = _QUICK_SECONDS if context.quick else _HOT_SECONDS
             hot = compare(native, candidate, context.device, seconds=seconds, seed=context.seed)
-            cold = _cold(native, candidate, context, sweep) if sweep else None
-        case.speedup(_SPEEDUP, hot)
-        if cold is None:
-            case.missing((_COLD, _ROOFLINE), Message("system.cache-unknown"))
-        else:
-            case.speedup(_COLD, cold)
-            kind = next((tensor.dtype for tensor in tensors(inputs) if tensor.is_floating_point()), None)
-            if kind not in roofs:
-                roofs[kind] = measure_roof(context.device, dtype=kind)
-            _add_roofline(case, native, inputs, cold.second_ns / 1e9, roofs[kind])
+            case.speedup(_SPEEDUP, hot)
+            if sweep is None:
+                case.missing((_COLD, _ROOFLINE), Message("system.cache-unknown"))
+            else:
+                cold = _cold(native, candidate, context, sweep)
+                case.speedup(_COLD, cold)
+                _add_roofline(case, native, inputs, cold.second_ns / 1e9, _roof_of(inputs, context, roofs))
         # Only cases that are certainly slower.
-        if hot.high < limit("operator.speedup.warning", context.limits):
+        if hot.high < context.limit("operator.speedup.warning"):
             slower.append((hot.speedup, case))
     # The worst first, in tables as among findings.
     speedups = {value.labels["shape"]: value.value or 0.0 for value in outcome.values if value.metric == _SPEEDUP}
-    order = {metric: number for number, metric in enumerate((_SPEEDUP, _COLD, _ROOFLINE))}
-    outcome.values.sort(key=lambda value: (order[value.metric], speedups[value.labels["shape"]]))
+    order = (_SPEEDUP, _COLD, _ROOFLINE)
+    outcome.values.sort(key=lambda value: (order.index(value.metric), speedups[value.labels["shape"]]))
     for speedup, case in sorted(slower, key=lambda entry: entry[0]):
         case.below(_SPEEDUP, speedup)
+
+
+def _roof_of(inputs: Any, context: StepContext, roofs: dict[Any, Roof | None]) -> Roof | None:
+    """The roof of the inputs' data type, measured once."""
+    kind = next((tensor.dtype for tensor in tensors(inputs) if tensor.is_floating_point()), None)
+    if kind not in roofs:
+        roofs[kind] = measure_roof(context.device, dtype=kind)
+    return roofs[kind]
 
 
 def _strides(inputs: Any) -> list[Any]:

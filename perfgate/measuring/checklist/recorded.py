@@ -10,8 +10,9 @@ from typing import NamedTuple
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.document.run import CounterSet, KernelTimes, OperatorRow, StepResult
+from perfgate.measuring.checklist.outcome import StepOutcome, not_applicable
 from perfgate.measuring.checklist.runner import find_steps, step_result
-from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.step import RecordedStep, RecordingContext
 from perfgate.trace.analysis.kernel_times import kernel_times
 from perfgate.trace.analysis.summary import DeviceSummary
 
@@ -69,7 +70,9 @@ class CollectiveShares(NamedTuple):
     @property
     def without_transfer(self) -> float | None:
         """The share that no overlap with computing shortens: other ranks are late."""
-        return None if self.waiting is None or self.idle is None else self.waiting + self.idle
+        if self.waiting is None or self.idle is None:
+            return None
+        return self.waiting + self.idle
 
 
 def collective_shares(summary: DeviceSummary) -> CollectiveShares:
@@ -86,7 +89,9 @@ def waiting_shares(summaries: Sequence[DeviceSummary]) -> list[float | None]:
     """For each rank the share of its time in collectives without a transfer; unknown ones are as those of the others."""
     shares = [collective_shares(summary).without_transfer for summary in summaries]
     recorded = [share for share in shares if share is not None]
-    usual = statistics.mean(recorded) if recorded else None
+    usual = None
+    if recorded:
+        usual = statistics.mean(recorded)
     return [usual if share is None else share for share in shares]
 
 
@@ -99,13 +104,6 @@ def device_times_missing(summary: DeviceSummary) -> Message:
     if all(step.computing_ns is not None for step in summary.steps):
         return Message("times.first-step-unknown")
     return Message("times.device-by-step-unknown")
-
-
-def or_unavailable(outcome: StepOutcome, *reasons: Message) -> StepOutcome:
-    """The outcome, or unavailable if none of its values has a number, for these reasons and the values' own."""
-    if any(value.value is not None for value in outcome.values):
-        return outcome
-    return unavailable(together([*reasons, *(one.reason for one in outcome.values if isinstance(one.reason, Message))]))
 
 
 def or_absent(outcome: StepOutcome) -> StepOutcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.step import StepOutcome
+from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import TimeSpan
 from perfgate.trace.model.readings import Readings
@@ -15,7 +15,9 @@ def busy_window(summary: DeviceSummary) -> TimeSpan | None:
     """From the first to the last task of the steps on the device; None if no task of a device was recorded."""
     device = [part.inside() for part in summary.work if not summary.on_host]
     busy = [(int(events.start.min()), int(events.end.max())) for events in device if len(events)]
-    return TimeSpan(min(start for start, _ in busy), max(end for _, end in busy)) if busy else None
+    if busy:
+        return TimeSpan(min(start for start, _ in busy), max(end for _, end in busy))
+    return None
 
 
 def add_rate(outcome: StepOutcome, metric: str, readings: Readings, window: TimeSpan) -> float | None:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.step import StepContext, StepOutcome
+from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.timing.calls import timed_call
@@ -103,7 +103,7 @@ def measure_shape_space(context: StepContext, outcome: StepOutcome) -> None:
     costs: list[tuple[float, StepOutcome]] = []
     for name, kind, arguments in propose(shapes):
         of_shape = outcome.under(proposed=name, kind=kind)
-        context.progress(Activity("trying the {kind} shape {name}", kind=kind, name=name))
+        context.doing("trying the {kind} shape {name}", kind=kind, name=name)
         compiled = _compilations()
         timed = experiment(context, partial(_time_calls, context, arguments), failing="operators.shape-refused")
         if isinstance(timed, FailedExperiment):

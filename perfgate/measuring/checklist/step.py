@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from perfgate.catalogue.records import StepCard
 from perfgate.document.budget import Budget
 from perfgate.document.message import Message
-from perfgate.document.run import (
-    Artifact,
-    CallAccount,
-    CounterSet,
-    Finding,
-    OperatorRow,
-    Severity,
-    ShapeKernels,
-    StepStatus,
-    Value,
-)
-from perfgate.document.samples import SampleSet
+from perfgate.document.run import Artifact
 from perfgate.locale import Activity
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding
-from perfgate.measuring.checklist.values import Interval, missing, of_estimate, several, with_interval
+from perfgate.measuring.checklist.outcome import Limits, StepOutcome, limit
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import SteadyState, call_again, find_steady_state
-from perfgate.measuring.timing.versus import Versus
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import LoadRequest
-from perfgate.stats.summary import SampleEstimate
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.recording import Recording
 
@@ -38,8 +24,21 @@ from perfgate.trace.model.recording import Recording
 BRIEF = 0.25
 
 
+class Judging:
+    """What a live run and a recording have in common for a step."""
+
+    limits: Limits
+
+    def outcome(self) -> StepOutcome:
+        """An empty outcome, judged against the run's limits."""
+        return StepOutcome(limits=self.limits)
+
+    def limit(self, name: str) -> float:
+        return limit(name, self.limits)
+
+
 @dataclass(frozen=True)
-class StepContext:
+class StepContext(Judging):
     """The inputs of a step.
 
     ``root`` is the checkout of the measured code, ``artifacts`` the folder a step may write files into; ``progress``
@@ -81,9 +80,9 @@ class StepContext:
     experimenting: Callable[[], None] = lambda: None
     no_experiments: Message | None = None
 
-    def outcome(self) -> StepOutcome:
-        """An empty outcome, judged against the run's limits."""
-        return StepOutcome(limits=self.limits)
+    def doing(self, english: str, **values: object) -> None:
+        """Report the current activity."""
+        self.progress(Activity(english, **values))
 
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:
         name = self.workload.name
@@ -91,7 +90,11 @@ class StepContext:
 
     def seconds(self, *, quick: float, full: float) -> float:
         """How long to measure: one of several turns needs less than the first."""
-        return full if not self.quick else BRIEF * quick if self.brief else quick
+        if not self.quick:
+            return full
+        if self.brief:
+            return BRIEF * quick
+        return quick
 
     def warm_up(self, shape: str, *, quick: float, full: float) -> SteadyState:
         """Call a shape until its speed is steady, for at most so many seconds.
@@ -113,7 +116,7 @@ class StepContext:
 
 
 @dataclass(frozen=True)
-class RecordingContext:
+class RecordingContext(Judging):
     """The inputs of a step that judges a recording made elsewhere: the recording, and a summary of each device."""
 
     recording: Recording
@@ -122,100 +125,6 @@ class RecordingContext:
     limits: Limits
     expected_kernels: Sequence[str] = ()
     graph_spans: Sequence[str] = ()
-
-    def outcome(self) -> StepOutcome:
-        """An empty outcome, judged against the run's limits."""
-        return StepOutcome(limits=self.limits)
-
-
-@dataclass
-class StepOutcome:
-    """The values and findings of a step, added one by one; a step that could not measure sets ``absent`` and ``reason``.
-
-    Every value gets ``labels``; numbers are judged against ``limits``, and their findings name the shape among the labels.
-    """
-
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    samples: list[SampleSet] = field(default_factory=list)
-    kernels: list[ShapeKernels] = field(default_factory=list)
-    operators: list[OperatorRow] = field(default_factory=list)
-    accounts: list[CallAccount] = field(default_factory=list)
-    counters: list[CounterSet] = field(default_factory=list)
-    absent: Literal["not_applicable", "unavailable"] | None = None
-    reason: Message | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = field(default_factory=dict)
-
-    def under(self, **labels: str) -> StepOutcome:
-        """The same outcome with more labels: both share their values and findings."""
-        return replace(self, labels={**self.labels, **labels})
-
-    def number(
-        self, metric: str, value: float | None, *, count: int | None = None, interval: Interval | None = None
-    ) -> None:
-        if interval is not None and count is not None:
-            self.values.append(with_interval(metric, value, interval, count, self.labels))
-        else:
-            self.values.append(Value(metric=metric, value=value, count=count, labels=dict(self.labels)))
-
-    def numbers(self, numbers: Mapping[str, float], *, count: int | None = None) -> None:
-        self.values += several(numbers, self.labels, count=count)
-
-    def estimate(self, metric: str, number: SampleEstimate) -> None:
-        self.values.append(of_estimate(metric, number, self.labels))
-
-    def speedup(self, metric: str, versus: Versus) -> None:
-        self.values.append(versus.value(metric, self.labels))
-
-    def missing(self, metrics: str | Iterable[str], reason: Message) -> None:
-        """Add a value without a number for each metric."""
-        self.values += missing(metrics, reason, self.labels)
-
-    def above(self, rule: str, value: float, evidence: MaybeEvidence | None = None) -> bool:
-        """Whether ``value`` is above a limit of the rule, which adds a finding."""
-        judged = above(rule, value, self.limits, {**self._subject, **(evidence or {})})
-        self.findings += judged
-        return bool(judged)
-
-    def below(self, rule: str, value: float, evidence: MaybeEvidence | None = None) -> bool:
-        """Whether ``value`` is below a limit of the rule, which adds a finding."""
-        judged = below(rule, value, self.limits, {**self._subject, **(evidence or {})})
-        self.findings += judged
-        return bool(judged)
-
-    def note(self, rule: str, severity: Severity, evidence: MaybeEvidence | None = None) -> None:
-        """Add a finding that no limit decides."""
-        self.findings.append(finding(rule, severity, {**self._subject, **(evidence or {})}))
-
-    @property
-    def _subject(self) -> MaybeEvidence:
-        return {"shape": self.labels["shape"]} if "shape" in self.labels else {}
-
-    @property
-    def status(self) -> StepStatus:
-        """``attention`` if a finding is more than information."""
-        if self.absent is not None:
-            return self.absent
-        return "attention" if any(finding.severity != "info" for finding in self.findings) else "ok"
-
-    def add(self, part: StepOutcome) -> None:
-        """Append the lists of another part; its status and reason do not count."""
-        self.values += part.values
-        self.findings += part.findings
-        self.samples += part.samples
-        self.kernels += part.kernels
-        self.operators += part.operators
-        self.accounts += part.accounts
-        self.counters += part.counters
-
-
-def not_applicable(reason: Message) -> StepOutcome:
-    return StepOutcome(absent="not_applicable", reason=reason)
-
-
-def unavailable(reason: Message) -> StepOutcome:
-    return StepOutcome(absent="unavailable", reason=reason)
 
 
 class Step(Protocol):

@@ -35,7 +35,9 @@ def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
         return change(batch)
     if isinstance(batch, Mapping):
         changed = {key: each_tensor(member, change) for key, member in batch.items()}
-        return changed if type(batch) is dict else _like(batch, changed)
+        if type(batch) is dict:
+            return changed
+        return _like(batch, changed)
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(each_tensor(member, change) for member in batch))
     if isinstance(batch, (list, tuple)):

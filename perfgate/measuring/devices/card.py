@@ -55,7 +55,9 @@ def _check_others(name: str, telemetry: DeviceState) -> FitnessCheck:
     if telemetry.memory_used is not None and telemetry.memory_total is not None:
         memory = f"; {telemetry.memory_used / _GIB:.1f} of {telemetry.memory_total / _GIB:.1f} GiB in use"
     if processes:
-        more = f" and {len(processes) - _NAMED} more" if len(processes) > _NAMED else ""
+        more = ""
+        if len(processes) > _NAMED:
+            more = f" and {len(processes) - _NAMED} more"
         detail = f"{len(processes)} other: {', '.join(map(_process, processes[:_NAMED]))}{more}{memory}"
         remedy = (
             "wait until they end, or measure on a card of your own: times taken beside another process are not those of a "
@@ -91,8 +93,12 @@ def _check_heat(name: str, telemetry: DeviceState) -> FitnessCheck:
 def _heat(readings: list[DeviceState]) -> list[str]:
     degrees = [reading.temperature for reading in readings if reading.temperature is not None]
     watts = [reading.power for reading in readings if reading.power is not None]
-    parts = [f"{max(degrees):.0f} °C"] if degrees else []
-    return [*parts, f"{max(watts):.0f} W"] if watts else parts
+    parts = []
+    if degrees:
+        parts = [f"{max(degrees):.0f} °C"]
+    if watts:
+        return [*parts, f"{max(watts):.0f} W"]
+    return parts
 
 
 def _check_clock(name: str, telemetry: DeviceState) -> FitnessCheck:
@@ -110,7 +116,9 @@ def _check_clock(name: str, telemetry: DeviceState) -> FitnessCheck:
     if share < FULL_CLOCK and telemetry.at_work:
         detail = f"computing at {share * 100:.0f} % of its clock{clock}"
         return FitnessCheck(name, "attention", detail, _COOL.format("card"))
-    rest = "" if telemetry.at_work or share >= FULL_CLOCK else ", idle: the clock under load is another question"
+    rest = ", idle: the clock under load is another question"
+    if telemetry.at_work or share >= FULL_CLOCK:
+        rest = ""
     return FitnessCheck(name, "ok", f"{share * 100:.0f} % of the rated clock{clock}{rest}")
 
 
@@ -196,7 +204,9 @@ def _judge_throttling(name: str, readings: list[DeviceState], shares: list[float
     """The driver's own report or, without one, whether the clock fell under load."""
     answers = [reading.throttled for reading in readings if reading.throttled is not None]
     parts = _heat(readings)
-    heat = f"; at most {', '.join(parts)}" if parts else ""
+    heat = ""
+    if parts:
+        heat = f"; at most {', '.join(parts)}"
     if any(answers):
         detail = f"in {sum(answers)} of {len(answers)} readings{heat}"
         return FitnessCheck(name, "attention", detail, _COOL.format("device"))

@@ -52,7 +52,9 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
 def find_program(name: str, environ: Mapping[str, str]) -> Path | None:
     folders = os.pathsep.join([environ.get("PATH", os.defpath), *_TOOL_FOLDERS])
     path = shutil.which(name, path=folders)
-    return Path(path) if path else None
+    if path:
+        return Path(path)
+    return None
 
 
 def package_version(name: str) -> str | None:
@@ -105,7 +107,9 @@ class RunTimes(NamedTuple):
 
     def waited_share(self, later: RunTimes) -> float:
         ran, waited = max(0, later.ran - self.ran), max(0, later.waited - self.waited)
-        return waited / (ran + waited) if waited else 0.0
+        if waited:
+            return waited / (ran + waited)
+        return 0.0
 
 
 def run_times(tasks: Path = Path("/proc/self/task")) -> RunTimes | None:

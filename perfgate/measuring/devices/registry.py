@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, MessageValue, UnmeasuredError, reason_of
@@ -74,11 +75,9 @@ def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
 
 def open_sensor(kind: str, host: Host) -> Sensor:
     """A reader of a device such as ``npu:1``. Raises MeasuringError for a kind without one, or if nothing answers."""
-    match = _KIND.fullmatch(kind)
-    if match is None or match[1] not in monitored_kinds():
-        kinds = ", ".join(monitored_kinds())
-        raise UnmeasuredError(Message("device.no-sensor", {"device": kind, "kinds": kinds}))
-    sensor: Sensor = load_member(monitors, match[1]).open_sensor(host, int(match[2] or 0))
+    kinds = ", ".join(monitored_kinds())
+    monitor, index = _monitor(kind, Message("device.no-sensor", {"device": kind, "kinds": kinds}))
+    sensor: Sensor = monitor.open_sensor(host, index)
     return sensor
 
 
@@ -87,11 +86,16 @@ def open_watch(kind: str, host: Host, identity: str) -> Watch:
 
     Raises MeasuringError for a kind that is not watched, or if nothing answers.
     """
+    monitor, index = _monitor(kind, Message("device.not-watched", {"device": kind}))
+    watch: Watch = monitor.open_watch(host, index, identity)
+    return watch
+
+
+def _monitor(kind: str, without: Message) -> tuple[Any, int]:
     match = _KIND.fullmatch(kind)
     if match is None or match[1] not in monitored_kinds():
-        raise UnmeasuredError(Message("device.not-watched", {"device": kind}))
-    watch: Watch = load_member(monitors, match[1]).open_watch(host, int(match[2] or 0), identity)
-    return watch
+        raise UnmeasuredError(without)
+    return load_member(monitors, match[1]), int(match[2] or 0)
 
 
 def clock_commands(kind: str, megahertz: int, host: Host) -> ClockCommands:

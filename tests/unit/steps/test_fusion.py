@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from perfgate import trace
+from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps.s06_fusion import STEP, judge_patterns, merged_share
@@ -197,9 +198,10 @@ def test_fusion__cost_of_some_patterns_unknown__named_and_the_others_judged() ->
     nodes = [Node(f"aten::{name}", "pointwise", (), 4, f"m.py:{at}") for at, name in enumerate(("mul", "add", "relu"))]
     found = [Pattern("elementwise", (0,), (0,)), Pattern("gelu", (1, 2), (1, 2))]
 
-    findings = judge_patterns(found, nodes, NodeTimes([50.0, None, 10.0], 100.0), "s", {})
+    outcome = StepOutcome()
+    judge_patterns(outcome, found, nodes, NodeTimes([50.0, None, 10.0], 100.0))
 
-    assert [(finding.rule, finding.severity, finding.evidence["ops"]) for finding in findings] == [
+    assert [(finding.rule, finding.severity, finding.evidence["ops"]) for finding in outcome.findings] == [
         ("fusion.elementwise", "warning", ["mul"]), ("fusion.unknown_cost", "info", ["add", "relu"]),
     ]  # fmt: skip
     assert merged_share(found, NodeTimes([50.0, None, 10.0], 100.0)) == 0.5

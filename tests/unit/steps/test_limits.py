@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.catalogue.lookup import RULES
-from perfgate.measuring.checklist.limits import above, below, finding, limit
+from perfgate.measuring.checklist.outcome import StepOutcome, limit
 from tests.wording import finding_text
 
 
@@ -21,24 +21,30 @@ def test_limit__unknown_name__key_error() -> None:
 
 @pytest.mark.parametrize(("value", "severity"), [(0.05, None), (0.06, "warning"), (0.20, "warning"), (0.21, "severe")])
 def test_above__value__severity_of_the_highest_limit_crossed(value: float, severity: object) -> None:
-    found = above("transfer.share", value, {}, {"mode": "pageable"})
-    assert [one.severity for one in found] == ([severity] if severity else [])
+    outcome = StepOutcome()
+    assert outcome.above("transfer.share", value, {"mode": "pageable"}) is (severity is not None)
+    assert [finding.severity for finding in outcome.findings] == ([severity] if severity else [])
 
 
 def test_above__finding__carries_value_limit_and_evidence() -> None:
-    (found,) = above("transfer.share", 0.5, {}, {"mode": "pageable"})
+    outcome = StepOutcome()
+    outcome.above("transfer.share", 0.5, {"mode": "pageable"})
+    (found,) = outcome.findings
     assert (found.rule, finding_text(found)) == ("transfer.share", RULES["transfer.share"].message)
     assert found.evidence == {"transfer.share": 0.5, "limit": 0.2, "mode": "pageable"}
 
 
 def test_below__rule_with_a_single_limit_for_information__that_severity() -> None:
-    (found,) = below("utilization.host", 0.5, {}, {"shape": "default"})
+    outcome = StepOutcome(labels={"shape": "default"})
+    assert outcome.below("utilization.host", 0.5)
+    (found,) = outcome.findings
     assert (found.severity, found.evidence) == ("info", {"utilization.host": 0.5, "limit": 0.8, "shape": "default"})
-    assert below("utilization.host", 0.8, {}, {}) == []
+    assert not outcome.below("utilization.host", 0.8)
 
 
-def test_finding__words_of_the_card__take_the_evidence() -> None:
-    noted = finding("batch.refused", "info", {"batch": 4, "error": "shape"})
-    assert finding_text(noted) == "the workload does not support a batch size of 4"
+def test_note__words_of_the_card__take_the_evidence() -> None:
+    outcome = StepOutcome()
+    outcome.note("batch.refused", "info", {"batch": 4, "error": "shape"})
+    assert finding_text(outcome.findings[0]) == "the workload does not support a batch size of 4"
     with pytest.raises(KeyError, match="batch"):
-        finding("batch.refused", "info", {})
+        outcome.note("batch.refused", "info", {})

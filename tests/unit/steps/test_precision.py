@@ -10,8 +10,9 @@ from torch import nn
 from perfgate import trace
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement
+from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
+from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps import s08_precision
 from perfgate.measuring.checklist.steps.s08_precision import STEP
 from perfgate.measuring.checklist.steps.s08_precision.trial import PrecisionTrial
@@ -191,9 +192,8 @@ def trial(**fields):
         "dtype": "bfloat16",
         "against": "as_is",
         "versus": Versus(speedup=2.0, low=1.8, high=2.2, first_ns=2.0, second_ns=1.0, quads=20),
-        "agreement": Agreement(comparable=True, absolute=0.01, relative=0.01, cosine=0.9999),
+        "agreement": Agreement(comparable=True, absolute=0.01, relative=0.01),
         "refused": None,
-        "memory_ratio": 0.5,
     }
     return PrecisionTrial(**{**given, **fields})
 

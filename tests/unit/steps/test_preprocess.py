@@ -13,7 +13,8 @@ import torch
 
 from perfgate import trace
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps import s11_preprocess
 from perfgate.measuring.checklist.steps.s11_preprocess import STEP, preparing_share
 from perfgate.measuring.devices.backends.cpu import CpuDevice

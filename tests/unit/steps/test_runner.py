@@ -10,8 +10,9 @@ import pytest
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Value
+from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import StepContext, StepOutcome
+from perfgate.measuring.checklist.step import StepContext
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve

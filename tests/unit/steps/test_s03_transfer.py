@@ -5,17 +5,13 @@ With kernel K, upload U and download D of one call, plain copying takes U + K + 
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import torch
 
-from perfgate.measuring.checklist.step import StepOutcome
-from perfgate.measuring.checklist.steps.s03_transfer import STEP, judge_inputs
+from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.steps.s03_transfer import STEP
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
-from tests.wording import finding_text
 
 MS = 1_000_000
 MB = 1_000_000
@@ -90,30 +86,6 @@ def test_transfer__another_way_of_copying__its_speed_up_and_the_better_of_them()
 
     assert speedups == {"pinned": pytest.approx(5 / 4.25, rel=0.01), "prefetch": pytest.approx(5 / 4, rel=0.01)}
     assert outcome.findings[0].evidence["of"] == "prefetch"
-
-
-def test_transfer__full_precision_inputs__half_the_bytes_saved() -> None:
-    images = {"image": torch.zeros(1000), "labels": torch.zeros(50, dtype=torch.int64)}
-    (found,) = judge_inputs(images, output_bytes=600, share=0.25)
-
-    # 2,000 of the 5,000 bytes go, and with them two fifths of a quarter of the call.
-    assert (found.rule, found.severity) == ("transfer.full_precision", "info")
-    assert found.evidence == {"size": 4000, "dtype": "float32", "saved": pytest.approx(0.1)}
-    assert finding_text(found).startswith("every call transfers 4,000 bytes as float32")
-
-
-@pytest.mark.parametrize(
-    ("inputs", "output_bytes"),
-    [
-        (torch.zeros(1000, dtype=torch.float16), 0),
-        (torch.zeros(1000, dtype=torch.int64), 0),
-        (torch.zeros(1000), 9000),
-        ((), 0),
-    ],
-    ids=["half", "whole numbers", "output is larger", "none"],
-)
-def test_transfer__inputs_of_which_little_is_in_full_precision__nothing_said(inputs: Any, output_bytes: int) -> None:
-    assert judge_inputs(inputs, output_bytes, share=0.5) == []
 
 
 def test_transfer__limit_of_the_project__comes_before_the_default() -> None:

@@ -122,7 +122,9 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
 def _end_of(code: int | None) -> str:
     if code is None:
         return "did not end in time"
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit status {code}"
 
 
 def _run(

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from perfgate import protocol
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.copies.timing import Go, Stands, Times, time_copy
+from perfgate.measuring.checklist.copies.process import Go, Stands, Times, time_copy
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
@@ -127,7 +127,9 @@ def time_processes(
 def free_memory() -> int | None:
     """The bytes available to programs without swapping, None if the kernel does not report them."""
     available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
-    return int(available[1]) << 10 if available else None
+    if available:
+        return int(available[1]) << 10
+    return None
 
 
 def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Value
-from perfgate.document.samples import SampleSet, pack
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.copies.copies import start_cold
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import MaybeEvidence, limit
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, limit
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
-from perfgate.measuring.checklist.values import lower_bound_only, median, of_estimate
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls, timed_call
 from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, rate_of, run_open_loop
@@ -53,52 +48,9 @@ _MOST_SECONDS_OF_PROMISES = 120.0
 _STRETCH = 1.5
 
 
-@dataclass(frozen=True)
-class _Effort:
-    """The budget in seconds and calls: for the whole workload if quick, else for each shape.
-
-    The calls at one rate of an open loop take as long as a P99 needs, but not much longer than ``most_open_loop``.
-    """
-
-    warm_up_seconds: float
-    calls: int
-    seconds: float
-    most_seconds: float
-    window_seconds: float
-    least_open_loop: float
-    most_open_loop: float
-
-    def shared(self, shapes: int) -> _Effort:
-        """The budget of one of several shapes."""
-        return replace(
-            self,
-            warm_up_seconds=self.warm_up_seconds / shapes,
-            seconds=self.seconds / shapes,
-            most_seconds=self.most_seconds / shapes,
-            least_open_loop=self.least_open_loop / shapes,
-            most_open_loop=self.most_open_loop / shapes,
-        )
-
-
-_QUICK = _Effort(
-    warm_up_seconds=3.0,
-    calls=120,
-    seconds=0.5,
-    most_seconds=1.0,
-    window_seconds=0.1,
-    least_open_loop=0.5,
-    most_open_loop=2.0,
-)
-# 700 calls are enough for a P99 (662); the windows of throughput are one second long.
-_FULL = _Effort(
-    warm_up_seconds=30.0,
-    calls=700,
-    seconds=5.0,
-    most_seconds=30.0,
-    window_seconds=1.0,
-    least_open_loop=5.0,
-    most_open_loop=30.0,
-)
+# The calls of a full run; 700 are enough for a P99 (662).
+_FULL_CALLS = 700
+_FULL_SECONDS = 30.0
 
 
 class LatencyStep:
@@ -108,12 +60,11 @@ class LatencyStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         shapes = context.workload.shapes
-        effort = _QUICK.shared(len(shapes)) if context.quick else _FULL
         outcome = context.outcome()
         with quiet():
             for shape in shapes:
-                context.progress(Activity("timing calls of shape {shape}", shape=shape))
-                _measure_shape(outcome.under(shape=shape), context, shape, effort)
+                context.doing("timing calls of shape {shape}", shape=shape)
+                _measure_shape(outcome.under(shape=shape), context, shape)
         if context.cold_start and context.load is not None:
             _cold_start(outcome.under(shape=shapes[0]), context, context.load)
         return outcome
@@ -136,18 +87,19 @@ class LatencyStep:
 STEP = LatencyStep()
 
 
-def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort) -> None:
+def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     call, device, batch = context.workload.caller(shape), context.device, context.workload.batch
     if context.brief:  # the pairs measure everything else better
         outcome.number("latency.first_call", timed_call(call, device) / 1e9, count=1)
         return
-    steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
+    steady = find_steady_state(call, device, cap_seconds=_of_shape(context, quick=3.0, full=30.0))
     if steady.steady:
         context.warm_shapes.add(shape)
     before = _memory(device)
-    times = time_calls(call, device, _call_budget(context, shape, effort))
+    times = time_calls(call, device, _call_budget(context, shape))
     after = _memory(device)
-    rates, _ = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS)
+    window_seconds = 0.1 if context.quick else 1.0
+    rates, _ = measure_throughput(call, device, items=batch, window_seconds=window_seconds, windows=_WINDOWS)
     seconds = times.wall / 1e9
     outcome.number("latency.first_call", steady.first_call_ns / 1e9, count=1)
     if not steady.steady:
@@ -158,17 +110,16 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str, effor
         _judge_steadiness(outcome, seconds)
         own = {"process": times.wall.nbytes + times.cpu.nbytes, "device": 0}
         _judge_memory(outcome, context, before, {place: after[place] - own[place] for place in after})
-    _measure_open_loop(outcome, context, shape, effort)
-    outcome.values.append(median("throughput.median", rates, outcome.labels))
+    _measure_open_loop(outcome, context, shape)
+    outcome.median("throughput.median", rates)
     _judge_sla(outcome, context.workload.workload.sla, shape)
-    for clock, samples in (("wall", times.wall), ("thread_cpu", times.cpu)):
-        labels = {"shape": shape, "clock": clock}
-        outcome.samples.append(SampleSet(metric="latency", samples=pack(samples), labels=labels))
+    outcome.under(clock="wall").raw_samples("latency", times.wall)
+    outcome.under(clock="thread_cpu").raw_samples("latency", times.cpu)
 
 
 def _cold_start(outcome: StepOutcome, context: StepContext, load: LoadRequest) -> None:
     """The parts of a cold start on the first shape, each the median of consecutive new processes."""
-    context.progress(Activity("starting a process that imports, loads and calls the workload"))
+    context.doing("starting a process that imports, loads and calls the workload")
     starts = experiment(
         context,
         lambda: [start_cold(load, folder=context.artifacts) for _ in range(1 if context.quick else _COLD_STARTS)],
@@ -216,7 +167,9 @@ def _memory(device: Device) -> dict[str, int]:
     """The bytes that the process holds in host memory, and in device memory if the device has its own."""
     statistics = device.memory_statistics()
     held = {"process": device.host_memory().resident}
-    return held if statistics is None else {**held, "device": statistics.allocated}
+    if statistics is None:
+        return held
+    return {**held, "device": statistics.allocated}
 
 
 def _judge_memory(outcome: StepOutcome, context: StepContext, before: dict[str, int], after: dict[str, int]) -> None:
@@ -225,24 +178,37 @@ def _judge_memory(outcome: StepOutcome, context: StepContext, before: dict[str, 
         of_place = outcome.under(of=place)
         of_place.numbers({"soak.memory_begin": float(began), "soak.memory_end": float(after[place])})
         if began:
-            evidence: MaybeEvidence = {
-                "of": place,
-                "begin": float(began),
-                "end": float(after[place]),
-                "seconds": context.steady_seconds,
-            }
-            of_place.above("soak.growth", after[place] / began - 1, evidence)
+            of_place.above(
+                "soak.growth",
+                after[place] / began - 1,
+                {
+                    "of": place,
+                    "begin": float(began),
+                    "end": float(after[place]),
+                    "seconds": context.steady_seconds,
+                },
+            )
 
 
-def _call_budget(context: StepContext, shape: str, effort: _Effort) -> CallBudget:
-    """An SLA on the P99 takes as many calls as a P99 needs, even if quick."""
+def _call_budget(context: StepContext, shape: str) -> CallBudget:
+    """The time of the calls; an SLA on the P99 takes as many calls as a P99 needs, even if quick."""
     sla = context.workload.workload.sla
+    calls, most = 120, _of_shape(context, quick=1.0, full=_FULL_SECONDS)
+    if not context.quick:
+        calls = _FULL_CALLS
     if context.steady_seconds:
-        return CallBudget(effort.calls, context.steady_seconds, max(context.steady_seconds, effort.most_seconds))
-    rates = [budget.rate for budget in context.budgets_on("latency.p99", shape)]
-    if None in [*rates, *([sla.rate] if sla.p99 is not None else [])]:
-        return CallBudget(max(effort.calls, _FULL.calls), effort.seconds, max(effort.most_seconds, _FULL.most_seconds))
-    return CallBudget(effort.calls, effort.seconds, effort.most_seconds)
+        return CallBudget(calls, context.steady_seconds, max(context.steady_seconds, most))
+    is_promised = sla.p99 is not None and sla.rate is None
+    if is_promised or any(budget.rate is None for budget in context.budgets_on("latency.p99", shape)):
+        calls, most = _FULL_CALLS, _FULL_SECONDS
+    return CallBudget(calls, _of_shape(context, quick=0.5, full=5.0), most)
+
+
+def _of_shape(context: StepContext, *, quick: float, full: float) -> float:
+    """The seconds for a shape: of a quick run all shapes share them."""
+    if context.quick:
+        return quick / len(context.workload.shapes)
+    return full
 
 
 def _add_quantiles(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> None:
@@ -250,13 +216,9 @@ def _add_quantiles(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> No
 
     A P99 and a tenth of too few calls have a reason instead of a value.
     """
-    for metric in _QUANTILES:
-        number = quantile(seconds, int(metric[-2:]) / 100)
-        if metric == "latency.p99" and number.size < P99_FLOOR:
-            reason = Message("times.p99-too-few-calls-see-p90", {"needed": P99_FLOOR, "calls": number.size})
-            outcome.values.append(lower_bound_only(metric, number, outcome.labels, reason))
-        else:
-            outcome.estimate(metric, number)
+    outcome.estimate("latency.p50", quantile(seconds, 0.5))
+    outcome.estimate("latency.p90", quantile(seconds, 0.9))
+    outcome.p99("latency.p99", quantile(seconds, 0.99), "times.p99-too-few-calls-see-p90")
     if seconds.size >= TENTH_FLOOR:
         outcome.estimate(_TAIL, slowest_tenth(seconds))
     else:
@@ -287,19 +249,17 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
         outcome.note("sla.p99.few_calls", "info", evidence)
 
 
-def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort) -> None:
+def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     """Measure the latency of calls that arrive at a fixed rate, from the intended start of each.
 
     The rates are those of the SLA, of budgets and of the traffic; without any of them nothing is measured.
     """
-    for calls_per_second, arrivals in _offered(context, shape, effort):
+    for calls_per_second, arrivals in _offered(context, shape):
         rate = f"{calls_per_second:g}"
-        context.progress(
-            Activity(
-                "{rate} calls a second of shape {shape}, sent whether or not earlier ones are done",
-                rate=rate,
-                shape=shape,
-            )
+        context.doing(
+            "{rate} calls a second of shape {shape}, sent whether or not earlier ones are done",
+            rate=rate,
+            shape=shape,
         )
         at_rate = outcome.under(rate=rate)
         if arrivals.size < _FEWEST_ARRIVALS:
@@ -310,16 +270,19 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str, e
             at_rate.missing(_OPEN_LOOP_QUANTILES, reason)
             continue
         loop = run_open_loop(context.workload.caller(shape), context.device, arrivals)
-        outcome.values += [_open_loop_quantile(metric, loop, at_rate.labels) for metric in _OPEN_LOOP_QUANTILES]
+        _add_open_loop(at_rate, loop, rate)
         if loop.saturated:
             calls = int(loop.latencies.size)
             served_ns = (loop.intended_ns + loop.latencies).max() - loop.intended_ns[0]
             promised = calls_per_second == context.workload.workload.sla.rate
-            evidence: MaybeEvidence = {"rate": rate, "calls": calls, "served": float(calls / (served_ns / 1e9))}
-            at_rate.note("latency.saturated", "severe" if promised else "warning", evidence)
+            at_rate.note(
+                "latency.saturated",
+                "severe" if promised else "warning",
+                {"rate": rate, "calls": calls, "served": float(calls / (served_ns / 1e9))},
+            )
 
 
-def _offered(context: StepContext, shape: str, effort: _Effort) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
+def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
     """Yield the rates to measure, each with the times of the calls: those of the SLA and of budgets, and that of the traffic.
 
     A promised rate gets the full time, long enough to be judged. Traffic consists of items: a call arrives when its batch
@@ -327,35 +290,38 @@ def _offered(context: StepContext, shape: str, effort: _Effort) -> Iterator[tupl
     """
     workload, seed = context.workload.workload, context.seed
     traffic = workload.traffic
-    burstiness = traffic.burstiness if traffic is not None else 1.0
+    burstiness = 1.0
+    if traffic is not None:
+        burstiness = traffic.burstiness
     rates = [workload.sla.rate]
     for metric in _OPEN_LOOP_QUANTILES:
         rates += [budget.rate for budget in context.budgets_on(metric, shape)]
     promised = list(dict.fromkeys(rate for rate in rates if rate is not None))
     for rate in promised:
         share = _MOST_SECONDS_OF_PROMISES / (len(promised) * len(context.workload.shapes))
-        longest = max(share, _FULL.most_open_loop)
-        yield (rate, draw(rate, burstiness=burstiness, count=_count(rate, _FULL, longest), seed=seed))
+        count = _count(rate, least=5.0, usual=_FULL_SECONDS, most=max(share, _FULL_SECONDS))
+        yield (rate, draw(rate, burstiness=burstiness, count=count, seed=seed))
     if traffic is not None and (rate := rate_of(traffic) / workload.batch) not in promised:
-        longest = _STRETCH * effort.most_open_loop
-        yield (rate, calls_of(traffic, workload.batch, count=_count(rate, effort, longest), seed=seed))
+        usual = _of_shape(context, quick=2.0, full=_FULL_SECONDS)
+        count = _count(rate, least=_of_shape(context, quick=0.5, full=5.0), usual=usual, most=_STRETCH * usual)
+        yield (rate, calls_of(traffic, workload.batch, count=count, seed=seed))
 
 
-def _count(rate: float, effort: _Effort, longest: float) -> int:
-    """As many calls as a P99 needs, or those of the usual time if a P99 takes longer than ``longest`` seconds."""
-    seconds_of_p99 = (P99_FLOOR + 1) / rate
-    if seconds_of_p99 > longest:
-        return int(rate * effort.most_open_loop)
-    return max(P99_FLOOR + 1, int(rate * effort.least_open_loop))
+def _count(rate: float, *, least: float, usual: float, most: float) -> int:
+    """As many calls as a P99 needs, or those of the usual seconds if a P99 takes longer than the most."""
+    if (P99_FLOOR + 1) / rate > most:
+        return int(rate * usual)
+    return max(P99_FLOOR + 1, int(rate * least))
 
 
-def _open_loop_quantile(metric: str, loop: OpenLoop, labels: Mapping[str, str]) -> Value:
-    """A percentile; only a lower bound for a growing queue, because its latency depends on the time of stopping."""
-    number = dependent_quantile(loop.latencies / 1e9, int(metric[-2:]) / 100)
+def _add_open_loop(outcome: StepOutcome, loop: OpenLoop, rate: str) -> None:
+    """Add the percentiles; only lower bounds for a growing queue, because its latency depends on the time of stopping."""
+    seconds = loop.latencies / 1e9
+    p50, p99 = dependent_quantile(seconds, 0.5), dependent_quantile(seconds, 0.99)
     if loop.saturated:
-        reason = Message("times.queue-grows", {"rate": labels["rate"]})
-        return lower_bound_only(metric, number, labels, reason)
-    if metric == "latency.p99" and number.size < P99_FLOOR:
-        reason = Message("times.p99-too-few-calls", {"needed": P99_FLOOR, "calls": number.size})
-        return lower_bound_only(metric, number, labels, reason)
-    return of_estimate(metric, number, labels)
+        reason = Message("times.queue-grows", {"rate": rate})
+        outcome.lower_bound("latency.p50", p50, reason)
+        outcome.lower_bound("latency.p99", p99, reason)
+    else:
+        outcome.estimate("latency.p50", p50)
+        outcome.p99("latency.p99", p99)

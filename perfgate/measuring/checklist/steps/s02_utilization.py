@@ -10,12 +10,11 @@ import msgspec
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.graph_head import exposed_head_ns
-from perfgate.measuring.checklist.limits import MaybeEvidence
+from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled, waiting_shares
 from perfgate.measuring.checklist.recorded_counters import busy_window
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.card import read_under_load
@@ -46,7 +45,7 @@ class UtilizationStep:
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
-                context.progress(Activity("utilization with inputs of shape {shape}", shape=shape))
+                context.doing("utilization with inputs of shape {shape}", shape=shape)
                 _measure_shape(outcome.under(shape=shape), context, shape)
         return outcome
 
@@ -95,7 +94,9 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     state = context.warm_up(shape, quick=1.0, full=10.0)
     calls = _FEWEST_LONG_CALLS
     if state.call_ns <= _LONGEST_NS:
-        most = _FEWEST_CALLS if context.quick else _MOST_CALLS
+        most = _MOST_CALLS
+        if context.quick:
+            most = _FEWEST_CALLS
         calls = calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
     wall_ns, cpu_ns = _time_back_to_back(call, context.device, calls=calls)
     host = cpu_ns / (wall_ns * context.threads)
@@ -160,10 +161,13 @@ def _judge_parts(outcome: StepOutcome, parts: StepTotals, head_ns: float, waitin
         key=lambda rest: rest[2],
     )
     busy = (parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns) / parts.length_ns
-    evidence: MaybeEvidence = {
-        "computing": parts.computing_ns / parts.length_ns,
-        name: rest_ns / parts.length_ns,
-        "waiting": waiting if rule == "utilization.communication" else None,
-    }
-    if outcome.below("utilization.busy", busy, evidence):
+    if outcome.below(
+        "utilization.busy",
+        busy,
+        {
+            "computing": parts.computing_ns / parts.length_ns,
+            name: rest_ns / parts.length_ns,
+            "waiting": waiting if rule == "utilization.communication" else None,
+        },
+    ):
         outcome.findings[-1] = msgspec.structs.replace(outcome.findings[-1], rule=rule)

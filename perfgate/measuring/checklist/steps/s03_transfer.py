@@ -13,21 +13,12 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Evidence, Finding
-from perfgate.locale import Activity
+from perfgate.document.run import Evidence
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import MaybeEvidence, finding
+from perfgate.measuring.checklist.outcome import StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
 from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
-from perfgate.measuring.checklist.step import (
-    RecordingContext,
-    StepContext,
-    StepOutcome,
-    not_applicable,
-    unavailable,
-)
-from perfgate.measuring.checklist.values import median
-from perfgate.measuring.devices.batches import bytes_of, tensors
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device, DeviceEvent
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
@@ -44,7 +35,6 @@ _ON_DEVICE = "device"
 _PLAIN = "pageable"
 _MODES = (_PLAIN, "pinned", "prefetch")
 _EXPOSED = "transfer.exposed_share"
-_HALF = 2  # bytes of an element
 
 
 class TransferStep:
@@ -60,7 +50,9 @@ class TransferStep:
             own_call(context, context.workload.shapes[0])
             # The workload itself uses neither pinned memory nor a second stream, so their failure is not its error.
             outcome = experiment(context, partial(_measure, context), failing="times.copying-fails")
-        return unavailable(outcome.reason) if isinstance(outcome, FailedExperiment) else outcome
+        if isinstance(outcome, FailedExperiment):
+            return unavailable(outcome.reason)
+        return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """A recording shows only the copies that no kernel hides; the cost of copying takes a call without it."""
@@ -93,19 +85,17 @@ def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
 
 def _measure(context: StepContext) -> StepOutcome:
     shape = context.workload.shapes[0]
-    context.progress(Activity("copying inputs of shape {shape}", shape=shape))
+    context.doing("copying inputs of shape {shape}", shape=shape)
     transfers = _Transfers(context.workload, context.device, shape)
     times, outcome = _times_of_ways(context, transfers), context.outcome()
     of_shape = outcome.under(shape=shape)
     # (end-to-end - device-only) / end-to-end.
     shares = {mode: 1.0 - times[_ON_DEVICE] / times[mode] for mode in _MODES}
     speedups = {mode: times[_PLAIN] / times[mode] for mode in _MODES if mode != _PLAIN}
-    outcome.values += [
-        median("transfer.share", share, {"shape": shape, "mode": mode}) for mode, share in shares.items()
-    ]
-    outcome.values += [
-        median("transfer.speedup", gain, {"shape": shape, "of": mode}) for mode, gain in speedups.items()
-    ]
+    for mode, share in shares.items():
+        of_shape.under(mode=mode).median("transfer.share", share)
+    for mode, gain in speedups.items():
+        of_shape.under(of=mode).median("transfer.speedup", gain)
     for mode in _MODES:
         _add_copies(of_shape.under(mode=mode), context.device, transfers, mode)
     # Plain copying is judged: code copies so by default. The gain of the other ways is evidence.
@@ -114,26 +104,8 @@ def _measure(context: StepContext) -> StepOutcome:
         f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN
     }
     evidence["of"] = max(speedups, key=lambda mode: float(np.median(speedups[mode])))
-    if outcome.above("transfer.share", medians[_PLAIN], evidence):
-        output_bytes = context.device.bytes_of(transfers.calls[_ON_DEVICE]())
-        outcome.findings += judge_inputs(transfers.hosts[0], output_bytes, medians[_PLAIN])
+    outcome.above("transfer.share", medians[_PLAIN], evidence)
     return outcome
-
-
-def judge_inputs(inputs: Any, output_bytes: int, share: float) -> list[Finding]:
-    """A finding if most of the copied bytes are full-precision inputs; copying takes a ``share`` of the call."""
-    wide = [tensor for tensor in tensors(inputs) if tensor.is_floating_point() and tensor.element_size() > _HALF]
-    size, copied = bytes_of(wide), bytes_of(inputs) + output_bytes
-    if not size or size < copied / 2:
-        return []
-    largest = max(wide, key=lambda tensor: tensor.numel() * tensor.element_size())
-    saved = share * sum(bytes_of(tensor) * (1 - _HALF / tensor.element_size()) for tensor in wide) / copied
-    evidence: MaybeEvidence = {
-        "size": size,
-        "dtype": str(largest.dtype).removeprefix("torch."),
-        "saved": saved,
-    }
-    return [finding("transfer.full_precision", "info", evidence)]
 
 
 def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:

@@ -12,11 +12,10 @@ from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, OperatorRow, Roof, ShapeKernels
-from perfgate.locale import Activity
-from perfgate.measuring.checklist.limits import MaybeEvidence, above
 from perfgate.measuring.checklist.operator_cases import measure_cases
+from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.recorded import or_absent
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import kernels_are_hidden, steady_calls
 from perfgate.measuring.counting.account import account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace
@@ -65,13 +64,13 @@ class TopOpsStep:
         names, all_runs = set[str](), list[tuple[StepOutcome, _KernelRuns]]()
         roof = None if context.brief else measure_roof(context.device)
         for shape in context.workload.shapes:
-            context.progress(Activity("tracing inputs of shape {shape}", shape=shape))
+            context.doing("tracing inputs of shape {shape}", shape=shape)
             of_shape, trace = outcome.under(shape=shape), steady_calls(context, shape)
             events = trace.device_work() if context.shows_kernels else trace.host_ops()
             totals = operator_totals(events, calls=trace.calls)
             _judge_operators(of_shape, totals, context.workload.name, shape, calls=trace.calls, counted=len(events))
             if not context.brief:  # counts are exact, so one turn has them all
-                context.progress(Activity("counting operators with inputs of shape {shape}", shape=shape))
+                context.doing("counting operators with inputs of shape {shape}", shape=shape)
                 _count(outcome, context, shape, trace, roof)
             runs = _KernelRuns(shape)
             runs.add(events, calls=trace.calls)
@@ -90,7 +89,9 @@ class TopOpsStep:
         if not context.brief:
             _judge_counters(context, outcome)
         if not outcome.operators:
-            reason = "times.kernels-hidden" if kernels_are_hidden(context) else "times.no-known-operator"
+            reason = "times.no-known-operator"
+            if kernels_are_hidden(context):
+                reason = "times.kernels-hidden"
             outcome.absent, outcome.reason = "unavailable", Message(reason)
         return outcome
 
@@ -150,13 +151,16 @@ def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
         # Every operator without a kernel for the device is a finding, with its line.
         for site in counter_set.sites:
             if site.metric == FALLBACKS:
-                evidence: MaybeEvidence = {
-                    "op": site.name,
-                    "calls": site.count,
-                    "shape": counter_set.shape,
-                    "line": site.line,
-                }
-                outcome.note("ops.fallback", "warning", evidence)
+                outcome.note(
+                    "ops.fallback",
+                    "warning",
+                    {
+                        "op": site.name,
+                        "calls": site.count,
+                        "shape": counter_set.shape,
+                        "line": site.line,
+                    },
+                )
     for counter_set in counters:
         _judge_unstable(outcome, counter_set)
     for counter_set in counters:
@@ -222,13 +226,18 @@ def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
     outcome.number("ops.ai_cpu", calls)
     if len(on_cpu):
         heaviest = max(on_cpu.alike(named=False), key=lambda alike: alike.total_ns).kernel
-        evidence: MaybeEvidence = {
-            "op": heaviest.type or heaviest.name,
-            "calls": calls,
-            "share": share,
-            "types": " ".join((*dict.fromkeys(heaviest.input_dtypes), "->", *dict.fromkeys(heaviest.output_dtypes))),
-        }
-        outcome.above("ops.ai_cpu", int(on_cpu.duration.max()) / 1e9, evidence)
+        outcome.above(
+            "ops.ai_cpu",
+            int(on_cpu.duration.max()) / 1e9,
+            {
+                "op": heaviest.type or heaviest.name,
+                "calls": calls,
+                "share": share,
+                "types": " ".join(
+                    (*dict.fromkeys(heaviest.input_dtypes), "->", *dict.fromkeys(heaviest.output_dtypes))
+                ),
+            },
+        )
 
 
 def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:
@@ -243,8 +252,7 @@ def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:
 def _judge_unstable(outcome: StepOutcome, counters: CounterSet) -> None:
     """Name the counters that differ between the counted calls."""
     if counters.unstable:
-        evidence = {"metrics": ", ".join(counters.unstable), "shape": counters.shape}
-        outcome.note("counters.unstable", "info", evidence)
+        outcome.note("counters.unstable", "info", {"metrics": ", ".join(counters.unstable), "shape": counters.shape})
 
 
 @dataclass
@@ -287,9 +295,7 @@ class _KernelRuns:
     def judge(self, outcome: StepOutcome, *, lines: Mapping[str, str]) -> None:
         """Add a finding for each operator with a single run above the limit; ``lines`` are its calls."""
         for op, seconds in self.longest.items():
-            outcome.findings += above(
-                "ops.kernel_time", seconds, outcome.limits, {"op": op, "shape": self.shape, "line": lines.get(op)}
-            )
+            outcome.above("ops.kernel_time", seconds, {"op": op, "line": lines.get(op)})
 
 
 def _longest(times: IntColumn, calls: int) -> float:

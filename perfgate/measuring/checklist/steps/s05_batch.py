@@ -10,15 +10,8 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.sweep import Sweep
 from perfgate.measuring.checklist.batch_sweep import BRIEF, FULL, QUICK, forget, probe, visit_all
-from perfgate.measuring.checklist.limits import limit
-from perfgate.measuring.checklist.step import (
-    RecordingContext,
-    StepContext,
-    StepOutcome,
-    not_applicable,
-    unavailable,
-)
-from perfgate.measuring.checklist.values import median
+from perfgate.measuring.checklist.outcome import StepOutcome, limit, not_applicable, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.stats.knee import NEARLY, Knee, find_knee, smallest_within, typical_rates
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
@@ -69,8 +62,7 @@ def judge_sweep(
     _note_limits_of_sweep(outcome, sweep, limits)
     _add_best(outcome, of_shape, sweep, configured, promised)
     for size in sweep.sizes:
-        rates = np.asarray(sweep.rates[size])
-        outcome.values.append(median("batch.throughput", rates, {**of_shape.labels, "batch": str(size)}))
+        of_shape.under(batch=str(size)).median("batch.throughput", np.asarray(sweep.rates[size]))
     return outcome
 
 

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.audit import AuditedOp, audit_shape
-from perfgate.measuring.checklist.limits import MaybeEvidence
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import kernels_are_hidden, steady_summary
 from perfgate.trace.analysis.summary import kernels_of
 from perfgate.trace.model.kernel_table import KernelTable
@@ -58,7 +57,7 @@ class FormatStep:
         """Measure every shape; unavailable if neither kernels nor operators are visible."""
         outcome, busy_ns = context.outcome(), 0
         for shape in context.workload.shapes:
-            context.progress(Activity("looking for format conversions with inputs of shape {shape}", shape=shape))
+            context.doing("looking for format conversions with inputs of shape {shape}", shape=shape)
             audit = audit_shape(context, shape, calls=5 if context.quick else 20)
             conversions = _of_trace(context, shape, audit) if context.shows_kernels else _of_operators(audit)
             busy_ns += conversions[1]
@@ -67,7 +66,9 @@ class FormatStep:
             _judge_orders(of_shape, audit)
         if busy_ns:
             return outcome
-        reason = "times.kernels-hidden" if kernels_are_hidden(context) else "operators.no-operators-no-kernels"
+        reason = "operators.no-operators-no-kernels"
+        if kernels_are_hidden(context):
+            reason = "times.kernels-hidden"
         return unavailable(Message(reason))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -80,7 +81,9 @@ class FormatStep:
                 _judge(device, _of_kernels(kernels, calls=summary.spans))
             else:
                 device.missing("format.share", _NO_KERNELS)
-        return outcome if any_kernel else unavailable(_NO_KERNELS)
+        if any_kernel:
+            return outcome
+        return unavailable(_NO_KERNELS)
 
 
 STEP = FormatStep()
@@ -111,7 +114,9 @@ def _pair_of(kernel: Kernel) -> str:
             return f"{before[0]} -> {after[0]}"
     if _TURNED.search(kernel.name):
         return "NCHW -> NHWC"
-    return "NHWC -> NCHW" if _TURNED_BACK.search(kernel.name) else kernel.type or kernel.name
+    if _TURNED_BACK.search(kernel.name):
+        return "NHWC -> NCHW"
+    return kernel.type or kernel.name
 
 
 def _of_trace(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _Conversions:
@@ -127,7 +132,9 @@ def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
     for op in audit:
         pairs = [copy.pair for copy in op.copies if copy.cause == "layout"]
         pairs += [op.reorder] if op.reorder else []
-        each_ns = op.host_ns // len(pairs) if pairs else 0
+        each_ns = 0
+        if pairs:
+            each_ns = op.host_ns // len(pairs)
         conversions += [_Conversion(pair, op.name, each_ns, each_ns, op.inputs, op.line) for pair in pairs]
     return conversions, sum(op.host_ns for op in audit), 1
 
@@ -167,13 +174,16 @@ def _judge_orders(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
     outcome.number("format.mixed_convolutions", len(mixed))
     if mixed:
         op, convolution = mixed[0]
-        evidence: MaybeEvidence = {
-            "op": op.name,
-            "inputs": op.inputs,
-            "mixed": len(mixed),
-            "convolutions": len(convolutions),
-            "input": convolution.input,
-            "weight": convolution.weight,
-            "line": op.line,
-        }
-        outcome.above("format.mixed", len(mixed), evidence)
+        outcome.above(
+            "format.mixed",
+            len(mixed),
+            {
+                "op": op.name,
+                "inputs": op.inputs,
+                "mixed": len(mixed),
+                "convolutions": len(convolutions),
+                "input": convolution.input,
+                "weight": convolution.weight,
+                "line": op.line,
+            },
+        )

@@ -13,12 +13,11 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.samples import SampleSet, pack
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import MaybeEvidence, limit
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
 from perfgate.measuring.timing.preprocessing import Preprocessing, compare_pipeline, exposed_share
 from perfgate.measuring.timing.versus import compare
@@ -56,7 +55,9 @@ class PreprocessStep:
         """Measure the first shape; not applicable to a workload without preprocessing."""
         if not context.workload.stages:
             return not_applicable(Message("times.no-preprocess"))
-        effort = _QUICK if context.quick else _FULL
+        effort = _FULL
+        if context.quick:
+            effort = _QUICK
         shape, outcome = context.workload.shapes[0], context.outcome()
         with quiet():
             of_shape = outcome.under(shape=shape)
@@ -79,16 +80,19 @@ class PreprocessStep:
                 waited_ns, steps = overlap_length(spans.intervals, windows), int(windows.start.size)
                 waited = waited_ns / union_length(windows)
                 rank.number("preprocess.loading_share", waited, count=steps)
-                evidence: MaybeEvidence = {
-                    "op": spans.names[int(spans.name.min())],
-                    "a step [s]": waited_ns / steps / 1e9,
-                }
-                rank.above("preprocess.loading_share", waited, evidence)
+                rank.above(
+                    "preprocess.loading_share",
+                    waited,
+                    {
+                        "op": spans.names[int(spans.name.min())],
+                        "a step [s]": waited_ns / steps / 1e9,
+                    },
+                )
             elif len(spans):
                 reason = Message("times.steps-without-share")
             if (share := preparing_share(summary.timeline)) is not None:
                 rank.number("preprocess.preparing_share", share)
-        return outcome if outcome.values else unavailable(reason)
+        return outcome.or_else(unavailable(reason))
 
 
 STEP = PreprocessStep()
@@ -96,7 +100,7 @@ STEP = PreprocessStep()
 
 def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort) -> None:
     device = context.device
-    context.progress(Activity("timing the stages of preprocessing"))
+    context.doing("timing the stages of preprocessing")
     preprocessing = Preprocessing(context.workload, device, shape)
     times_ns = _time_stages(preprocessing, context, effort.stages)
     for stage, column in zip(preprocessing.stages, times_ns.T):
@@ -109,7 +113,7 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
     total = float(np.median(times_ns.sum(axis=1))) / 1e9
     calls = time_calls(context.workload.caller(shape), device, CallBudget(calls=3, seconds=effort.model))
     share = total / (total + float(np.median(calls.wall)) / 1e9)
-    context.progress(Activity("a pipeline that preprocesses one batch ahead"))
+    context.doing("a pipeline that preprocesses one batch ahead")
 
     def feed(batch: Any) -> Any:
         return context.workload.invoke(device.to_device(batch))
@@ -122,19 +126,22 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
         return
     exposed, low, high = exposed_share(pipeline)
     outcome.number("preprocess.exposed_share", exposed, count=pipeline.quads, interval=(low, high))
-    evidence: MaybeEvidence = {
-        "stage": slowest.name,
-        "stage [s]": float(medians.max()),
-        "preprocessing [s]": total,
-        "model [s]": pipeline.second_ns / 1e9,
-        "pipeline [s]": pipeline.first_ns / 1e9,
-        "preprocess.share": share,
-        "exposed share": exposed,
-        "line": line_of(slowest.run, context.root),
-    }
     # The lower bound is judged, so that noise alone is no finding. The model cannot wait longer than preprocessing takes;
     # any further loss is contention with a thread on its own cores.
-    outcome.above("preprocess.exposed_share", min(low, total * 1e9 / pipeline.first_ns), evidence)
+    outcome.above(
+        "preprocess.exposed_share",
+        min(low, total * 1e9 / pipeline.first_ns),
+        {
+            "stage": slowest.name,
+            "stage [s]": float(medians.max()),
+            "preprocessing [s]": total,
+            "model [s]": pipeline.second_ns / 1e9,
+            "pipeline [s]": pipeline.first_ns / 1e9,
+            "preprocess.share": share,
+            "exposed share": exposed,
+            "line": line_of(slowest.run, context.root),
+        },
+    )
 
 
 def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: float) -> Ints:
@@ -154,7 +161,7 @@ def _measure_device(
 ) -> None:
     """Compare from raw batch to output, without overlap."""
     workload, device = context.workload, context.device
-    context.progress(Activity("preprocessing on the device"))
+    context.doing("preprocessing on the device")
     by_device = Preprocessing(workload, device, shape, (Stage("device", lambda raw: on_device(device.to_device(raw))),))
     by_host = Preprocessing(workload, device, shape)
     batches = (device.to_device(by_host()), by_device())
@@ -181,7 +188,7 @@ def _measure_device(
     }
     outcome.speedup("preprocess.device_speedup", versus)
     # Recommended only if certainly faster and with the same output.
-    if not agreed.within(limit("preprocess.agreement", context.limits)):
+    if not agreed.within(context.limit("preprocess.agreement")):
         outcome.note("preprocess.device_differs", "warning", evidence)
     elif versus.faster:
         outcome.note("preprocess.on_device", "info", evidence)
@@ -203,4 +210,6 @@ def preparing_share(timeline: Timeline) -> float | None:
         if step.preparing_ns is not None and step.length_ns is not None:
             preparing_ns += step.preparing_ns
             length_ns += step.length_ns
-    return preparing_ns / length_ns if length_ns > 0 else None
+    if length_ns > 0:
+        return preparing_ns / length_ns
+    return None

@@ -12,10 +12,9 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.locale import Activity
-from perfgate.measuring.checklist.limits import Limits, limit
+from perfgate.measuring.checklist.outcome import Limits, StepOutcome, limit, unavailable
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.tally import SYNCS, CallTally
@@ -54,9 +53,9 @@ class SmallOpsStep:
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
-                context.progress(Activity("launches of a call with inputs of shape {shape}", shape=shape))
+                context.doing("launches of a call with inputs of shape {shape}", shape=shape)
                 _measure_shape(context, shape, outcome.under(shape=shape))
-        return outcome if outcome.values else unavailable(_NOTHING)
+        return outcome.or_else(unavailable(_NOTHING))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the launches of every rank of a recording."""
@@ -68,7 +67,7 @@ class SmallOpsStep:
                 _judge_launches(rank, launches, summary)
                 _judge_contention(rank, summary)
                 rank.missing(_BOUND, _HOST_DEVICE if summary.on_host else Message("operators.recorded-launching"))
-        return outcome if outcome.values else unavailable(_NOTHING)
+        return outcome.or_else(unavailable(_NOTHING))
 
 
 STEP = SmallOpsStep()
@@ -91,14 +90,16 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     )
     line = next((line for (_, line), _ in loops.most_common(1)), None)
     _judge_launches(outcome, launches, summary, line=line)
-    most = limit("small_ops.loop.warning", outcome.limits)
+    most = outcome.limit("small_ops.loop.warning")
     for (op, place), count in loops.most_common(_MOST_LOOPS):
         if count > most:
             outcome.note("small_ops.loop", "warning", {"op": op, "line": place, "count": count, "limit": most})
     if (reason := _no_launch_bound(context, tally)) is not None:
         outcome.missing(_BOUND, reason)
         return
-    seconds = 0.5 if context.quick else 3.0
+    seconds = 3.0
+    if context.quick:
+        seconds = 0.5
     enqueued = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED)
     _judge_bound(outcome, summary, launches, [_enqueue_ns(context, call) for _ in range(enqueued)])
 
@@ -120,7 +121,9 @@ def _no_launch_bound(context: StepContext, tally: CallTally) -> Message | None:
     if "queue" not in context.device.capabilities:
         return _HOST_DEVICE
     waits = tally.values()[SYNCS]
-    return Message("operators.waits-itself", {"waits": waits}) if waits else None
+    if waits:
+        return Message("operators.waits-itself", {"waits": waits})
+    return None
 
 
 def _judge_bound(outcome: StepOutcome, summary: DeviceSummary, launches: _Launches, enqueued_ns: list[int]) -> None:
@@ -220,7 +223,9 @@ def _mean_gap(summary: DeviceSummary) -> float | None:
     moved = start + (np.cumsum(last - first) - last)[owner]
     covered_ns = union_length(Intervals(moved, moved + duration))
     pauses = int(np.maximum(counts - 1, 0).sum())
-    return (int((last - first).sum()) - covered_ns) / pauses if pauses else None
+    if pauses:
+        return (int((last - first).sum()) - covered_ns) / pauses
+    return None
 
 
 def _judge_launches(
@@ -254,7 +259,9 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
     codes = [code for code, name in enumerate(runtime.names) if _LAUNCH.search(name)]
     calls = runtime.select(np.isin(runtime.name, codes))
     # One launch appears at several nested levels of the runtime.
-    return union_length(calls.intervals) / summary.spans / 1e9 if len(calls) else None
+    if len(calls):
+        return union_length(calls.intervals) / summary.spans / 1e9
+    return None
 
 
 def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
@@ -276,6 +283,9 @@ def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
     alone_ns, share = float(np.median(alone)), meeting.size / len(launches)
     times = float(np.median(meeting)) / max(alone_ns, 1.0)
     outcome.number("small_ops.contention", times, count=int(meeting.size))
-    if share >= limit("small_ops.contention.share", outcome.limits):
-        evidence = {"threads": int(threads.size), "times": times, "share": share, "alone [s]": alone_ns / 1e9}
-        outcome.above("small_ops.contention", times, evidence)
+    if share >= outcome.limit("small_ops.contention.share"):
+        outcome.above(
+            "small_ops.contention",
+            times,
+            {"threads": int(threads.size), "times": times, "share": share, "alone [s]": alone_ns / 1e9},
+        )

@@ -11,12 +11,11 @@ from typing import Any
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import MaybeEvidence
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.versus import Versus, compare
@@ -47,14 +46,14 @@ class ContiguityStep:
         """Measure every shape; unavailable if neither operators nor kernels are visible."""
         outcome = context.outcome()
         for shape in context.workload.shapes:
-            context.progress(Activity("looking at memory layouts with inputs of shape {shape}", shape=shape))
+            context.doing("looking at memory layouts with inputs of shape {shape}", shape=shape)
             audit, of_shape = audit_shape(context, shape), outcome.under(shape=shape)
             _judge_copies(of_shape, audit)
             if context.shows_kernels:
                 _judge_kernels(of_shape, kernels_of(steady_summary(context, shape).timeline))
             if any(op.convolution is not None and {"NCHW", "NHWC", EITHER} & set(op.convolution) for op in audit):
                 _try_channels_last(of_shape, context, shape, audit)
-        return outcome if outcome.values else unavailable(Message("operators.no-operators-no-kernels"))
+        return outcome.or_else(unavailable(Message("operators.no-operators-no-kernels")))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable if the recording has none."""
@@ -65,7 +64,9 @@ class ContiguityStep:
                 any_kernel = True
             else:
                 device.missing("contiguity.kernel_share", _NO_KERNELS)
-        return outcome if any_kernel else unavailable(_NO_KERNELS)
+        if any_kernel:
+            return outcome
+        return unavailable(_NO_KERNELS)
 
 
 STEP = ContiguityStep()
@@ -92,14 +93,17 @@ def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
     outcome.number("contiguity.copy_share", sum(judged.values()) / written)
     for largest, size in judged.most_common(1):
         name, why, line = largest
-        evidence: MaybeEvidence = {
-            "op": name,
-            "cause": why,
-            "copies": counts[largest],
-            "bytes": size,
-            "line": line,
-        }
-        outcome.above("contiguity.copy_share", sum(judged.values()) / written, evidence)
+        outcome.above(
+            "contiguity.copy_share",
+            sum(judged.values()) / written,
+            {
+                "op": name,
+                "cause": why,
+                "copies": counts[largest],
+                "bytes": size,
+                "line": line,
+            },
+        )
 
 
 def _judge_kernels(outcome: StepOutcome, kernels: KernelTable) -> bool:
@@ -132,15 +136,14 @@ def _try_channels_last(outcome: StepOutcome, context: StepContext, shape: str, a
     if (reason := _no_channels_last(context, audit)) is not None:
         outcome.missing(_SPEEDUP, reason)
         return
-    context.progress(Activity("comparing channels_last with inputs of shape {shape}", shape=shape))
+    context.doing("comparing channels_last with inputs of shape {shape}", shape=shape)
     versus = experiment(context, partial(_in_channels_last, context, shape), failing="operators.channels-last-fails")
     if isinstance(versus, FailedExperiment):
         outcome.missing(_SPEEDUP, versus.reason)
         return
     outcome.speedup(_SPEEDUP, versus)
     op = next(op for op in audit if op.convolution is not None)
-    evidence: MaybeEvidence = {"speedup": versus.speedup, "op": op.name, "line": op.line}
-    outcome.above("contiguity.channels_last", versus.low, evidence)
+    outcome.above("contiguity.channels_last", versus.low, {"speedup": versus.speedup, "op": op.name, "line": op.line})
 
 
 def _no_channels_last(context: StepContext, audit: Sequence[AuditedOp]) -> Message | None:
@@ -151,7 +154,9 @@ def _no_channels_last(context: StepContext, audit: Sequence[AuditedOp]) -> Messa
         return Message("operators.npu-own-formats")
     if context.workload.workload.train_step is not None:
         return TRAINS
-    return Message("operators.channels-last-already") if orders == {"NHWC"} else None
+    if orders == {"NHWC"}:
+        return Message("operators.channels-last-already")
+    return None
 
 
 def _in_channels_last(context: StepContext, shape: str) -> Versus:
@@ -180,4 +185,6 @@ def _turn(tensor: Any) -> Any:
     """An image in channels_last."""
     import torch
 
-    return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
+    if tensor.dim() == 4:
+        return tensor.contiguous(memory_format=torch.channels_last)
+    return tensor

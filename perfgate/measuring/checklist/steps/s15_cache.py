@@ -8,26 +8,23 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import cycle, product
-from typing import Any, Literal
+from itertools import cycle
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import limit
-from perfgate.measuring.checklist.recorded import or_unavailable, profiled
+from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
+from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
-from perfgate.trace.model.arithmetic import FloatColumn, IntColumn
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.readings import MEMORY_READ, MEMORY_WRITE
@@ -60,22 +57,24 @@ class CacheStep:
             own_call(context, shape)
             # The sweep and the copies of the inputs take memory that the workload did not ask for.
             outcome = experiment(context, partial(_measure, context, shape), failing="system.cache-fails")
-        return unavailable(outcome.reason) if isinstance(outcome, FailedExperiment) else outcome
+        if isinstance(outcome, FailedExperiment):
+            return unavailable(outcome.reason)
+        return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """The hit rates of the heaviest operators of every rank, and its memory traffic."""
         outcome = context.outcome()
         for summary in context.summaries:
             rank = outcome.under(**profiled(summary))
-            rates = _hit_rates(summary.kernels())[:_TOP_RATES]
-            for op, access, rate, time_share in rates:
-                rank.under(op=op, access=access).number("cache.hit_rate", rate)
-                if time_share >= _HEAVY and access != "write":
-                    rank.below("cache.hit_rate", rate, {"op": op})
-            if not rates:
+            rows = hit_rates(summary.kernels())[:_TOP_RATES]
+            for row in rows:
+                rank.under(op=row.op, access=row.access).number("cache.hit_rate", row.rate)
+                if row.time_share >= _HEAVY and row.access != "write":
+                    rank.below("cache.hit_rate", row.rate, {"op": row.op})
+            if not rows:
                 rank.missing("cache.hit_rate", _NO_COUNTERS)
             _judge_traffic(rank, summary)
-        return or_unavailable(outcome, _NO_COUNTERS)
+        return outcome.or_unavailable(_NO_COUNTERS)
 
 
 STEP = CacheStep()
@@ -85,7 +84,7 @@ def _measure(context: StepContext, shape: str) -> StepOutcome:
     size, sweep = context.device.cache_bytes(), context.device.cache_sweeper()
     if size is None or sweep is None:
         return unavailable(Message("system.cache-unknown"))
-    context.progress(Activity("hot and cold caches with inputs of shape {shape}", shape=shape))
+    context.doing("hot and cold caches with inputs of shape {shape}", shape=shape)
     buffers = _Buffers(context, shape, cache_bytes=size)
     rounds = _rounds(context, buffers, sweep)
     outcome = context.outcome()
@@ -101,7 +100,7 @@ def _measure(context: StepContext, shape: str) -> StepOutcome:
         versus = summarize_turns(np.asarray([(turn[way], turn[_HOT]) for turn in rounds]))
         of_way.speedup(_SENSITIVITY, versus)
         # The whole interval must lie above the limit: single cold calls scatter.
-        if versus.low > limit("cache.sensitivity.warning", context.limits):
+        if versus.low > context.limit("cache.sensitivity.warning"):
             of_way.above(_SENSITIVITY, versus.speedup, {"buffers": way})
     return outcome
 
@@ -116,13 +115,17 @@ class _Buffers:
         self._invoke = context.workload.invoke
         self._inputs = context.workload.pool(shape)[0]
         size = context.device.bytes_of(self._inputs)
-        copies = -(-2 * cache_bytes // size) + 1 if size else 0
+        copies = 0
+        if size:
+            copies = -(-2 * cache_bytes // size) + 1
         self.refusal: Message | None = None
         if not copies:
             self.refusal = Message("system.no-tensor-inputs")
         elif copies > _MOST_COPIES:
             self.refusal = Message("system.too-many-copies", {"size": size, "needed": copies})
-        made = self._copied(context, copies) if self.refusal is None else []
+        made = []
+        if self.refusal is None:
+            made = self._copied(context, copies)
         self._copies = cycle(made)
 
     def _copied(self, context: StepContext, copies: int) -> list[Any]:
@@ -179,61 +182,52 @@ def _judge_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
             continue
         rate = add_rate(outcome.under(access=access), "cache.memory_traffic", readings, window)
         mean_rates += [] if rate is None else [rate]
-    peak = limit("cache.memory_peak", outcome.limits)
+    peak = outcome.limit("cache.memory_peak")
     if peak > 0 and mean_rates:
         share = sum(mean_rates) / peak
         outcome.number("cache.memory_share", share)
         outcome.above("cache.memory_share", share, {"share": share, "traffic [B/s]": sum(mean_rates)})
 
 
-Access = Literal["read", "write", "all"]
-_ACCESSES: tuple[Access, ...] = ("read", "write")
+class HitRate(NamedTuple):
+    """The hit rate of an access by all kernels of a type, and their share of the time of all kernels."""
+
+    op: str
+    access: str
+    rate: float
+    time_share: float
 
 
-def _hit_rates(kernels: KernelTable) -> list[tuple[str, Access, float, float]]:
-    """The rate of each access of all kernels of a type, and their share of the time of all kernels, most time first.
-
-    None if no cache counter was collected.
-    """
-    times: Counter[str] = Counter()
-    types: dict[str, int] = {}
-    # The number of the type of each group of identical kernels; -1 for collectives.
-    type_of = []
-    for kernel, _, total_ns in kernels.alike():
-        op = kernel.type or kernel.name
-        type_of.append(-1 if kernel.is_collective else types.setdefault(op, len(types)))
-        times[op] += 0 if kernel.is_collective else total_ns
+def hit_rates(kernels: KernelTable) -> list[HitRate]:
+    """Most time first; empty if no cache counter was collected."""
+    numbers: dict[str, list[int]] = {}
+    for number, (kernel, _, _) in enumerate(kernels.alike()):
+        if not kernel.is_collective:
+            numbers.setdefault(kernel.type or kernel.name, []).append(number)
+    tables = {op: kernels.select(np.isin(kernels.alike_number, members)) for op, members in numbers.items()}
+    times = {op: int(table.duration.sum()) for op, table in tables.items()}
     total = sum(times.values()) or 1
-    rates = _rates(kernels.counters, np.array(type_of, dtype=np.int64)[kernels.alike_number], len(types))
     rows = []
-    for op in sorted(types, key=lambda op: (-times[op], op)):
-        for access, rate in rates[types[op]].items():
-            rows.append((op, access, rate, times[op] / total))
+    for op in sorted(times, key=lambda op: (-times[op], op)):
+        for access, rate in _rates(tables[op].counters).items():
+            rows.append(HitRate(op, access, rate, times[op] / total))
     return rows
 
 
-def _rates(counters: CounterColumns, row: IntColumn, types: int) -> list[dict[Access, float]]:
-    """The rates of each type; ``row`` is the number of each kernel's type."""
-
-    def added_up(known: npt.NDArray[np.bool_], numbers: FloatColumn | None = None) -> FloatColumn:
-        chosen = known & (row >= 0)
-        weights = None if numbers is None else numbers[chosen]
-        return np.bincount(row[chosen], weights, minlength=types).astype(np.float64)
-
-    names = {name: column for name in counters.names if (column := _COLUMN.search(name))}
-    accesses = {(str(access), result): np.zeros(types) for access, result in product(_ACCESSES, ("hit", "miss"))}
-    for name, counts in counters.columns(*names).items():
+def _rates(counters: CounterColumns) -> dict[str, float]:
+    """The rate of each access by its counts, or the mean of the rates if the profiler recorded only those."""
+    names = {name: match for name in counters.names if (match := _COLUMN.search(name))}
+    counts: Counter[tuple[str, str]] = Counter()
+    for name, column in counters.columns(*names).items():
         # Counts are integers written with decimals.
-        accesses[names[name]["access"], names[name]["result"]] += added_up(~np.isnan(counts), np.rint(counts))
-    rates: list[dict[Access, float]] = [{} for _ in range(types)]
-    for access in _ACCESSES:
-        hits, misses = accesses[access, "hit"], accesses[access, "miss"]
-        for number in np.flatnonzero(hits + misses).tolist():
-            rates[number][access] = float(hits[number] / (hits[number] + misses[number]))
-    for rate in counters.columns(_RATE).values():
-        known = (rate >= 0) & (rate <= 1)
-        sums, numbers = added_up(known, rate), added_up(known)
-        for number in np.flatnonzero(numbers).tolist():
-            if not rates[number]:
-                rates[number]["all"] = float(sums[number] / numbers[number])
+        counts[names[name]["access"], names[name]["result"]] += int(np.nansum(np.rint(column)))
+    rates: dict[str, float] = {}
+    for access in ("read", "write"):
+        hits, misses = counts[access, "hit"], counts[access, "miss"]
+        if hits + misses:
+            rates[access] = hits / (hits + misses)
+    for column in counters.columns(_RATE).values():
+        known = column[(column >= 0) & (column <= 1)]
+        if known.size and not rates:
+            rates["all"] = float(known.mean())
     return rates

@@ -12,9 +12,8 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Value
-from perfgate.locale import Activity
-from perfgate.measuring.checklist.limits import MaybeEvidence, limit
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.device import Device, MemoryStatistics
@@ -38,7 +37,7 @@ class MemoryStep:
     def measure(self, context: StepContext) -> StepOutcome:
         outcome = context.outcome()
         for shape in context.workload.shapes:
-            context.progress(Activity("memory over steady calls of shape {shape}", shape=shape))
+            context.doing("memory over steady calls of shape {shape}", shape=shape)
             of_shape = outcome.under(shape=shape)
             with quiet():
                 _measure_shape(of_shape, context, shape)
@@ -53,7 +52,7 @@ class MemoryStep:
             rank = outcome.under(shape=summary.shape)
             _add_recorded(rank, summary)
             _add_operators(rank, summary)
-        return outcome if outcome.values else unavailable(Message("system.no-memory-recorded"))
+        return outcome.or_else(unavailable(Message("system.no-memory-recorded")))
 
 
 STEP = MemoryStep()
@@ -116,7 +115,9 @@ def _add_pool(
 
 
 def _fragmentation(allocated: float, reserved: float) -> float:
-    return 1.0 - allocated / reserved if reserved else 0.0
+    if reserved:
+        return 1.0 - allocated / reserved
+    return 0.0
 
 
 def _add_growth(outcome: StepOutcome, metric: str, series: Floats | None) -> None:
@@ -132,7 +133,7 @@ def _judge_shape(outcome: StepOutcome, context: StepContext, shape: str, values:
         if rule in numbers:
             outcome.above(rule, numbers[rule])
     reserved = numbers.get("memory.reserved", 0.0)
-    if "memory.fragmentation" in numbers and reserved >= limit("memory.fragmentation.size", context.limits):
+    if "memory.fragmentation" in numbers and reserved >= context.limit("memory.fragmentation.size"):
         outcome.above("memory.fragmentation", numbers["memory.fragmentation"], {"reserved [B]": reserved})
     _judge_growth(outcome, context, shape, values["memory.growth"], values["memory.resident_growth"])
 
@@ -142,8 +143,9 @@ def _judge_growth(outcome: StepOutcome, context: StepContext, shape: str, alloca
     explained = 0.0
     low, high = allocator.interval or (None, None)
     if low is not None:
-        grows = low > limit("memory.growth.warning", context.limits)
-        leak = _leaking_op(context, shape) if grows else {}
+        leak: MaybeEvidence = {}
+        if low > context.limit("memory.growth.warning"):
+            leak = _leaking_op(context, shape)
         outcome.above("memory.growth", low, {**_growth_evidence(allocator), **leak})
         if "own_memory" not in context.device.capabilities:
             explained = max(high or 0.0, 0.0)
@@ -185,11 +187,14 @@ def _add_operators(outcome: StepOutcome, summary: DeviceSummary) -> None:
         numbers = {"memory.operator_total": total.total_bytes, "memory.operator_held": total.held_bytes}
         outcome.under(op=total.name).numbers(numbers, count=total.count)
     for most in allocations[:1]:
-        evidence: MaybeEvidence = {
-            "op": most.name,
-            "total [B]": most.total_bytes,
-            "largest [B]": most.largest_bytes,
-            "held at the peak [B]": most.held_bytes,
-            "blocks": most.count,
-        }
-        outcome.note("memory.largest", "info", evidence)
+        outcome.note(
+            "memory.largest",
+            "info",
+            {
+                "op": most.name,
+                "total [B]": most.total_bytes,
+                "largest [B]": most.largest_bytes,
+                "held at the peak [B]": most.held_bytes,
+                "blocks": most.count,
+            },
+        )

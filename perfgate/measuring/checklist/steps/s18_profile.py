@@ -12,8 +12,8 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
 from perfgate.errors import MeasuringError
-from perfgate.locale import Activity
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within, read_calls
 from perfgate.measuring.devices.device import Device
@@ -33,7 +33,7 @@ class ProfileStep:
         outcome = context.outcome()
         try:
             for shape in context.workload.shapes:
-                context.progress(Activity("reading the trace of shape {shape}", shape=shape))
+                context.doing("reading the trace of shape {shape}", shape=shape)
                 trace, of_shape = steady_calls(context, shape), outcome.under(shape=shape)
                 _judge(of_shape, trace.events)
             shape = context.workload.shapes[0]
@@ -65,7 +65,9 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
     # If no launch at all was recorded, none was lost.
     incomplete = stacks.cut + (stacks.unlaunched if stacks.unlaunched < int(stacks.on_device.sum()) else 0)
     if share is None:
-        code = "system.no-stacks-recorded" if len(stacks.events) else "system.nothing-ran"
+        code = "system.nothing-ran"
+        if len(stacks.events):
+            code = "system.no-stacks-recorded"
         outcome.missing("profile.attributed", Message(code))
     else:
         outcome.number("profile.attributed", share)
@@ -78,31 +80,32 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
 
 def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) -> None:
     """Compare profiled calls with the plain ones before and after them; starting and stopping the profiler is not timed."""
-    context.progress(Activity("profiling calls of shape {shape} in turns with plain ones", shape=shape))
+    context.doing("profiling calls of shape {shape} in turns with plain ones", shape=shape)
     call, device = context.workload.caller(shape), context.device
-    late = "late_analysis" in device.capabilities
-    # Two rounds at most if analysing one recording takes seconds.
-    rounds = 2 if late else 3 if context.quick else 15
+    rounds = 3 if context.quick else 15
+    is_late = "late_analysis" in device.capabilities
+    if is_late:  # analysing one recording takes seconds
+        rounds = 2
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts) as folder:
         state = context.warm_up(shape, quick=0.5, full=0.5)
         calls = calls_within(state.call_ns, seconds=0.1, fewest=3, most=10)
         plain, recordings = [_plain_ns(call, device, calls)], []
         for number in range(rounds):
-            if late:
+            if is_late:
                 recordings.append(device.record_raw(call, calls=calls, folder=Path(folder)))
             else:
                 name = f"round-{number}"
                 recordings.append(device.record_trace(call, calls=calls, folder=Path(folder), name=name))
             plain.append(_plain_ns(call, device, calls))
-        analysed = device.analyse_raw(Path(folder), recordings) if late else recordings
-        # A typical call, by its mark in the trace.
-        spans = {path: read_calls(path).spans() for path in analysed}
-        profiled = {path: float(np.median(marks.end - marks.start)) for path, marks in spans.items()}
-    ratios = [
-        2 * profiled[path] / (before + after)
-        for path, before, after in zip(recordings, plain, plain[1:])
-        if path in profiled
-    ]
+        profiled: dict[Path, float] = {}
+        for path in device.analyse_raw(Path(folder), recordings):
+            # A typical call, by its mark in the trace.
+            marks = read_calls(path).spans()
+            profiled[path] = float(np.median(marks.end - marks.start))
+    ratios = []
+    for path, before, after in zip(recordings, plain, plain[1:]):
+        if path in profiled:
+            ratios.append(2 * profiled[path] / (before + after))
     overhead = float(np.median(ratios))
     outcome.number("profile.overhead", overhead, count=len(ratios))
     outcome.above("profile.overhead", overhead)

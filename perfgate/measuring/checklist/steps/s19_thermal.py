@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
 from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
-from perfgate.locale import Activity
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, limit
+from perfgate.measuring.checklist.outcome import Limits, MaybeEvidence, StepOutcome, limit, unavailable
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import run_times
 from perfgate.measuring.devices.registry import monitored_kinds
@@ -59,9 +58,6 @@ _SENSED = {
 }
 
 
-_Value = TypeVar("_Value", bool, float)
-
-
 class ThermalStep:
     """Soak the device with the first shape while a process of its own reads the sensors."""
 
@@ -71,9 +67,7 @@ class ThermalStep:
         """Derating needs no sensor; the other metrics are missing without one."""
         shape = context.workload.shapes[0]
         seconds, ends = (6.0, _QUICK_ENDS) if context.quick else (35.0, _FULL_ENDS)
-        context.progress(
-            Activity("{seconds:g} s of calls without a pause, of shape {shape}", seconds=seconds, shape=shape)
-        )
+        context.doing("{seconds:g} s of calls without a pause, of shape {shape}", seconds=seconds, shape=shape)
         soaked, sensed = _soak_and_sense(context, shape, seconds)
         losses = {subject: derating(soaked, *ends, of=subject) for subject in soaked.slices[0].rates}
         outcome = context.outcome()
@@ -90,7 +84,7 @@ class ThermalStep:
         outcome = context.outcome()
         for summary in context.summaries:
             _judge_recorded_clock(outcome.under(**profiled(summary)), summary, context)
-        return outcome if outcome.values else unavailable(Message("system.no-clock-recorded"))
+        return outcome.or_else(unavailable(Message("system.no-clock-recorded")))
 
 
 STEP = ThermalStep()
@@ -195,72 +189,52 @@ def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Messag
         )
         outcome.missing(_SENSED, reason)
         return
-    count = len(within)
-    sensed_states = _SensedStates([reading.telemetry for reading in within])
-    _add_or_miss(outcome, "thermal.throttled", _mean(sensed_states.throttled), count)
-    _add_or_miss(outcome, "thermal.clock", _median(sensed_states.clocks), count)
-    _add_or_miss(outcome, "thermal.temperature", max(sensed_states.temperatures, default=None), count)
+    _add_states(outcome, [reading.telemetry for reading in within])
     power = _mean_power(within, soaked)
-    _add_or_miss(outcome, "thermal.power", power, count)
-    _add_or_miss(outcome, "thermal.energy", None if power is None else power * soaked.seconds / items, count)
+    if power is None:
+        outcome.missing(("thermal.power", "thermal.energy"), _NO_SENSED_POWER)
+    else:
+        outcome.numbers({"thermal.power": power, "thermal.energy": power * soaked.seconds / items}, count=len(within))
 
 
 def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepOutcome:
     """The outcome of readings beside pairs, in which both sides keep the device at work by turns."""
     if len(readings) < _FEWEST_READINGS:
         return unavailable(Message("system.not-watched"))
-    sensed = _SensedStates([reading.telemetry for reading in readings])
+    states = [reading.telemetry for reading in readings]
     outcome = StepOutcome(limits=limits)
-    _add_or_miss(outcome, "thermal.throttled", _mean(sensed.throttled), len(sensed.throttled))
-    _add_or_miss(outcome, "thermal.clock", _median(sensed.clocks), len(sensed.clocks))
-    _add_or_miss(outcome, "thermal.temperature", max(sensed.temperatures, default=None), len(sensed.temperatures))
-    _add_or_miss(outcome, "thermal.power", _mean(sensed.power), len(sensed.power))
+    _add_states(outcome, states)
+    _add_sensed_number(outcome, "thermal.power", [state.power for state in states], statistics.mean)
     judge_throttling(outcome)
     return outcome
 
 
-class _SensedStates:
-    """The known values of some states. Throttling and clock are those of a device at work, or of unknown load."""
-
-    def __init__(self, states: Sequence[DeviceState]) -> None:
-        self.throttled: list[bool] = []
-        self.clocks: list[float] = []
-        self.temperatures: list[float] = []
-        self.power: list[float] = []
-        for state in states:
-            _append_known(self.temperatures, state.temperature)
-            _append_known(self.power, state.power)
-            # Calls were made all the time, so a device of unknown load was at work.
-            if state.at_work is not False:
-                _append_known(self.throttled, _is_throttled(state))
-                _append_known(self.clocks, state.clock_share())
+def _add_states(outcome: StepOutcome, states: Sequence[DeviceState]) -> None:
+    """Add throttling and clock, of a device at work or of unknown load, and the temperature."""
+    # Calls were made all the time, so a device of unknown load was at work.
+    working = [state for state in states if state.at_work is not False]
+    _add_sensed_number(outcome, "thermal.throttled", [_is_throttled(state) for state in working], statistics.mean)
+    _add_sensed_number(outcome, "thermal.clock", [state.clock_share() for state in working], statistics.median)
+    _add_sensed_number(outcome, "thermal.temperature", [state.temperature for state in states], max)
 
 
-def _append_known(values: list[_Value], value: _Value | None) -> None:
-    if value is not None:
-        values.append(value)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.mean(values) if values else None
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
-
-
-def _add_or_miss(outcome: StepOutcome, metric: str, number: float | None, count: int) -> None:
-    if number is None:
-        outcome.missing(metric, _SENSED[metric])
+def _add_sensed_number(
+    outcome: StepOutcome, metric: str, readings: Sequence[float | None], summary: Callable[[Sequence[float]], float]
+) -> None:
+    known = [reading for reading in readings if reading is not None]
+    if known:
+        outcome.number(metric, summary(known), count=len(known))
     else:
-        outcome.number(metric, number, count=count)
+        outcome.missing(metric, _SENSED[metric])
 
 
 def _is_throttled(telemetry: DeviceState) -> bool | None:
     share = telemetry.clock_share()
     if telemetry.throttled is not None:
         return telemetry.throttled
-    return None if share is None else share < _FULL_CLOCK
+    if share is None:
+        return None
+    return share < _FULL_CLOCK
 
 
 def _mean_power(readings: Sequence[TelemetryReading], soaked: Soak) -> float | None:
@@ -282,11 +256,9 @@ def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleE
     the CPU time of a fixed matrix product varied by 30 % within seconds. On a virtual machine with an H100 calls that wait
     for the host lost 20 % and a matrix product on the GPU 2 %; a fixed loop of Python took 0.40 to 0.74 ms there.
     """
-    if "queue" not in context.device.capabilities and soaked.waited is not None:
-        shared = above("thermal.shared", soaked.waited, context.limits, {})
-        outcome.findings += shared
-        if shared:
-            return
+    is_host = "queue" not in context.device.capabilities
+    if is_host and soaked.waited is not None and outcome.above("thermal.shared", soaked.waited):
+        return
     of_calls = losses[WORKLOAD]
     if of_calls.low is None:
         return
@@ -294,12 +266,17 @@ def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleE
     if CANARY in slower or CANARY not in losses:  # without one nothing tells the device from the calls
         rule = "thermal.derating"
     else:
-        rule = "thermal.host" if LAUNCHES in slower else "thermal.drift"
-    evidence: MaybeEvidence = {
-        "derating": of_calls.value,
-        **{f"thermal.derating {subject}": loss.value for subject, loss in losses.items() if subject != WORKLOAD},
-    }
-    outcome.above(rule, of_calls.low, evidence)
+        rule = "thermal.drift"
+        if LAUNCHES in slower:
+            rule = "thermal.host"
+    outcome.above(
+        rule,
+        of_calls.low,
+        {
+            "derating": of_calls.value,
+            **{f"thermal.derating {subject}": loss.value for subject, loss in losses.items() if subject != WORKLOAD},
+        },
+    )
 
 
 def judge_throttling(outcome: StepOutcome) -> None:
@@ -330,7 +307,9 @@ def soak(
         rates |= {subject: _canary_rate(canary, device) for subject, canary in canaries.items()}
         slices.append(Slice(device.clock_ns(), rates))
     after = run_times()
-    waited = before.waited_share(after) if before and after else None
+    waited = None
+    if before and after:
+        waited = before.waited_share(after)
     return Soak(began, tuple(slices), calls, waited)
 
 
@@ -378,7 +357,9 @@ def _canaries(device: Device) -> dict[str, Callable[[], Any]]:
     handle = device.handle()
     if not isinstance(handle, torch.device):
         return {}
-    size = _DEVICE_SIZE if "own_memory" in device.capabilities else _CPU_SIZE
+    size = _CPU_SIZE
+    if "own_memory" in device.capabilities:
+        size = _DEVICE_SIZE
     # Fixed numbers, because the state of the random generator belongs to the workload.
     left = (torch.arange(size * size, dtype=torch.float32).reshape(size, size) % 7).to(handle)
     product, single = torch.empty_like(left), left[0, :1].clone()

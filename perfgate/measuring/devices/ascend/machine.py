@@ -101,14 +101,20 @@ def cann_for(torch_npu: str) -> str | None:
 def release_of(version: str) -> str | None:
     """The first three numbers: 2.7.1 of 2.7.1.post2+cpu."""
     match = _RELEASE.match(version.strip())
-    return match[1] if match else None
+    if match:
+        return match[1]
+    return None
 
 
 def _published(torch_npu: str) -> str | None:
     """The version as the table writes it, None for a pre-release, which the table does not know."""
     match = _RELEASE.match(torch_npu.strip())
-    tail = _TAIL.fullmatch(match[2]) if match else None
-    return match[1] + (tail[1] or "") if match and tail else None
+    tail = None
+    if match:
+        tail = _TAIL.fullmatch(match[2])
+    if match and tail:
+        return match[1] + (tail[1] or "")
+    return None
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):

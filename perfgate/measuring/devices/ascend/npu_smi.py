@@ -95,7 +95,9 @@ def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None
     if matches:
         return matches[0]
     nameless = [block for block in chips if block.chip_id is None or chip_id is None]
-    return nameless[0] if len(nameless) == 1 else None
+    if len(nameless) == 1:
+        return nameless[0]
+    return None
 
 
 def parse_map(text: str, command: str = "npu-smi info -m") -> list[MappedChip]:
@@ -126,7 +128,9 @@ def _mapped_chip(columns: list[Column | None], line: str) -> MappedChip | None:
         # Ascend 950: its NPU ID is the runtime's number, and npu-smi refuses -c (SwanLab and vllm-ascend on hardware).
         return MappedChip(npu_id=npu_id, logic_id=npu_id)
     logic_id = whole(row.get("logic"))
-    return None if logic_id is None else MappedChip(npu_id=npu_id, logic_id=logic_id, chip_id=whole(row.get("chip")))
+    if logic_id is None:
+        return None
+    return MappedChip(npu_id=npu_id, logic_id=logic_id, chip_id=whole(row.get("chip")))
 
 
 def _plain(key: str) -> str:

@@ -131,7 +131,9 @@ class _Questions:
         if with_chip and self._chip.chip_id is not None:
             command += ["-c", str(self._chip.chip_id)]
         blocks = self.ask(command, parse_blocks)
-        return find_block(blocks, self._chip.chip_id) if blocks else None
+        if blocks:
+            return find_block(blocks, self._chip.chip_id)
+        return None
 
     def must_have_answered(self) -> None:
         if not self._answered and self._failure is not None:
@@ -192,4 +194,6 @@ def _memory(usages: ChipBlock) -> tuple[int | None, int | None]:
 
 
 def _hertz(megahertz: float | None) -> float | None:
-    return None if megahertz is None or megahertz <= 0 else megahertz * MHZ
+    if megahertz is None or megahertz <= 0:
+        return None
+    return megahertz * MHZ

@@ -111,7 +111,9 @@ def missing_from(recording: Path) -> list[str]:
     """The files that an analysed recording should have and has not, or has not to their end."""
     results = recording / RESULTS
     missing = [name for name in _TABLES if not (results / name).is_file() or not (results / name).stat().st_size]
-    return missing if _ends_with(results / _TIMELINE, b"]") else [*missing, _TIMELINE]
+    if _ends_with(results / _TIMELINE, b"]"):
+        return missing
+    return [*missing, _TIMELINE]
 
 
 def _run_analysis(folder: Path, paths: Sequence[Path], seconds: float) -> None:

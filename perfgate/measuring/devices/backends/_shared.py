@@ -15,7 +15,7 @@ from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
 from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
-from typing import Any
+from typing import Any, TypeVar
 
 from perfgate.document.message import Message, MessageValue, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
@@ -56,7 +56,9 @@ class TorchDevice:
         return perf_counter_ns()
 
     def timer_ns(self) -> int:
-        return perf_counter_ns() if self._run_delay is None else perf_counter_ns() - self._run_delay.ns()
+        if self._run_delay is None:
+            return perf_counter_ns()
+        return perf_counter_ns() - self._run_delay.ns()
 
     @contextmanager
     def leave_out_waits(self) -> Iterator[None]:
@@ -196,7 +198,9 @@ class AcceleratorDevice(TorchDevice):
 
     def pin(self, batch: Any) -> Any:
         def pinned(tensor: Any) -> Any:
-            return tensor if tensor.device.type != "cpu" or tensor.is_pinned() else tensor.pin_memory()
+            if tensor.device.type != "cpu" or tensor.is_pinned():
+                return tensor
+            return tensor.pin_memory()
 
         return each_tensor(batch, pinned)
 
@@ -264,13 +268,27 @@ class AcceleratorDevice(TorchDevice):
         self.module.reset_peak_memory_stats(self.index)
 
     def cache_bytes(self) -> int | None:
-        return None
+        """The size of the L2 cache; not in the properties of an older torch."""
+        size = getattr(self.module.get_device_properties(self.index), "L2_cache_size", None)
+        return int(size) if size else None
+
+    def telemetry(self) -> DeviceState | None:
+        try:
+            return self.read_tool()
+        except MeasuringError:
+            return None
+
+    def read_tool(self) -> DeviceState:
+        """The state as the vendor's tool prints it. Raises MeasuringError if it does not."""
+        raise NotImplementedError
 
     def cache_sweeper(self) -> Callable[[], None] | None:
         """A function that reads twice the L2 cache; None also if the device's memory is too full for that."""
         size = self.cache_bytes()
         try:
-            return None if size is None else sweeper(self.handle(), 2 * size, self.synchronize)
+            if size is None:
+                return None
+            return sweeper(self.handle(), 2 * size, self.synchronize)
         except RuntimeError as error:
             if self.is_out_of_memory(error):
                 return None
@@ -295,6 +313,9 @@ class AcceleratorDevice(TorchDevice):
         # Some allocators (torch_npu's of old) raise a plain RuntimeError.
         oom = f"{self.kind.upper()} out of memory" in text_of_error(error)
         return oom or isinstance(error, (torch.OutOfMemoryError, MemoryError))
+
+
+Accelerator = TypeVar("Accelerator", bound=AcceleratorDevice)
 
 
 class AcceleratorEvent:
@@ -404,15 +425,24 @@ def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[
     return sweep
 
 
-def no_such_device(kind: str, package: str, index: int, count: int) -> UnmeasuredError:
-    values: dict[str, MessageValue] = {
-        "kind": kind,
-        "package": package,
-        "index": index,
-        "count": count,
-        "last": count - 1,
-    }
-    return UnmeasuredError(Message("device.not-there", values))
+def open_accelerator(
+    device: type[Accelerator], module: Any, index: int, *, package: str, nothing: str, taken: str
+) -> Accelerator:
+    """Raises UnmeasuredError if there is no such device, or another process has taken it."""
+    count = int(module.device_count())
+    if count == 0:
+        raise UnmeasuredError(Message(nothing))
+    if index >= count:
+        values: dict[str, MessageValue] = {"kind": device.kind, "package": package, "index": index, "count": count}
+        raise UnmeasuredError(Message("device.not-there", {**values, "last": count - 1}))
+    try:
+        return device(module, index)
+    except RuntimeError as error:
+        raise UnmeasuredError(Message(taken, {"index": index, "error": first_line(error)})) from error
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
 
 
 def require_packages(*names: str, install: Message | str) -> None:

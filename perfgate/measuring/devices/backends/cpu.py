@@ -218,7 +218,9 @@ def last_cache_bytes(folder: Path) -> int | None:
         level, size = text_of(cache / "level"), _SIZE.fullmatch(text_of(cache / "size"))
         if level.isdigit() and size and text_of(cache / "type") != "Instruction":
             sizes[int(level)] = int(size[1]) * _UNITS[size[2]]
-    return sizes[max(sizes)] if sizes else None
+    if sizes:
+        return sizes[max(sizes)]
+    return None
 
 
 def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
@@ -246,4 +248,6 @@ def _throttle_count() -> int | None:
     """The number of throttlings of the CPUs this process may use; None if the kernel does not count them."""
     folders = [Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle") for cpu in os.sched_getaffinity(0)]
     counts = [text_of(folder / "core_throttle_count") for folder in folders]
-    return sum(map(int, counts)) if all(map(str.isdigit, counts)) else None
+    if all(map(str.isdigit, counts)):
+        return sum(map(int, counts))
+    return None

@@ -9,8 +9,7 @@ from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
-from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, no_such_device, require_packages
+from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, open_accelerator, require_packages
 from perfgate.measuring.devices.device import Capability, KernelRun
 from perfgate.measuring.devices.monitors.cuda import read_gpu
 
@@ -26,15 +25,9 @@ def open_device(index: int = 0) -> CudaDevice:
         raise UnmeasuredError(Message("device.no-torch", {"error": str(error)})) from error
     if torch.version.cuda is None:
         raise UnmeasuredError(Message("device.no-cuda-build", {"version": str(torch.__version__)}))
-    count = torch.cuda.device_count()
-    if count == 0:
-        raise UnmeasuredError(Message("device.no-gpu"))
-    if index >= count:
-        raise no_such_device(KIND, "torch", index, count)
-    try:
-        return CudaDevice(torch.cuda, index)
-    except RuntimeError as error:
-        raise UnmeasuredError(Message("device.cuda-taken", {"index": index, "error": str(error)})) from error
+    return open_accelerator(
+        CudaDevice, torch.cuda, index, package="torch", nothing="device.no-gpu", taken="device.cuda-taken"
+    )
 
 
 class CudaDevice(AcceleratorDevice):
@@ -53,7 +46,9 @@ class CudaDevice(AcceleratorDevice):
     def identity(self) -> str:
         """The UUID as nvidia-smi writes it; torch has it since 2.4."""
         uuid = getattr(self._properties, "uuid", None)
-        return f"GPU-{uuid}" if uuid else ""
+        if uuid:
+            return f"GPU-{uuid}"
+        return ""
 
     def properties(self) -> dict[str, str]:
         import torch
@@ -70,11 +65,6 @@ class CudaDevice(AcceleratorDevice):
             "cudnn tf32": torch.backends.cudnn.allow_tf32,
         }
         return {name: str(value) for name, value in properties.items() if value is not None}
-
-    def cache_bytes(self) -> int | None:
-        # Not in torch before 2.2.
-        size = getattr(self._properties, "L2_cache_size", None)
-        return int(size) if size else None
 
     def profiler(self) -> Any:
         # The inner profiler, as on the CPU: torch.profiler.profile imports inductor, and its first start took 5.3 s in each
@@ -95,11 +85,8 @@ class CudaDevice(AcceleratorDevice):
             raise UnmeasuredError(Message("operators.no-events"))
         return kernels_of(profiler.kineto_results.events())
 
-    def telemetry(self) -> DeviceState | None:
-        try:
-            return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())
-        except MeasuringError:
-            return None
+    def read_tool(self) -> DeviceState:
+        return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())
 
 
 def kernels_of(events: Iterable[Any]) -> list[KernelRun]:
@@ -131,7 +118,9 @@ def _ns(event: Any, name: str) -> int:
 
 def _launch_size(event: Any) -> str:
     """The grid and the block of a launch; empty if torch does not hand them over."""
-    text = event.metadata_json() if hasattr(event, "metadata_json") else ""
+    text = ""
+    if hasattr(event, "metadata_json"):
+        text = event.metadata_json()
     try:
         values = json.loads(text if text.startswith("{") else f"{{{text}}}")
     except ValueError:

@@ -15,7 +15,6 @@ from typing import Any
 
 from perfgate.document.message import Message, MessageValue, UnmeasuredError, quote
 from perfgate.document.telemetry import DeviceState
-from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.machine import (
     installed_cann,
     missing_libraries,
@@ -25,7 +24,13 @@ from perfgate.measuring.devices.ascend.machine import (
 )
 from perfgate.measuring.devices.ascend.reading import read_telemetry
 from perfgate.measuring.devices.backends import _npu_profiler
-from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, no_such_device, require_packages
+from perfgate.measuring.devices.backends._shared import (
+    GIB,
+    AcceleratorDevice,
+    first_line,
+    open_accelerator,
+    require_packages,
+)
 from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.host import Host
 from perfgate.trace.readers.ascend.archive import pack
@@ -52,15 +57,9 @@ def open_device(index: int = 0) -> NpuDevice:
     same = "torch and the torch-npu of the same version there, e.g. pip install torch==2.7.1 torch-npu==2.7.1"
     require_packages("torch", "torch_npu", install=same)
     module = _import_npu()
-    count = int(module.device_count())
-    if count == 0:
-        raise UnmeasuredError(Message("device.no-npu"))
-    if index >= count:
-        raise no_such_device(KIND, "torch_npu", index, count)
-    try:
-        return NpuDevice(module, index)
-    except RuntimeError as error:
-        raise UnmeasuredError(Message("device.npu-taken", {"index": index, "error": _first_line(error)})) from error
+    return open_accelerator(
+        NpuDevice, module, index, package="torch_npu", nothing="device.no-npu", taken="device.npu-taken"
+    )
 
 
 class NpuDevice(AcceleratorDevice):
@@ -96,8 +95,7 @@ class NpuDevice(AcceleratorDevice):
 
     def cache_bytes(self) -> int | None:
         """The size of the L2 cache as torch_npu reports it, else by the chip's name."""
-        size = getattr(self._properties, "L2_cache_size", None) or _L2_BYTES.get(self.name)
-        return int(size) if size else None
+        return super().cache_bytes() or _L2_BYTES.get(self.name)
 
     def _switches(self) -> dict[str, Any]:
         import torch_npu
@@ -138,13 +136,12 @@ class NpuDevice(AcceleratorDevice):
         It warns on the standard error: if that is not a file (a terminal, a pipe), the warnings are unknown.
         """
         printed = self._errors.read()
-        return None if printed is None else frozenset(name.decode() for name in _FALLBACK.findall(printed))
-
-    def telemetry(self) -> DeviceState | None:
-        try:
-            return read_telemetry(self.index, own=frozenset({os.getpid()}))
-        except MeasuringError:
+        if printed is None:
             return None
+        return frozenset(name.decode() for name in _FALLBACK.findall(printed))
+
+    def read_tool(self) -> DeviceState:
+        return read_telemetry(self.index, own=frozenset({os.getpid()}))
 
 
 def _import_npu() -> Any:
@@ -159,7 +156,7 @@ def _import_npu() -> Any:
             home = next(iter(installed_cann(host)), None)
             command = quote(set_env(str(home))) if home else Message("device.npu-install")
             remedy = Message("device.npu-libraries", {"libraries": ", ".join(missing), "command": command})
-        values: dict[str, MessageValue] = {"error": _first_line(error), "remedy": remedy}
+        values: dict[str, MessageValue] = {"error": first_line(error), "remedy": remedy}
         raise UnmeasuredError(Message("device.no-torch-npu", values)) from error
     return torch.npu  # type: ignore[attr-defined]
 
@@ -175,10 +172,6 @@ def _asked(owner: Any, name: str, *arguments: str) -> Any:
         return None
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
-
-
 class OwnErrors:
     """The standard error from here on, if it is a regular file, as a worker's always is."""
 
@@ -190,7 +183,9 @@ class OwnErrors:
         end = _size()
         if self._start is None or end is None:
             return None
-        start = self._start if end >= self._start else 0
+        start = 0
+        if end >= self._start:
+            start = self._start
         try:
             with Path("/proc/self/fd/2").open("rb") as stream:
                 stream.seek(start)
@@ -204,4 +199,6 @@ def _size() -> int | None:
         status = os.fstat(2)
     except OSError:
         return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size
+    return None

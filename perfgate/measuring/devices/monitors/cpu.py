@@ -87,12 +87,16 @@ class CpuSensor:
             return None
         # A counter that wrapped around (every minutes to hours) is useless for this span.
         steps = [late - early for early, late in zip(before[1], self._before[1])]
-        return sum(steps) / (self._before[0] - before[0]) if min(steps) >= 0 else None
+        if min(steps) >= 0:
+            return sum(steps) / (self._before[0] - before[0])
+        return None
 
     def _energy(self) -> tuple[float, list[float]] | None:
         """The time of reading the counters of all packages, in s, and their values, in J."""
         joules = [value / 1e6 for value in _numbers(self._packages, "energy_uj")]
-        return (self._clock(), joules) if joules and len(joules) == len(self._packages) else None
+        if joules and len(joules) == len(self._packages):
+            return (self._clock(), joules)
+        return None
 
 
 def _numbers(folders: list[Path], name: str) -> list[float]:
@@ -103,4 +107,6 @@ def _numbers(folders: list[Path], name: str) -> list[float]:
 
 def _number(path: Path) -> float | None:
     text = text_of(path)
-    return float(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return float(text)
+    return None

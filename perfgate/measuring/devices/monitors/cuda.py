@@ -140,7 +140,9 @@ def parse_gpus(text: str) -> list[dict[str, str]]:
 
 def parse_apps(text: str) -> list[dict[str, str]]:
     """The processes on all GPUs, none for an empty answer."""
-    return parse_rows(text, APP_FIELDS, "nvidia-smi --query-compute-apps") if text.strip() else []
+    if text.strip():
+        return parse_rows(text, APP_FIELDS, "nvidia-smi --query-compute-apps")
+    return []
 
 
 def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str], identity: str) -> dict[str, str]:
@@ -200,7 +202,9 @@ def throttled_by(mask: str) -> list[str]:
 def _clock_reasons(mask: str) -> int | None:
     """The bits of the reasons, None if the driver does not report them."""
     text = mask.strip().lower()
-    return int(text, 16) if re.fullmatch(r"0x[0-9a-f]{1,16}", text) else None
+    if re.fullmatch(r"0x[0-9a-f]{1,16}", text):
+        return int(text, 16)
+    return None
 
 
 def foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:

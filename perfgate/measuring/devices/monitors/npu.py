@@ -76,8 +76,12 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 
 def _check_package(software: Software) -> FitnessCheck:
     name, torch, torch_npu = "npu package", software.torch, software.torch_npu
     if torch_npu is None:
-        detail = f"torch_npu is not installed, torch {torch} is" if torch else "torch_npu is not installed"
-        requirement = f"torch_npu=={release_of(torch)}" if torch else "torch torch_npu"
+        detail = "torch_npu is not installed"
+        if torch:
+            detail = f"torch_npu is not installed, torch {torch} is"
+        requirement = "torch torch_npu"
+        if torch:
+            requirement = f"torch_npu=={release_of(torch)}"
         remedy = f"pip install {requirement}: the release of torch_npu must be that of torch"
         return FitnessCheck(name, "unfit", detail, remedy)
     if torch is None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Evidence, Finding
-from perfgate.locale import Activity
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, finding, limit
+from perfgate.document.run import Evidence
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s06_fusion.kernels import (
     KernelFusion,
     is_fused,
@@ -46,7 +45,7 @@ class FusionStep:
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
-                context.progress(Activity("looking for unfused operators with inputs of shape {shape}", shape=shape))
+                context.doing("looking for unfused operators with inputs of shape {shape}", shape=shape)
                 _measure_shape(outcome.under(shape=shape), context, shape)
         if not outcome.values:
             return not_applicable(Message("operators.nothing-to-fuse"))
@@ -94,7 +93,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
             outcome.missing("fusion.share", Message("operators.time-not-attributed"))
         else:
             outcome.number("fusion.share", share)
-        outcome.findings += judge_patterns(patterns, nodes, times, shape, context.limits)
+        judge_patterns(outcome, patterns, nodes, times)
     if context.shows_kernels:
         (summary,) = summarize([trace.timeline])
         if (kernels := kernel_fusion(summary)) is not None:
@@ -114,47 +113,57 @@ def merged_share(patterns: Sequence[Pattern], times: NodeTimes | None) -> float 
     costs = [cost for pattern in patterns if (cost := times.of(pattern.merged)) is not None]
     if patterns and not costs:
         return None
-    return min(sum(costs) / times.total, 1.0) if times.total else 0.0
+    if times.total:
+        return min(sum(costs) / times.total, 1.0)
+    return 0.0
 
 
 def judge_patterns(
-    patterns: Sequence[Pattern], nodes: Sequence[Node], times: NodeTimes | None, shape: str, limits: Limits
-) -> list[Finding]:
-    """A finding for each place with patterns that together cost more than the limit: a layer repeats its pattern.
+    outcome: StepOutcome, patterns: Sequence[Pattern], nodes: Sequence[Node], times: NodeTimes | None
+) -> None:
+    """Add a finding for each place with patterns that together cost more than the limit: a layer repeats its pattern.
 
     Patterns of unknown cost get a finding of their own.
     """
-    bound = limit("fusion.share.warning", limits)
+    bound = outcome.limit("fusion.share.warning")
     places: dict[tuple[str, str | None, str | None], list[Pattern]] = {}
     for pattern in patterns:
         # The line of most operators of a pattern; on a tie the first.
         lines = Counter(line for at in pattern.merged if (line := nodes[at].line) is not None)
-        line = lines.most_common(1)[0][0] if lines else None
+        line = None
+        if lines:
+            line = lines.most_common(1)[0][0]
         places.setdefault((pattern.kind, pattern.broken_by, line), []).append(pattern)
-    findings, unknown = [], []
+    costly: list[tuple[float, str, MaybeEvidence]] = []
+    unknown: list[tuple[str, MaybeEvidence]] = []
     for (kind, broken_by, line), members in places.items():
         share = merged_share(members, times)
         merged = members[0].merged
         evidence: MaybeEvidence = {
-            "shape": shape,
             "patterns": len(members),
             "ops": _listed([nodes[at].plain for at in merged]),
             "line": line,
             "by": broken_by,
         }
         if times is None or share is None:
-            rule = "fusion.unknown_cost" if broken_by is None else "fusion.broken"
-            unknown.append(finding(rule, "info", {**evidence, "kind": kind}))
+            rule = "fusion.broken"
+            if broken_by is None:
+                rule = "fusion.unknown_cost"
+            unknown.append((rule, {**evidence, "kind": kind}))
         elif share > bound:
             heaviest = max(merged, key=lambda at: times.nodes[at] or 0.0)
-            evidence = {"fusion.share": share, "limit": bound, **evidence, "op": nodes[heaviest].name}
-            findings.append((share, finding(f"fusion.{kind}", "warning", evidence)))
-    return [judged for _, judged in sorted(findings, key=lambda entry: -entry[0])] + unknown
+            costly.append((share, f"fusion.{kind}", {**evidence, "op": nodes[heaviest].name}))
+    for share, rule, evidence in sorted(costly, key=lambda entry: -entry[0]):
+        outcome.note(rule, "warning", {"fusion.share": share, "limit": bound, **evidence})
+    for rule, evidence in unknown:
+        outcome.note(rule, "info", evidence)
 
 
 def _judge_kernels(outcome: StepOutcome, kernels: KernelFusion, spans: int, *, judge: bool = True) -> None:
     """The fusion that the names and order of a device's kernels show."""
-    share = kernels.sequences_ns / kernels.total_ns if kernels.total_ns else 0.0
+    share = 0.0
+    if kernels.total_ns:
+        share = kernels.sequences_ns / kernels.total_ns
     outcome.numbers(
         {
             "fusion.fused_kernels": kernels.fused / spans,
@@ -173,7 +182,9 @@ def _judge_kernels(outcome: StepOutcome, kernels: KernelFusion, spans: int, *, j
 
 def _listed(names: Sequence[str | Message]) -> Evidence:
     first, more = names[:_SHOWN_OPS], len(names) - _SHOWN_OPS
-    return Message("operators.names-and-more", {"names": first, "count": more}) if more > 0 else first
+    if more > 0:
+        return Message("operators.names-and-more", {"names": first, "count": more})
+    return first
 
 
 def _shortened(name: str) -> str:

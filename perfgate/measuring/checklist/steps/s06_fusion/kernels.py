@@ -83,7 +83,9 @@ def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
     begin, end = _sequences(runs, elementwise[runs.order])
     until = np.concatenate(([0], np.cumsum(runs.duration[runs.order])))
     lengths = until[end] - until[begin]
-    longest = int(np.argmax(lengths)) if lengths.size else None
+    longest = None
+    if lengths.size:
+        longest = int(np.argmax(lengths))
     heaviest = [] if longest is None else runs.name[runs.order[begin[longest] : end[longest]]].tolist()
     return KernelFusion(
         fused=int(fused[runs.order].sum()),

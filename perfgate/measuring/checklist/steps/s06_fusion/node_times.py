@@ -30,7 +30,9 @@ class NodeTimes(NamedTuple):
     def of(self, positions: Sequence[int]) -> float | None:
         """The time of some nodes together, None if one of them is unknown."""
         times = [time for at in positions if (time := self.nodes[at]) is not None]
-        return sum(times) if len(times) == len(positions) else None
+        if len(times) == len(positions):
+            return sum(times)
+        return None
 
 
 def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> NodeTimes | None:
@@ -74,7 +76,9 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
 
 def _typical(times: Sequence[float | None]) -> float | None:
     present = [time for time in times if time is not None]
-    return float(np.median(present)) if len(present) == len(times) else None
+    if len(present) == len(times):
+        return float(np.median(present))
+    return None
 
 
 def _windows(nodes: Sequence[Node], ops: EventTable) -> list[TimeSpan | None]:

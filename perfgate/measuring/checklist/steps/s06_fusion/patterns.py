@@ -84,7 +84,9 @@ def plain_name(name: str) -> str:
 
 def variant_of(name: str) -> str:
     """The name of an operator without the underscore of its variant that works in place (``aten::add_``)."""
-    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    if name.endswith("_") and not name.endswith("__"):
+        return name[:-1]
+    return name
 
 
 def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
@@ -154,7 +156,9 @@ def _python_call(frame: FrameType | None) -> tuple[int, int]:
     """The instruction of a frame that dispatched: all parts of one composite operator have it in common."""
     while frame is not None and frame.f_code.co_filename.endswith(_DISPATCHING):
         frame = frame.f_back
-    return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
+    if frame is not None:
+        return (id(frame), frame.f_lasti)
+    return (0, 0)
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -175,14 +179,18 @@ def _role(func: Any, name: str, args: tuple[Any, ...]) -> Role:
         return "product"
     if plain in _BATCH_NORMS:
         trains = len(args) > _TRAINING_ARGUMENT and args[_TRAINING_ARGUMENT] is True
-        return "other" if trains else "batch_norm"
+        if trains:
+            return "other"
+        return "batch_norm"
     if "softmax" in plain and "backward" not in plain:
         return "softmax"
     if plain in _REDUCTIONS:
         return "reduction"
     if name.rpartition("::")[2] in _MOVES:
         return "move"
-    return "pointwise" if torch.Tag.pointwise in func.tags else "other"
+    if torch.Tag.pointwise in func.tags:
+        return "pointwise"
+    return "other"
 
 
 class Pattern(NamedTuple):
@@ -348,7 +356,9 @@ def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | 
         reorders = node.role == "move" and node.plain in _REORDERS
         if not (ends or reorders or node.role == "batch_norm" or node.plain in _ADDITIONS | _SCALINGS):
             break
-        by = node.reshapes[node.inputs.index(before)] if node.reshapes else None
+        by = None
+        if node.reshapes:
+            by = node.reshapes[node.inputs.index(before)]
         by = node.plain if by is None and reorders else by
         separated_by = separated_by or by
         (behind if separated_by else following).append(at)

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.audit import AuditedOp, AuditedProduct, Copy, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import FailedExperiment
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, limit
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
     PrecisionTrial,
     rounding_switches,
@@ -45,7 +44,7 @@ class PrecisionStep:
         """Measure every shape; not applicable if none has a product."""
         outcome, in_full = context.outcome(), list[AuditedOp]()
         for shape in context.workload.shapes:
-            context.progress(Activity("looking at the precision of products with inputs of shape {shape}", shape=shape))
+            context.doing("looking at the precision of products with inputs of shape {shape}", shape=shape)
             audit = audit_shape(context, shape, calls=3)
             products = [(op, op.product) for op in audit if op.product is not None]
             if not products:
@@ -81,10 +80,14 @@ class PrecisionStep:
             has_products = _judge_product_times(device, kernels.alike(), judge=True)
             _judge_kernel_casts(device, kernels, summary.spans)
             if not has_products:
-                code = "operators.precision-not-recorded" if kernels else "operators.no-precision-recorded"
+                code = "operators.no-precision-recorded"
+                if kernels:
+                    code = "operators.precision-not-recorded"
                 reasons.append(Message(code))
                 device.missing("precision.low_share", reasons[-1])
-        return unavailable(together(reasons)) if len(reasons) == len(context.summaries) else outcome
+        if len(reasons) == len(context.summaries):
+            return unavailable(together(reasons))
+        return outcome
 
 
 STEP = PrecisionStep()
@@ -128,8 +131,9 @@ def _judge_casts(outcome: StepOutcome, audit: Sequence[AuditedOp], *, timed: boo
     outcome.number("precision.cast_share", share)
     if casts:
         op, copy = max(casts, key=lambda cast: cast[0].host_ns)
-        evidence: MaybeEvidence = {"op": op.name, "change": copy.pair, "casts": len(casts), "line": op.line}
-        outcome.above("precision.cast_share", share, evidence)
+        outcome.above(
+            "precision.cast_share", share, {"op": op.name, "change": copy.pair, "casts": len(casts), "line": op.line}
+        )
 
 
 def _casts_of(audit: Sequence[AuditedOp]) -> list[tuple[AuditedOp, Copy]]:
@@ -208,7 +212,11 @@ def _is_low(kernel: Kernel) -> bool | None:
     low, full = _LOW_NAME.search(kernel.name), _FULL_NAME.search(kernel.name)
     if low and full:
         return low.start() < full.start()
-    return True if low else False if full else None
+    if low:
+        return True
+    if full:
+        return False
+    return None
 
 
 def _try(
@@ -250,13 +258,13 @@ def _judge_gain(outcome: StepOutcome, trial: PrecisionTrial) -> None:
         "speedup": trial.versus.speedup,
         "relative error": relative_error,
     }
-    if (why := _objection(trial, outcome.limits)) is None:
+    if (why := _objection(trial, outcome.limit("precision.error.warning"))) is None:
         outcome.above("precision.gain", trial.versus.low, evidence)
-    elif above("precision.gain", trial.versus.low, outcome.limits, {**outcome.labels, **evidence}):
+    elif trial.versus.low > outcome.limit("precision.gain.info"):
         outcome.note("precision.inaccurate", "info", {**evidence, "why": why})
 
 
-def _objection(trial: PrecisionTrial, limits: Limits) -> Message | None:
+def _objection(trial: PrecisionTrial, tolerance: float) -> Message | None:
     """The reason to reject the low-precision output, None if there is none."""
     if trial.refused is not None:
         return Message("operators.check-says", {"said": trial.refused})
@@ -264,7 +272,6 @@ def _objection(trial: PrecisionTrial, limits: Limits) -> Message | None:
         return trial.agreement
     if count := trial.agreement.not_finite:
         return Message("operators.not-finite", {"count": count})
-    tolerance = limit("precision.error.warning", limits)
     if not trial.agreement.within(tolerance):
         return Message("operators.deviation", {"difference": trial.agreement.relative, "tolerance": tolerance})
     return None
@@ -283,4 +290,6 @@ def _judge_low(outcome: StepOutcome, trial: PrecisionTrial) -> None:
 
 def _finite(relative_error: float) -> float:
     """The error relative to an output of zeros is infinite, and counts as the largest: all of it."""
-    return 1.0 if math.isinf(relative_error) else relative_error
+    if math.isinf(relative_error):
+        return 1.0
+    return relative_error

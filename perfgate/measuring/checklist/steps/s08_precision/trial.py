@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from perfgate.document.message import Message
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import TRAINS, Agreement, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import audit_call
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
@@ -90,7 +89,9 @@ def low_dtype(kind: str) -> Any:
     import torch
 
     supported = getattr(getattr(torch, kind, None), "is_bf16_supported", None)
-    return torch.bfloat16 if supported is None or supported() else torch.float16
+    if supported is None or supported():
+        return torch.bfloat16
+    return torch.float16
 
 
 def rounding_switches(kind: str, *, multiplies: bool, convolves: bool) -> list[str]:
@@ -113,7 +114,7 @@ def rounding_switches(kind: str, *, multiplies: bool, convolves: bool) -> list[s
 def _trial(
     context: StepContext, shape: str, full: _Way, low: _Way, *, dtype: str, against: Against, seconds: float
 ) -> PrecisionTrial:
-    context.progress(Activity("comparing precisions with inputs of shape {shape}", shape=shape))
+    context.doing("comparing precisions with inputs of shape {shape}", shape=shape)
     (call, pool), (low_call, low_pool) = full, low
     agreed = compare_outputs(lambda: call(pool[0]), lambda: low_call(low_pool[0]), context.device)
     device = context.device

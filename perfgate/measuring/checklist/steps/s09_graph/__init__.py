@@ -16,7 +16,6 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.graph_head import (
     HEAD_SPANS,
@@ -26,9 +25,9 @@ from perfgate.measuring.checklist.graph_head import (
     head_times,
     spans_of_recording,
 )
-from perfgate.measuring.checklist.limits import MaybeEvidence, limit
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     BACKENDS,
     GRAPHS_ONLY,
@@ -132,7 +131,7 @@ class GraphStep:
             if parts:
                 _judge_head(rank, parts, float(np.median(calls.end - calls.start)), len(calls.start))
             _judge_compiling(rank, summary)
-        return outcome if outcome.values else unavailable(Message("graph.graph-not-in-recording"))
+        return outcome.or_else(unavailable(Message("graph.graph-not-in-recording")))
 
 
 STEP = GraphStep()
@@ -156,7 +155,9 @@ class _Timed:
     def calls_to_break_even(self) -> float | None:
         """The number of calls that pay for compiling, None if the compiled call is not certainly faster."""
         saved = (self.versus.first_ns - self.versus.second_ns) / 1e9
-        return self.cold_seconds / saved if self.versus.faster and saved > 0 else None
+        if self.versus.faster and saved > 0:
+            return self.cold_seconds / saved
+        return None
 
 
 def compiled_for_check(context: StepContext, shape: str) -> AbstractContextManager[Compiled]:
@@ -166,7 +167,7 @@ def compiled_for_check(context: StepContext, shape: str) -> AbstractContextManag
 
 def _take_graphs(context: StepContext, seconds: float, *, compiles_itself: bool) -> Compilations:
     """The compilations over calls of every shape."""
-    context.progress(Activity("taking the graphs of every shape"))
+    context.doing("taking the graphs of every shape")
     with apart(), compiling(seconds):
         twin = context.workload if compiles_itself else compiled_twin(context, GRAPHS_ONLY)
         return compilations(twin, context.workload.shapes, root=context.root)
@@ -174,10 +175,10 @@ def _take_graphs(context: StepContext, seconds: float, *, compiles_itself: bool)
 
 def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed:
     """The times of the compiled call."""
-    context.progress(Activity("compiling the call of shape {shape}", shape=shape))
+    context.doing("compiling the call of shape {shape}", shape=shape)
     spans = HeadSpans(*context.graph_spans) if context.graph_spans else HEAD_SPANS[context.device.kind]
     with compiled(context, shape, seconds=effort.compile) as call:
-        context.progress(Activity("timing the compiled call of shape {shape}", shape=shape))
+        context.doing("timing the compiled call of shape {shape}", shape=shape)
         versus = call.compare(context, seconds=effort.compare)
         with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".graph-") as folder:
             trace = record_calls(context.device, call.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
@@ -280,7 +281,7 @@ def _judge_compiling(outcome: StepOutcome, summary: DeviceSummary) -> None:
     CANN's calls without a compilation count as zero; torch marks compilations only.
     """
     events = summary.timeline.events
-    shortest_ns = limit("graph.op_compiled.shortest", outcome.limits) * 1e9
+    shortest_ns = outcome.limit("graph.op_compiled.shortest") * 1e9
     for kind, rule, pattern in (
         ("operator", "graph.op_compiled", _OPERATOR_COMPILED),
         ("function", "graph.compiled_again", _FUNCTION_COMPILED),

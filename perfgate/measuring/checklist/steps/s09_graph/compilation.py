@@ -20,7 +20,6 @@ from typing import Any
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, TimeUpError, experiment
-from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.mistakes import one_line
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
@@ -287,7 +286,7 @@ def _tolerance(reference: Any, context: StepContext) -> float:
     import torch
 
     types = {tensor.dtype for tensor in tensors(reference) if tensor.is_floating_point()}
-    return max([limit("graph.difference.most", context.limits), *(4 * torch.finfo(dtype).eps for dtype in types)])
+    return max([context.limit("graph.difference.most"), *(4 * torch.finfo(dtype).eps for dtype in types)])
 
 
 def _exists(config: Any, name: str) -> bool:

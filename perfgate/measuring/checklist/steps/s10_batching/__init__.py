@@ -10,19 +10,12 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import MaybeEvidence, limit
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import (
-    RecordingContext,
-    StepContext,
-    StepOutcome,
-    not_applicable,
-    unavailable,
-)
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copies
 from perfgate.measuring.checklist.steps.s10_batching.scheduler import scheduling
 from perfgate.measuring.checklist.steps.s10_batching.serving import (
@@ -34,12 +27,11 @@ from perfgate.measuring.checklist.steps.s10_batching.serving import (
     replay,
     winner,
 )
-from perfgate.measuring.checklist.values import lower_bound_only
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.timing.open_loop import arrivals, rate_of
 from perfgate.measuring.workload.workload import Traffic
 from perfgate.stats.batching import BatchingPolicy
-from perfgate.stats.summary import P99_FLOOR, SampleEstimate, dependent_quantile
+from perfgate.stats.summary import SampleEstimate, dependent_quantile
 from perfgate.system.garbage import quiet
 
 _QUICK_REQUESTS = 4_000
@@ -98,7 +90,7 @@ class BatchingStep:
                 (op, share), rank = scheduled, outcome.under(**profiled(summary))
                 rank.number(_SCHEDULING, share)
                 rank.above(_SCHEDULING, share, {"op": op})
-        return outcome if outcome.values else not_applicable(Message("times.calls-needed"))
+        return outcome.or_else(not_applicable(Message("times.calls-needed")))
 
     def _measure_requests(self, context: StepContext) -> StepOutcome:
         workload = context.workload.workload
@@ -110,7 +102,9 @@ class BatchingStep:
             own_call(context, context.workload.shapes[0])
             served = partial(_serve_requests, context, workload.traffic)
             outcome = experiment(context, served, failing="times.batching-fails")
-        return unavailable(outcome.reason) if isinstance(outcome, FailedExperiment) else outcome
+        if isinstance(outcome, FailedExperiment):
+            return unavailable(outcome.reason)
+        return outcome
 
 
 STEP = BatchingStep()
@@ -133,7 +127,7 @@ def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
 
 def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: Traffic) -> _Simulation:
     configured, promised = context.workload.batch, context.workload.workload.sla.p99
-    context.progress(Activity("simulating static, time-out and continuous batching"))
+    context.doing("simulating static, time-out and continuous batching")
     simulated = candidates(
         service,
         arrivals(traffic, count=_QUICK_REQUESTS if context.quick else _FULL_REQUESTS, seed=context.seed),
@@ -148,7 +142,9 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
     for candidate in simulation.candidates:
         _add_candidate(outcome, candidate, simulation)
     best = simulation.best.policy
-    speedup = replays[1].speedup_over(replays[0]) if len(replays) > 1 else None
+    speedup = None
+    if len(replays) > 1:
+        speedup = replays[1].speedup_over(replays[0])
     if not simulation.best.keeps_up:
         most = max(map(simulation.service.capacity, simulation.service.sizes))
         outcome.note("batching.saturated", "warning", {"rate": simulation.rate, "most": most})
@@ -184,12 +180,7 @@ def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simu
 
 def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64]) -> None:
     outcome.estimate("batching.p50", dependent_quantile(latencies, 0.5))
-    p99 = dependent_quantile(latencies, 0.99)
-    if p99.size < P99_FLOOR:
-        reason = Message("times.p99-too-few-requests", {"needed": P99_FLOOR, "found": p99.size})
-        outcome.values.append(lower_bound_only("batching.p99", p99, outcome.labels, reason))
-    else:
-        outcome.estimate("batching.p99", p99)
+    outcome.p99("batching.p99", dependent_quantile(latencies, 0.99), "times.p99-too-few-requests")
 
 
 def _judge_gain(
@@ -197,7 +188,7 @@ def _judge_gain(
 ) -> None:
     """Recommend a policy if its simulated gain exceeds the limit, the replay confirms it, and outputs stay the same."""
     policy = simulation.best.policy
-    too_little = simulation.gain <= limit("batching.gain.warning", outcome.limits)
+    too_little = simulation.gain <= outcome.limit("batching.gain.warning")
     if policy == simulation.static.policy or too_little:
         return
     evidence: MaybeEvidence = {
@@ -232,7 +223,7 @@ def items_agree(context: StepContext, shape: str, batch: int) -> bool | None:
     together = _answer(context, inputs)
     if not _has_rows(together, batch):
         return None
-    bound = limit("batching.agreement", context.limits)
+    bound = context.limit("batching.agreement")
     for item in (0, batch - 1):
         alone = experiment(context, partial(_answer, context, _row(inputs, item, batch)))
         if isinstance(alone, FailedExperiment):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from perfgate.document.message import Message
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.copies.copies import CopiesLevel, free_memory, time_processes, time_threads
 from perfgate.measuring.checklist.copies.neighbours import neighbours
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import MaybeEvidence, limit
-from perfgate.measuring.checklist.step import StepContext, StepOutcome
-from perfgate.measuring.checklist.values import lower_bound_only
+from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.versus import Versus
-from perfgate.stats.summary import P99_FLOOR, dependent_quantile
+from perfgate.stats.summary import dependent_quantile
 
 _METRICS = ("copies.throughput", "copies.p50", "copies.p99")
 # Factor on the number of copies: half of all estimates of a perfect gain lie slightly above that number.
@@ -33,13 +31,11 @@ def _measure_ways(outcome: StepOutcome, context: StepContext) -> None:
     own_call(context, shape)
     gains: dict[str, Versus] = {}
     for way in ("threads", "processes"):
-        context.progress(
-            Activity(
-                "up to {copies} {way} at the same time, on shape {shape}",
-                copies=max(context.copies),
-                way=way,
-                shape=shape,
-            )
+        context.doing(
+            "up to {copies} {way} at the same time, on shape {shape}",
+            copies=max(context.copies),
+            way=way,
+            shape=shape,
         )
         of_way = outcome.under(**{"in": way})
         if way == "processes" and context.load is None:
@@ -64,9 +60,10 @@ def _measure_ways(outcome: StepOutcome, context: StepContext) -> None:
         _judge_growth(outcome, measured, way)
     if len(gains) > 1:
         threads, processes = gains["threads"], gains["processes"]
-        evidence: MaybeEvidence = {"threads": threads.speedup, "processes": processes.speedup}
         # The intervals must not overlap.
-        outcome.above("copies.waiting", processes.low / threads.high, evidence)
+        outcome.above(
+            "copies.waiting", processes.low / threads.high, {"threads": threads.speedup, "processes": processes.speedup}
+        )
 
 
 def _time_copies(context: StepContext, way: str, seconds: float) -> list[CopiesLevel]:
@@ -92,13 +89,8 @@ def _add_level(outcome: StepOutcome, level: CopiesLevel, context: StepContext) -
     low, high = level.rate_interval
     rate, interval = items * level.calls_per_second, (items * low, items * high)
     outcome.number("copies.throughput", rate, count=calls, interval=interval)
-    p50, p99 = (dependent_quantile(level.pooled, level_of) for level_of in (0.5, 0.99))
-    outcome.estimate("copies.p50", p50)
-    if p99.size >= P99_FLOOR:
-        outcome.estimate("copies.p99", p99)
-    else:
-        reason = Message("times.p99-too-few-calls", {"needed": P99_FLOOR, "calls": p99.size})
-        outcome.values.append(lower_bound_only("copies.p99", p99, outcome.labels, reason))
+    outcome.estimate("copies.p50", dependent_quantile(level.pooled, 0.5))
+    outcome.p99("copies.p99", dependent_quantile(level.pooled, 0.99))
 
 
 def best_gain(levels: list[CopiesLevel]) -> Versus | Message:
@@ -116,7 +108,7 @@ def best_gain(levels: list[CopiesLevel]) -> Versus | Message:
 
 def _judge_growth(outcome: StepOutcome, levels: list[CopiesLevel], way: str) -> None:
     """Note the number of copies up to which each step gains, and the tail latency at the largest number."""
-    gain, knee = limit("copies.knee.gain", outcome.limits), levels[0]
+    gain, knee = outcome.limit("copies.knee.gain"), levels[0]
     for level in levels[1:]:
         if level.calls_per_second < gain * knee.calls_per_second:
             break

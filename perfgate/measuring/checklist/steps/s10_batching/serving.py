@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.sweep import Sweep
-from perfgate.locale import Activity
 from perfgate.measuring.checklist.batch_sweep import SweepEffort, probe
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.calls import CallBudget, time_calls
@@ -64,19 +63,19 @@ class ServiceModel:
 
 def measure_service(context: StepContext, shape: str) -> ServiceModel:
     """Time single calls of every size that works, each waited for, in an order drawn anew for every visit."""
-    effort = _QUICK if context.quick else _FULL
+    effort = _FULL
+    if context.quick:
+        effort = _QUICK
     sweep = Sweep()
     probe(context, shape, effort, sweep)
     chance = random.Random(context.seed)
     seconds: dict[int, list[float]] = {size: [] for size in sweep.sizes}
     for number in range(effort.visits):
-        context.progress(
-            Activity(
-                "timing calls of {sizes} batch sizes, visit {number} of {visits}",
-                sizes=len(sweep.sizes),
-                number=number + 1,
-                visits=effort.visits,
-            )
+        context.doing(
+            "timing calls of {sizes} batch sizes, visit {number} of {visits}",
+            sizes=len(sweep.sizes),
+            number=number + 1,
+            visits=effort.visits,
         )
         for size in chance.sample(sweep.sizes, len(sweep.sizes)):
             call = context.workload.caller(shape, batch=size)
@@ -240,13 +239,11 @@ def replay(
         if stretch.size * segments < _BLOCKS * _REQUESTS_OF_BLOCK:
             return []
         begin += stretch.size
-        context.progress(
-            Activity(
-                "replaying {size} requests, stretch {number} of {segments}",
-                size=stretch.size,
-                number=number + 1,
-                segments=segments,
-            )
+        context.doing(
+            "replaying {size} requests, stretch {number} of {segments}",
+            size=stretch.size,
+            number=number + 1,
+            segments=segments,
         )
         for replayed in lot.sample(replays, len(replays)):
             replayed.stretches.append(serve(stretch, replayed.policy, _WorkloadServer(context, shape, service)))

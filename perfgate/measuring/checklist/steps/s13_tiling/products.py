@@ -149,7 +149,9 @@ def _described(argument: Any) -> Any:
 
     if isinstance(argument, torch.Tensor):
         return Operand(tuple(argument.shape), tuple(argument.stride()), argument.dtype)
-    return tuple(argument) if isinstance(argument, list) else argument
+    if isinstance(argument, list):
+        return tuple(argument)
+    return argument
 
 
 class ProductReplay:
@@ -183,7 +185,9 @@ def _lettered(letters: str, shape: tuple[int, ...], *, leading: bool) -> list[tu
     """Letters with the dimensions that they name; a bias with fewer dimensions has the last letters."""
     if leading:
         return list(zip(letters, range(len(shape))))
-    last = letters[-len(shape) :] if shape else ""
+    last = ""
+    if shape:
+        last = letters[-len(shape) :]
     return list(zip(last, range(len(shape) - len(last), len(shape))))
 
 
@@ -202,7 +206,9 @@ def _random(argument: Any, place: Any) -> Any:
     import torch
 
     if not isinstance(argument, Operand):
-        return list(argument) if isinstance(argument, tuple) else argument
+        if isinstance(argument, tuple):
+            return list(argument)
+        return argument
     tensor = _laid_out(argument, argument.shape, place)
     # A product of numbers this small stays in the range of float16.
     return tensor.copy_(torch.randn(argument.shape, device=place) / 10)
