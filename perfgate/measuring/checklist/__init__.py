@@ -7,5 +7,5 @@ from perfgate.plugins import STEPS, member_names
 
 
 def step_numbers() -> tuple[int, ...]:
-    """The numbers of the steps by the names of their files (``s01_latency``): nothing that measures is imported."""
+    """The numbers of the steps by the names of their files (``s01_latency``): no measuring code is imported."""
     return tuple(sorted(int(name[1:3]) for name in member_names(steps, STEPS)))

@@ -1,6 +1,6 @@
 """Audit single calls operator by operator: their copies, the causes of these, and the layout and precision of the work.
 
-The copies are those of the exact counters (``counting.dispatch.copied``), classified by the property that they change.
+The copies are the same as in the exact counters (``counting.dispatch.copied``), classified by the property that they change.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def is_cast(kernel: Kernel) -> bool:
 def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[AuditedOp]:
     """The operators of a typical steady call on the inputs of a shape, in order of dispatch.
 
-    Times are medians over ``calls`` calls, or those of the last call if the calls dispatch different operators.
+    Times are medians over ``calls`` calls, or the last call's if the calls dispatch different operators.
     """
     call = context.workload.caller(shape)
     for _ in range(_WARM_UP_CALLS):

@@ -85,7 +85,7 @@ def _seconds_of_a_call(context: StepContext, shape: str, size: int) -> float:
 
 
 def forget(context: StepContext, shape: str, sizes: list[int]) -> None:
-    """Drop the inputs of these sizes, except those of the configured one, and give cached memory back."""
+    """Drop the inputs of these sizes, except the configured size, and give cached memory back."""
     for size in sizes:
         if size != context.workload.batch:
             context.workload.drop_pool(shape, batch=size)
@@ -130,7 +130,7 @@ def _measure_once(context: StepContext, shape: str, size: int, effort: SweepEffo
 def measure_size(
     workload: BoundWorkload, device: Device, shape: str, size: int, *, seconds: float
 ) -> tuple[float, list[float]]:
-    """The items per second of calls with one batch size over about so many seconds, after an unrecorded call.
+    """The items per second of calls with one batch size over about ``seconds``, after an unrecorded call.
 
     With them come the seconds of a few single calls if the workload promises a P99.
     """

@@ -26,13 +26,13 @@ Result = TypeVar("Result")
 
 
 class ExperimentError(ReasonedError):
-    """An experiment ended without a result, for a reason of its own."""
+    """An experiment ended without a result; the error has the reason."""
 
 
 class TimeUpError(BaseException):
     """A time limit around an experiment is over; the code that set it gives the reason.
 
-    No Exception, so that no code in between takes it for one of its own.
+    Not an Exception, so that no code in between handles it.
     """
 
 

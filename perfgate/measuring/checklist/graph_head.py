@@ -1,4 +1,4 @@
-"""The head of a compiled call: the host's work before the device begins, divided by who maintains the code."""
+"""The head of a compiled call: the host's work before the device begins, divided by the project that maintains the code."""
 
 from __future__ import annotations
 

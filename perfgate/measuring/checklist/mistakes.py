@@ -28,7 +28,7 @@ MAX_TRACEBACK = 20_000
 _MAX_LINE = 400
 _STANDARD_ERROR = 2
 _MOST_PRINTED = 1 << 16
-# Folders that hold other people's packages, or nothing to import.
+# Folders that hold other people's packages, or no modules.
 _NOT_SEARCHED = {"site-packages", "node_modules", "build", "dist", "__pycache__"}
 # How perfgate calls the functions of a workload that always take the same parameters.
 _CALLS = {BoundWorkload.__init__.__code__: "build(device)", BoundWorkload.preprocess.__code__: "preprocess(raw)"}
@@ -236,7 +236,7 @@ def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:
 
 
 def _folders(root: Path) -> Iterator[str]:
-    """The folders of the project in which a package may lie, the outer ones first, two deep."""
+    """The folders of the project in which a package may lie, outer folders first, two deep."""
     level = [root]
     for _ in range(2):
         folders = chain.from_iterable(map(Path.iterdir, level))

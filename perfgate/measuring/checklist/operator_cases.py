@@ -27,7 +27,7 @@ Call = Callable[[], Any]
 
 
 def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
-    """Measure the candidate against the reference on every case; nothing without one, or if calls train."""
+    """Measure the candidate against the reference on every case; skipped without a reference, or if calls train."""
     reference = context.workload.workload.reference
     if reference is None or context.workload.workload.train_step is not None:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +15,11 @@ from perfgate.measuring.checklist.runner import find_steps, step_result
 from perfgate.measuring.checklist.step import RecordedStep, RecordingContext
 from perfgate.trace.analysis.kernel_times import kernel_times
 from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.arithmetic import TimeSpan
+from perfgate.trace.model.readings import Readings
 
 NO_STEPS = Message("times.no-steps-marked")
+_READ_SELDOM = Message("system.traffic-read-seldom")
 NO_DEVICE = Message("times.nothing-on-device")
 # All steps but the last, which is the gate's.
 _NUMBERS = range(1, 20)
@@ -86,7 +89,7 @@ def collective_shares(summary: DeviceSummary) -> CollectiveShares:
 
 
 def waiting_shares(summaries: Sequence[DeviceSummary]) -> list[float | None]:
-    """For each rank the share of its time in collectives without a transfer; unknown ones are as those of the others."""
+    """For each rank the share of its time in collectives without a transfer; unknown shares take the mean of the others."""
     shares = [collective_shares(summary).without_transfer for summary in summaries]
     recorded = [share for share in shares if share is not None]
     usual = None
@@ -106,6 +109,17 @@ def device_times_missing(summary: DeviceSummary) -> Message:
     return Message("times.device-by-step-unknown")
 
 
+def setting_number(settings: Mapping[str, str], *names: str) -> int | None:
+    """The first of these settings, None if it is not a positive number: ranks that differ are written as several numbers."""
+    for name in names:
+        if name in settings:
+            text = settings[name]
+            if text.isdecimal() and int(text):
+                return int(text)
+            return None
+    return None
+
+
 def or_absent(outcome: StepOutcome) -> StepOutcome:
     """The outcome; if all of its values are missing it becomes absent, and their reasons become its reason."""
     if all(value.value is None for value in outcome.values):
@@ -113,3 +127,24 @@ def or_absent(outcome: StepOutcome) -> StepOutcome:
         outcome.absent = "not_applicable" if all(reason == NO_DEVICE for reason in reasons) else "unavailable"
         outcome.reason = together(reasons)
     return outcome
+
+
+def busy_window(summary: DeviceSummary) -> TimeSpan | None:
+    """From the first to the last task of the steps on the device; None if no task of a device was recorded."""
+    device = [part.inside() for part in summary.work if not summary.on_host]
+    busy = [(int(events.start.min()), int(events.end.max())) for events in device if len(events)]
+    if busy:
+        return TimeSpan(min(start for start, _ in busy), max(end for _, end in busy))
+    return None
+
+
+def add_rate(outcome: StepOutcome, metric: str, readings: Readings, window: TimeSpan) -> float | None:
+    """Add the mean and the highest of a counter's rates, and return the mean; missing if it was read too seldom for that."""
+    traffic = readings.mean_within(*window)
+    if traffic is None:
+        outcome.missing(metric, _READ_SELDOM)
+        return None
+    mean, highest, count = traffic
+    for of, rate in (("mean", mean), ("highest", highest)):
+        outcome.under(of=of).number(metric, rate, count=count)
+    return mean

@@ -1,4 +1,4 @@
-"""Step 13's unconfigured shapes: edge cases of the workload's own sizes, each measured beside the configured ones."""
+"""Step 13's unconfigured shapes: edge cases of the workload's own sizes, each compared with the configured shapes."""
 
 from __future__ import annotations
 

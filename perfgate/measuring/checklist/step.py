@@ -39,45 +39,48 @@ class Judging:
 
 @dataclass(frozen=True)
 class StepContext(Judging):
-    """The inputs of a step.
-
-    ``root`` is the checkout of the measured code, ``artifacts`` the folder a step may write files into; ``progress``
-    reports the current activity. ``expected_kernels`` are glob patterns of kernels or operators that a call must run;
-    ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual
-    ones. ``budgets`` are the bounds of the gate: a step measures enough to judge them. ``began`` is the start of the
-    process in seconds since the epoch: older files in its folder are not its own. ``steady_seconds`` is the requested time
-    in steady state per shape, 0 for the default. ``brief`` marks a further turn: parts that turns do not compare may be
-    left out; with ``exact_only`` so is all that is not exact. ``copies`` are the requested numbers of concurrent copies,
-    rising from 1; ``cold_start`` requests the timing of new processes, which load the workload as in ``load``;
-    ``shape_space`` requests trials of unconfigured shapes. ``kept`` are the files in ``artifacts`` that stay with the run:
-    a step adds those it made or used, however it ends. ``warm_shapes`` are those whose calls an earlier step of this process
-    found to be steady. ``experimenting`` announces an experiment to the conductor, and ``no_experiments`` is the reason if
-    none may run; both are for ``experiment`` alone.
-    """
+    """The inputs of a step."""
 
     workload: BoundWorkload
     device: Device
     quick: bool
     limits: dict[str, float]
     seed: int
+    # The checkout of the measured code.
     root: Path
+    # The folder a step may write files into.
     artifacts: Path
+    # Reports the current activity.
     progress: Callable[[Activity], None]
     threads: int = 1
+    # Glob patterns of kernels or operators that a call must run.
     expected_kernels: tuple[str, ...] = ()
+    # Parts of the names of the compiler's entry and of running a graph; empty for the device's usual names.
     graph_spans: tuple[str, ...] = ()
+    # The bounds of the gate: a step measures enough to judge them.
     budgets: tuple[Budget, ...] = ()
+    # When the process started, in seconds since the epoch: older files in its folder were made by others.
     began: float = 0.0
+    # The requested time in steady state per shape, 0 for the default.
     steady_seconds: float = 0.0
+    # The requested numbers of concurrent copies, rising from 1.
     copies: tuple[int, ...] = ()
+    # Whether to time new processes, which load the workload as in ``load``.
     cold_start: bool = False
+    # Whether to try unconfigured shapes.
     shape_space: bool = False
+    # A further turn: parts that turns do not compare may be left out.
     brief: bool = False
+    # In a further turn, only exact numbers are wanted.
     exact_only: bool = False
     load: LoadRequest | None = None
+    # The files in ``artifacts`` that stay with the run: a step adds the files it wrote or used, however it ends.
     kept: list[Artifact] = field(default_factory=list)
+    # The shapes whose calls an earlier step of this process found to be steady.
     warm_shapes: set[str] = field(default_factory=set)
+    # Announces an experiment to the conductor. This and the next are for ``experiment`` alone.
     experimenting: Callable[[], None] = lambda: None
+    # Why no experiments may run.
     no_experiments: Message | None = None
 
     def doing(self, english: str, **values: object) -> None:
@@ -97,7 +100,7 @@ class StepContext(Judging):
         return quick
 
     def warm_up(self, shape: str, *, quick: float, full: float) -> SteadyState:
-        """Call a shape until its speed is steady, for at most so many seconds.
+        """Call a shape until its speed is steady, for at most ``quick`` or ``full`` seconds.
 
         Once it was steady in this process, a quick step makes one window of calls, which bring back what other work displaced.
         """
@@ -111,7 +114,7 @@ class StepContext(Judging):
 
     @property
     def shows_kernels(self) -> bool:
-        """Whether a trace of the device has its kernels on a timeline of their own."""
+        """Whether a trace of the device has kernels on a separate timeline."""
         return "kernel_timeline" in self.device.capabilities
 
 

@@ -184,7 +184,7 @@ _DEVICES = {"nvidia": "cuda"}
 def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> tuple[Message, str] | None:
     """The remedy for the first mistake that the error shows, and the words of its text that identify the mistake.
 
-    None if it is none of the common ones.
+    None if it is not a common mistake.
     """
     text = str(error)
     for symptom in SYMPTOMS:

@@ -1,6 +1,6 @@
 """The trace of steady calls that all steps of a run look at: recorded once a shape, and kept with the run.
 
-The file is shared because each step has a process of its own, and analysing a profiler's recording in other processes may
+The file is shared because each step runs in a separate process, and analysing a profiler's recording in other processes may
 take seconds.
 """
 

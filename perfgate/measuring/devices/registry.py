@@ -74,7 +74,7 @@ def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
 
 
 def open_sensor(kind: str, host: Host) -> Sensor:
-    """A reader of a device such as ``npu:1``. Raises MeasuringError for a kind without one, or if nothing answers."""
+    """A reader of a device such as ``npu:1``. Raises MeasuringError for a kind without a sensor, or if no tool answers."""
     kinds = ", ".join(monitored_kinds())
     monitor, index = _monitor(kind, Message("device.no-sensor", {"device": kind, "kinds": kinds}))
     sensor: Sensor = monitor.open_sensor(host, index)
@@ -82,9 +82,9 @@ def open_sensor(kind: str, host: Host) -> Sensor:
 
 
 def open_watch(kind: str, host: Host, identity: str) -> Watch:
-    """The queries of a device beside a measurement; ``identity`` names it because its index may be ambiguous.
+    """The queries of a device during a measurement; ``identity`` names it because its index may be ambiguous.
 
-    Raises MeasuringError for a kind that is not watched, or if nothing answers.
+    Raises MeasuringError for a kind that is not watched, or if no tool answers.
     """
     monitor, index = _monitor(kind, Message("device.not-watched", {"device": kind}))
     watch: Watch = monitor.open_watch(host, index, identity)

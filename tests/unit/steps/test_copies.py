@@ -16,11 +16,10 @@ from perfgate.document.message import Message
 from perfgate.errors import MeasuringError
 from perfgate.judging.report.text.messages import word
 from perfgate.measuring.checklist.copies.copies import CopiesLevel, start_cold, time_processes, time_threads
-from perfgate.measuring.checklist.copies.neighbours import neighbours
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.checklist.steps.s10_batching import STEP
-from perfgate.measuring.checklist.steps.s10_batching.copies import best_gain, too_large
+from perfgate.measuring.checklist.steps.s10_batching.copies import best_gain, neighbours, too_large
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload

@@ -103,7 +103,7 @@ def fresh_compiler() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the compiler the time that it takes while other tests run beside it."""
-    monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=60.0, compile=120.0, compare=0.3))
+    monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(compile=120.0, compare=0.3))
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +189,7 @@ def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_pa
 
 
 def test_graph__compiling_takes_too_long__stopped_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=60.0, compile=0.3, compare=0.1))
+    monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(compile=0.3, compare=0.1))
     result = measured(workload(Clean().eval()), tmp_path)
 
     assert "did not finish in its time limit" in reason_of(value_of(result, "graph.speedup"))

@@ -1,4 +1,4 @@
-"""Run a job of so many ranks on this machine with torch's own launcher, and leave nothing of it behind.
+"""Run a job of several ranks on this machine with torch's own launcher, and leave no process behind.
 
 The launching process and the ranks exchange the plan and the reports as JSON files in one folder.
 """
@@ -132,7 +132,7 @@ def _run(
 ) -> tuple[int | None, bytes]:
     """Run the launcher until no process of the job is left: its exit code, None if it had to be killed, and the output.
 
-    The launcher puts every rank into a session of its own, out of reach of our signals. But ranks end when their standard
+    The launcher puts every rank into a separate session, out of reach of our signals. But ranks end when their standard
     input, which is a pipe of ours, is closed; and as they all print to another pipe, its end is theirs.
     """
     reads, life_line = os.pipe()

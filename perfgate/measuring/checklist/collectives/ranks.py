@@ -1,7 +1,7 @@
 """``python -m torch.distributed.run … -m perfgate.measuring.checklist.collectives.ranks FOLDER``: one rank of a job.
 
 The job lives as long as its standard input is held open: a rank that finds it closed exits at once, at any point, and a
-rank with a killed launcher exits with it, even while it holds the interpreter's lock. So nothing outlives the process that
+rank with a killed launcher exits with it, even while it holds the interpreter's lock. So no rank outlives the process that
 started it, however that one ended.
 """
 
@@ -81,7 +81,7 @@ class _Rank:
 
 
 class _Prepared(NamedTuple):
-    """One operation on tensors of its own: ``run`` it, and ask whether the result is right after ``fill``."""
+    """One operation on its tensors: ``run`` it, and ask whether the result is right after ``fill``."""
 
     run: Callable[[], Any]
     fill: Callable[[], Any]
@@ -116,7 +116,7 @@ def _report(rank: _Rank) -> RankReport:
 
 
 def _refusal(rank: _Rank, operation: Operation) -> str:
-    """The reason if the backend lacks an operation, else empty: every rank gets the same answer and nothing is sent."""
+    """The reason if the backend lacks an operation, else empty: every rank gets the same answer, and no message is sent."""
     try:
         _PREPARE[operation](rank, 1).run()
     except (RuntimeError, NotImplementedError) as error:
@@ -158,9 +158,7 @@ def _prepare_all_reduce(rank: _Rank, part: int) -> _Prepared:
     data = torch.zeros(rank.size * part, device=rank.device)
     total = rank.size * (rank.size + 1) / 2
     return _Prepared(
-        lambda: dist.all_reduce(data),
-        lambda: data.fill_(rank.number + 1.0),
-        lambda: bool((data == total).all()),
+        lambda: dist.all_reduce(data), lambda: data.fill_(rank.number + 1.0), lambda: bool((data == total).all())
     )
 
 
@@ -182,9 +180,7 @@ def _prepare_reduce_scatter(rank: _Rank, part: int) -> _Prepared:
     parts = torch.arange(float(rank.size), device=rank.device).repeat_interleave(part) + rank.number + 1
     total = rank.size * (rank.size + 1) / 2 + rank.size * rank.number
     return _Prepared(
-        lambda: scatter(mine, everyone),
-        lambda: everyone.copy_(parts),
-        lambda: bool((mine == total).all()),
+        lambda: scatter(mine, everyone), lambda: everyone.copy_(parts), lambda: bool((mine == total).all())
     )
 
 
@@ -219,7 +215,7 @@ def end_with_job() -> None:
     die_with_parent(os.getppid())
 
     def watch() -> None:
-        # A read that returns means that the other end is closed, because nothing is ever written.
+        # A read that returns means that the other end is closed, because it is never written to.
         os.read(sys.stdin.fileno(), 1)
         os._exit(1)
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.recorded import collective_shares, profiled, waiting_shares
-from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
+from perfgate.measuring.checklist.recorded import add_rate, busy_window, collective_shares, profiled, waiting_shares
 from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import reduce_timeline
 from perfgate.trace.analysis.ranks import ranks_by_lag

@@ -1,4 +1,4 @@
-"""Run so many copies at once, in threads of this process or in processes of their own, and time them all."""
+"""Run several copies at once, in threads of this process or in separate processes, and time them all."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _rate(seconds: Iterable[Seconds]) -> float:
 def time_threads(
     workload: BoundWorkload, device: Device, levels: Sequence[int], *, seconds: float
 ) -> list[CopiesLevel]:
-    """Copies that share the model, each in a thread; on a device with queues each thread has a stream of its own.
+    """Copies that share the model, each in a thread; on a device with queues each thread has its own stream.
 
     Each level takes ``seconds`` in all.
     """

@@ -1,4 +1,4 @@
-"""``python -m perfgate.measuring.checklist.copies.process FD NANOSECONDS PARENT``: a copy in a process of its own.
+"""``python -m perfgate.measuring.checklist.copies.process FD NANOSECONDS PARENT``: a copy in a separate process.
 
 It ends when the other end of its socket is closed, and with the process that started it.
 """

@@ -147,12 +147,7 @@ def _judge_steadiness(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) ->
     share = float(stretch.sum()) / span
     outcome.number(_STEADINESS[0], held.drift, count=int(seconds.size), interval=(held.low, held.high))
     outcome.number(_STEADINESS[1], share, count=held.levels)
-    evidence: MaybeEvidence = {
-        "seconds": round(span, 1),
-        "drift": held.drift,
-        "low": held.low,
-        "high": held.high,
-    }
+    evidence: MaybeEvidence = {"seconds": round(span, 1), "drift": held.drift, "low": held.low, "high": held.high}
     drifts = outcome.above("latency.drift", max(0.0, held.low, -held.high), evidence)
     if held.levels > 1:
         _add_quantiles(outcome.under(stretch="longest level"), stretch)
@@ -181,12 +176,7 @@ def _judge_memory(outcome: StepOutcome, context: StepContext, before: dict[str, 
             of_place.above(
                 "soak.growth",
                 after[place] / began - 1,
-                {
-                    "of": place,
-                    "begin": float(began),
-                    "end": float(after[place]),
-                    "seconds": context.steady_seconds,
-                },
+                {"of": place, "begin": float(began), "end": float(after[place]), "seconds": context.steady_seconds},
             )
 
 
@@ -252,14 +242,12 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
 def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     """Measure the latency of calls that arrive at a fixed rate, from the intended start of each.
 
-    The rates are those of the SLA, of budgets and of the traffic; without any of them nothing is measured.
+    The rates are those of the SLA, of budgets and of the traffic; without any of them the measurement is skipped.
     """
     for calls_per_second, arrivals in _offered(context, shape):
         rate = f"{calls_per_second:g}"
         context.doing(
-            "{rate} calls a second of shape {shape}, sent whether or not earlier ones are done",
-            rate=rate,
-            shape=shape,
+            "{rate} calls a second of shape {shape}, sent whether or not earlier ones are done", rate=rate, shape=shape
         )
         at_rate = outcome.under(rate=rate)
         if arrivals.size < _FEWEST_ARRIVALS:
@@ -283,7 +271,7 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -
 
 
 def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
-    """Yield the rates to measure, each with the times of the calls: those of the SLA and of budgets, and that of the traffic.
+    """Yield the rates to measure, each with the times of the calls: the rates of the SLA, of budgets, and of the traffic.
 
     A promised rate gets the full time, long enough to be judged. Traffic consists of items: a call arrives when its batch
     is full.
@@ -308,7 +296,7 @@ def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, npt.NDAr
 
 
 def _count(rate: float, *, least: float, usual: float, most: float) -> int:
-    """As many calls as a P99 needs, or those of the usual seconds if a P99 takes longer than the most."""
+    """The calls that a P99 needs, or the calls of the usual seconds if a P99 takes longer than ``most``."""
     if (P99_FLOOR + 1) / rate > most:
         return int(rate * usual)
     return max(P99_FLOOR + 1, int(rate * least))

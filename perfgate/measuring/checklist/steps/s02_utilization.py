@@ -12,8 +12,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.graph_head import exposed_head_ns
 from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled, waiting_shares
-from perfgate.measuring.checklist.recorded_counters import busy_window
+from perfgate.measuring.checklist.recorded import busy_window, device_times_missing, or_absent, profiled, waiting_shares
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within
@@ -75,7 +74,7 @@ STEP = UtilizationStep()
 
 
 def _add_accelerators(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the share of readings in which an accelerator beside the AI cores read or wrote; its levels have no unit."""
+    """Add the share of readings in which an accelerator other than the AI cores read or wrote; its levels have no unit."""
     window, levels = busy_window(summary), dict[str, list[Readings]]()
     if window is None:
         return

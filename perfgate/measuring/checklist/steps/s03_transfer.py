@@ -16,8 +16,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Evidence
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.outcome import StepOutcome, not_applicable, unavailable
-from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
-from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
+from perfgate.measuring.checklist.recorded import add_rate, busy_window, device_times_missing, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device, DeviceEvent
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
@@ -190,7 +189,7 @@ class _Marks:
 
 
 def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mode: str) -> None:
-    """Make calls with events around copies and compute; apart from the timed ones, because events slow calls down.
+    """Make calls with events around copies and compute; not in the timed calls, because events slow calls down.
 
     Compute is the time from the first kernel of a call to its last, gaps included.
     """

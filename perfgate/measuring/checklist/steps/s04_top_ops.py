@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class TopOpsStep:
         """Measure every shape; unavailable if no trace holds an operator. The counters are there in any case."""
         outcome = context.outcome()
         measure_cases(context, outcome)
-        names, all_runs = set[str](), list[tuple[StepOutcome, _KernelRuns]]()
+        names = set[str]()
         roof = None if context.brief else measure_roof(context.device)
         for shape in context.workload.shapes:
             context.doing("tracing inputs of shape {shape}", shape=shape)
@@ -72,19 +73,15 @@ class TopOpsStep:
             if not context.brief:  # counts are exact, so one turn has them all
                 context.doing("counting operators with inputs of shape {shape}", shape=shape)
                 _count(outcome, context, shape, trace, roof)
-            runs = _KernelRuns(shape)
-            runs.add(events, calls=trace.calls)
-            runs.add_to(of_shape)
-            names |= runs.names
-            all_runs.append((of_shape, runs))
-        for of_shape, runs in all_runs:
             # The line of the heaviest row of each operator, which is its first.
             lines: dict[str, str] = {}
-            for account in outcome.accounts:
-                for row in account.rows if account.shape == runs.shape else ():
-                    if row.line is not None:
-                        lines.setdefault(row.op, row.line)
+            for row in chain.from_iterable(account.rows for account in outcome.accounts if account.shape == shape):
+                if row.line is not None:
+                    lines.setdefault(row.op, row.line)
+            runs = _KernelRuns(shape)
+            runs.add(events, calls=trace.calls)
             runs.judge(of_shape, lines=lines)
+            names |= runs.names
         _judge_missing(outcome, context.expected_kernels, names)
         if not context.brief:
             _judge_counters(context, outcome)
@@ -96,7 +93,7 @@ class TopOpsStep:
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the operators of every rank as those of a measured shape."""
+        """Judge the operators of every rank like a measured shape."""
         outcome, names = context.outcome(), set[str]()
         for summary in context.summaries:
             rank = outcome.under(shape=summary.shape)
@@ -106,21 +103,15 @@ class TopOpsStep:
                 rank.missing(("ops.coverage", "ops.kernel_time"), Message("times.no-operators-recorded"))
                 continue
             _judge_operators(
-                rank,
-                summary.totals,
-                context.workload,
-                summary.shape,
-                calls=summary.spans,
-                counted=summary.counted,
+                rank, summary.totals, context.workload, summary.shape, calls=summary.spans, counted=summary.counted
             )
             _judge_ai_cpu(rank, summary)
             _judge_unstable(outcome, counters)
             runs = _KernelRuns(summary.shape)
             for part in summary.work:
                 runs.add(part.inside(), calls=summary.spans)
-            names |= runs.names
-            runs.add_to(rank)
             runs.judge(rank, lines={})
+            names |= runs.names
         if names:
             _judge_missing(outcome, context.expected_kernels, names)
         return or_absent(outcome)
@@ -154,12 +145,7 @@ def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
                 outcome.note(
                     "ops.fallback",
                     "warning",
-                    {
-                        "op": site.name,
-                        "calls": site.count,
-                        "shape": counter_set.shape,
-                        "line": site.line,
-                    },
+                    {"op": site.name, "calls": site.count, "shape": counter_set.shape, "line": site.line},
                 )
     for counter_set in counters:
         _judge_unstable(outcome, counter_set)
@@ -266,7 +252,7 @@ class _KernelRuns:
     def add(self, events: EventTable, *, calls: int) -> None:
         """Add the events of some calls.
 
-        The longest run is that of a typical call, without the time in nested operators and in collectives, which mostly
+        The longest run of a typical call, without the time in nested operators and in collectives, which mostly
         wait.
         """
         self.names |= {events.names[code] for code in np.unique(np.concatenate((events.name, events.group))).tolist()}
@@ -277,8 +263,13 @@ class _KernelRuns:
             order = rows[np.argsort(work.start[rows], kind="stable")]
             self.longest[op] = max(_longest(own[order], calls) / 1e9, self.longest.get(op, 0.0))
 
-    def add_to(self, outcome: StepOutcome) -> None:
-        """Add the longest single run of all, and the names for the run document."""
+    def judge(self, outcome: StepOutcome, *, lines: Mapping[str, str]) -> None:
+        """Add the longest single run of all and the names for the run document, and judge the run of each operator.
+
+        ``lines`` are the calls of the operators.
+        """
+        for op, seconds in self.longest.items():
+            outcome.above("ops.kernel_time", seconds, {"op": op, "line": lines.get(op)})
         if self.longest:
             outcome.number("ops.kernel_time", max(self.longest.values()))
         else:
@@ -291,11 +282,6 @@ class _KernelRuns:
                 longest=max(self.longest, key=self.longest.__getitem__, default=None),
             )
             outcome.kernels.append(kernels)
-
-    def judge(self, outcome: StepOutcome, *, lines: Mapping[str, str]) -> None:
-        """Add a finding for each operator with a single run above the limit; ``lines`` are its calls."""
-        for op, seconds in self.longest.items():
-            outcome.above("ops.kernel_time", seconds, {"op": op, "line": lines.get(op)})
 
 
 def _longest(times: IntColumn, calls: int) -> float:

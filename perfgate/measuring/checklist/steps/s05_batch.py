@@ -71,11 +71,11 @@ def _add_best(
 ) -> None:
     """Add the best size that keeps the promise, and judge the loss of the configured one."""
     # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather than promised too early.
-    fast = {
-        size: rates
-        for size, rates in sweep.rates.items()
-        if promised is None or quantile(np.asarray(sweep.latencies[size]), 0.99).value <= promised
-    }
+    fast = dict(sweep.rates)
+    if promised is not None:
+        for size in sweep.rates:
+            if quantile(np.asarray(sweep.latencies[size]), 0.99).value > promised:
+                del fast[size]
     if not fast:
         of_shape.missing("batch.best", Message("times.sla-not-kept"))
         of_shape.missing("batch.loss", Message("times.knee-needs-throughput"))

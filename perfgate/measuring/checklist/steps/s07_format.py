@@ -18,7 +18,7 @@ from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Kernel
 from perfgate.trace.model.spans import is_format_conversion
 
-# The costliest pairs of formats, with a row of their own.
+# The costliest pairs of formats are listed.
 _MOST_PAIRS = 10
 # Inserted by CANN's graph engine between operators of different formats: trans_TransData_3, trans_Cast_5
 # (samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309).
@@ -73,17 +73,14 @@ class FormatStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable if the recording has none."""
-        outcome, any_kernel = context.outcome(), False
+        outcome = context.outcome()
         for summary in context.summaries:
             device = outcome.under(shape=summary.shape)
             if kernels := kernels_of(summary.timeline):
-                any_kernel = True
                 _judge(device, _of_kernels(kernels, calls=summary.spans))
             else:
                 device.missing("format.share", _NO_KERNELS)
-        if any_kernel:
-            return outcome
-        return unavailable(_NO_KERNELS)
+        return outcome.or_unavailable(_NO_KERNELS)
 
 
 STEP = FormatStep()
@@ -106,10 +103,7 @@ def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
 
 def _pair_of(kernel: Kernel) -> str:
     """The formats before and after; the dtypes if only those differ; the name if the table has neither."""
-    for before, after in (
-        (kernel.input_formats, kernel.output_formats),
-        (kernel.input_dtypes, kernel.output_dtypes),
-    ):
+    for before, after in ((kernel.input_formats, kernel.output_formats), (kernel.input_dtypes, kernel.output_dtypes)):
         if before and after and before[0] != after[0]:
             return f"{before[0]} -> {after[0]}"
     if _TURNED.search(kernel.name):

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
@@ -83,10 +82,7 @@ class PreprocessStep:
                 rank.above(
                     "preprocess.loading_share",
                     waited,
-                    {
-                        "op": spans.names[int(spans.name.min())],
-                        "a step [s]": waited_ns / steps / 1e9,
-                    },
+                    {"op": spans.names[int(spans.name.min())], "a step [s]": waited_ns / steps / 1e9},
                 )
             elif len(spans):
                 reason = Message("times.steps-without-share")
@@ -105,8 +101,7 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
     times_ns = _time_stages(preprocessing, context, effort.stages)
     for stage, column in zip(preprocessing.stages, times_ns.T):
         of_stage = outcome.under(stage=stage.name)
-        samples = SampleSet(metric="preprocess.time", samples=pack(column), labels=dict(of_stage.labels))
-        outcome.samples.append(samples)
+        of_stage.raw_samples("preprocess.time", column)
         of_stage.estimate("preprocess.time", quantile(column / 1e9, 0.5))
     medians: npt.NDArray[np.float64] = np.median(times_ns, axis=0) / 1e9
     slowest = preprocessing.stages[int(medians.argmax())]

@@ -49,7 +49,7 @@ class SmallOpsStep:
     card = card(12)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable if a call runs nothing that the profiler records."""
+        """Measure every shape; unavailable if the profiler records no work of a call."""
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
@@ -82,18 +82,19 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     launches = _launches_of(summary, context.limits, dispatched=names)
     if launches is None:
         return
-    # Operators on little data; views move none and launch nothing.
-    loops = Counter(
-        (op.op, op.line)
-        for op in tally.order or []
-        if 0 < op.moved_bytes <= _SMALL_BYTES and (op.flops or 0) <= _SMALL_FLOPS
-    )
-    line = next((line for (_, line), _ in loops.most_common(1)), None)
+    # Operators on little data; views neither move data nor launch kernels.
+    loops: Counter[tuple[str, str | None]] = Counter()
+    for op in tally.order or []:
+        if 0 < op.moved_bytes <= _SMALL_BYTES and (op.flops or 0) <= _SMALL_FLOPS:
+            loops[op.op, op.line] += 1
+    line = None
+    if loops:
+        _, line = max(loops, key=loops.__getitem__)
     _judge_launches(outcome, launches, summary, line=line)
     most = outcome.limit("small_ops.loop.warning")
-    for (op, place), count in loops.most_common(_MOST_LOOPS):
+    for (name, place), count in loops.most_common(_MOST_LOOPS):
         if count > most:
-            outcome.note("small_ops.loop", "warning", {"op": op, "line": place, "count": count, "limit": most})
+            outcome.note("small_ops.loop", "warning", {"op": name, "line": place, "count": count, "limit": most})
     if (reason := _no_launch_bound(context, tally)) is not None:
         outcome.missing(_BOUND, reason)
         return
@@ -155,9 +156,9 @@ def _enqueue_ns(context: StepContext, call: Callable[[], Any]) -> int:
 
 @dataclass(frozen=True)
 class _Launches:
-    """The launches of a typical call, and the shares of the short ones in their number and time.
+    """The launches of a typical call, and the share of short launches in their number and time.
 
-    ``shortest`` is the operator with the most short ones; ``gap_ns`` the mean idle time of the device between consecutive
+    ``shortest`` is the operator with the most short launches; ``gap_ns`` the mean idle time of the device between consecutive
     launches of a call, None for a trace without a device or starts, or with a single launch per call.
     """
 

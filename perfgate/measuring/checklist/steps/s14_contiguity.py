@@ -57,23 +57,19 @@ class ContiguityStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable if the recording has none."""
-        outcome, any_kernel = context.outcome(), False
+        outcome = context.outcome()
         for summary in context.summaries:
             device = outcome.under(shape=summary.shape)
-            if _judge_kernels(device, kernels_of(summary.timeline)):
-                any_kernel = True
-            else:
+            if not _judge_kernels(device, kernels_of(summary.timeline)):
                 device.missing("contiguity.kernel_share", _NO_KERNELS)
-        if any_kernel:
-            return outcome
-        return unavailable(_NO_KERNELS)
+        return outcome.or_unavailable(_NO_KERNELS)
 
 
 STEP = ContiguityStep()
 
 
 def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
-    """Copies and bytes of a call by cause; the share of copies that change the layout or nothing is judged."""
+    """Copies and bytes of a call by cause; the share of copies that change the layout, or no property, is judged."""
     written = sum(op.written for op in audit)
     if not written:
         return
@@ -96,13 +92,7 @@ def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
         outcome.above(
             "contiguity.copy_share",
             sum(judged.values()) / written,
-            {
-                "op": name,
-                "cause": why,
-                "copies": counts[largest],
-                "bytes": size,
-                "line": line,
-            },
+            {"op": name, "cause": why, "copies": counts[largest], "bytes": size, "line": line},
         )
 
 

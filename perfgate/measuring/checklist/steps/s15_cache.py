@@ -17,8 +17,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
-from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
+from perfgate.measuring.checklist.recorded import add_rate, busy_window, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call

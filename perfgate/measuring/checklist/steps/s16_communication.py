@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
@@ -79,18 +80,21 @@ def _impossible(context: StepContext, ranks: int) -> Message | None:
 
 
 def _run(context: StepContext, ranks: int) -> list[RankReport]:
-    quick = context.quick
+    # The ranks agree on the sizes that fit into their memory.
     plan = Plan(
         kind=context.device.kind,
         backend=_BACKENDS[context.device.kind],
-        # The ranks agree on the sizes that fit into their memory.
-        sizes=sizes_up_to(4 * _MIB if quick else 1024 * _MIB),
-        repetitions=20 if quick else 50,
-        seconds=0.1 if quick else 1.0,
-        rounds=20 if quick else 50,
+        sizes=sizes_up_to(1024 * _MIB),
+        repetitions=50,
+        seconds=1.0,
+        rounds=50,
         timeout_seconds=60.0,
     )
-    return run_job(plan, ranks=ranks, folder=context.artifacts, limit_seconds=60.0 if quick else 600.0)
+    limit_seconds = 600.0
+    if context.quick:
+        plan = structs.replace(plan, sizes=sizes_up_to(4 * _MIB), repetitions=20, seconds=0.1, rounds=20)
+        limit_seconds = 60.0
+    return run_job(plan, ranks=ranks, folder=context.artifacts, limit_seconds=limit_seconds)
 
 
 def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:

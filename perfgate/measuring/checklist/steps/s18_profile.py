@@ -29,7 +29,7 @@ class ProfileStep:
     card = card(18)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable, with the profiler's own message, if it records nothing."""
+        """Measure every shape; unavailable, with the profiler's own message, if it records no events."""
         outcome = context.outcome()
         try:
             for shape in context.workload.shapes:

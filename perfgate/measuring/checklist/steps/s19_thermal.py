@@ -15,8 +15,8 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
 from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.outcome import Limits, MaybeEvidence, StepOutcome, limit, unavailable
-from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.outcome import Limits, MaybeEvidence, StepOutcome, unavailable
+from perfgate.measuring.checklist.recorded import profiled, setting_number
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import run_times
@@ -59,7 +59,7 @@ _SENSED = {
 
 
 class ThermalStep:
-    """Soak the device with the first shape while a process of its own reads the sensors."""
+    """Soak the device with the first shape while another process reads the sensors."""
 
     card = card(19)
 
@@ -95,11 +95,11 @@ def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context:
 
     If the times of kernels are known, only the clock during kernels counts: an idle device lowers it by itself.
     """
-    clock, limits = summary.timeline.readings.get(CORE_CLOCK), context.limits
+    clock = summary.timeline.readings.get(CORE_CLOCK)
     if clock is None or not clock.value.max() > 0:
         return
-    megahertz = context.recording.settings.get("aic_frequency_mhz", "")
-    rated = float(megahertz) * 1e6 if megahertz.isdecimal() and int(megahertz) else float(clock.value.max())
+    megahertz = setting_number(context.recording.settings, "aic_frequency_mhz")
+    rated = float(clock.value.max()) if megahertz is None else megahertz * 1e6
     clocks = kernel_clocks(summary.kernel_table, clock)
     lowest = min((row.lowest for row in clocks), default=float(clock.value.min()))
     outcome.number("thermal.clock", lowest / rated)
@@ -107,8 +107,8 @@ def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context:
         outcome.below("thermal.clock", lowest / rated, {"lowest [Hz]": lowest, "rated [Hz]": rated})
     for row in [row for row in clocks if row.hertz < rated][:_TOP_OPS]:
         outcome.under(op=row.op).number("thermal.kernel_clock", row.hertz / rated)
-    slow = [row for row in clocks if row.hertz / rated < limit("thermal.kernel_clock.warning", limits)]
-    idle = [row for row in clocks if row.hertz < limit("thermal.idle_clock.warning", limits)]
+    idle = [row for row in clocks if row.hertz < outcome.limit("thermal.idle_clock.warning")]
+    slow = [row for row in clocks if row.hertz / rated < outcome.limit("thermal.kernel_clock.warning")]
     affected = idle or slow
     if not affected:
         return
@@ -179,13 +179,11 @@ def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Messag
     if isinstance(sensed, Message):
         outcome.missing(_SENSED, sensed)
         return
-    within = [
-        reading for reading in sensed if reading.began_ns >= soaked.began_ns and reading.ended_ns <= soaked.ended_ns
-    ]
+    began, ended = soaked.began_ns, soaked.ended_ns
+    within = [reading for reading in sensed if began <= reading.began_ns and reading.ended_ns <= ended]
     if len(within) < _FEWEST_READINGS:
         reason = Message(
-            "system.too-few-readings",
-            {"times": len(within), "seconds": soaked.seconds, "fewest": _FEWEST_READINGS},
+            "system.too-few-readings", {"times": len(within), "seconds": soaked.seconds, "fewest": _FEWEST_READINGS}
         )
         outcome.missing(_SENSED, reason)
         return
@@ -198,7 +196,7 @@ def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Messag
 
 
 def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepOutcome:
-    """The outcome of readings beside pairs, in which both sides keep the device at work by turns."""
+    """The outcome of readings during pairs, in which both sides keep the device at work by turns."""
     if len(readings) < _FEWEST_READINGS:
         return unavailable(Message("system.not-watched"))
     states = [reading.telemetry for reading in readings]
@@ -250,7 +248,7 @@ def _mean_power(readings: Sequence[TelemetryReading], soaked: Soak) -> float | N
 
 
 def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleEstimate], context: StepContext) -> None:
-    """Judge the lower bound of the calls' loss; what lost half as much beside them, the device or its host, is the cause.
+    """Judge the lower bound of the calls' loss; the cause is the device or its host if that lost at least half as much.
 
     Nothing is judged if the device is the host and other processes used its CPUs. Measured: on two CPUs with a load of five
     the CPU time of a fixed matrix product varied by 30 % within seconds. On a virtual machine with an H100 calls that wait
@@ -263,7 +261,7 @@ def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleE
     if of_calls.low is None:
         return
     slower = [subject for subject, loss in losses.items() if loss.value >= of_calls.value / 2]
-    if CANARY in slower or CANARY not in losses:  # without one nothing tells the device from the calls
+    if CANARY in slower or CANARY not in losses:  # without a canary the cause is unknown
         rule = "thermal.derating"
     else:
         rule = "thermal.drift"
@@ -291,7 +289,7 @@ def judge_throttling(outcome: StepOutcome) -> None:
 def soak(
     call: Callable[[], Any], device: Device, *, items: int, seconds: float, slice_seconds: float = _SLICE_SECONDS
 ) -> Soak:
-    """Make calls without a pause for so many seconds, and at least two slices of them."""
+    """Make calls without a pause for ``seconds``, and at least two slices."""
     calls = 0
 
     def counted() -> Any:

@@ -120,7 +120,7 @@ def _published(torch_npu: str) -> str | None:
 class Software(msgspec.Struct, frozen=True, kw_only=True):
     """The software below an NPU; None for a missing or unknown version.
 
-    ``cann_home`` is the CANN in use: the one the environment names. ``cann_installed`` are the folders of all CANN versions
+    ``cann_home`` is the CANN in use: named by the environment. ``cann_installed`` are the folders of all CANN versions
     in the default location, in use or not.
     """
 
@@ -163,7 +163,7 @@ def installed_cann(host: Host) -> list[Path]:
 
 
 def set_env(home: str) -> str:
-    """The command that puts a CANN into the environment: before 8.5 the script lies beside its folder."""
+    """The command that puts a CANN into the environment: before 8.5 the script is in the parent folder."""
     folder = Path(home)
     if folder.parent.name in ("ascend-toolkit", "nnae", "nnrt"):
         folder = folder.parent
@@ -236,15 +236,11 @@ class _Slow(NamedTuple):
 # Documentation of torch_npu's environment variables (Ascend/pytorch, docs/en/api/environment_variable) and of CANN's log.
 _SLOW = {
     "ASCEND_GLOBAL_LOG_LEVEL": _Slow(
-        ("0", "1"),
-        "CANN logs every call (0 is debug, 1 is info)",
-        "export ASCEND_GLOBAL_LOG_LEVEL=3 (errors only)",
+        ("0", "1"), "CANN logs every call (0 is debug, 1 is info)", "export ASCEND_GLOBAL_LOG_LEVEL=3 (errors only)"
     ),
     "ASCEND_GLOBAL_EVENT_ENABLE": _Slow(("1",), "CANN logs events", "export ASCEND_GLOBAL_EVENT_ENABLE=0"),
     "ASCEND_SLOG_PRINT_TO_STDOUT": _Slow(
-        ("1",),
-        "CANN writes its log to the standard output, call by call",
-        "export ASCEND_SLOG_PRINT_TO_STDOUT=0",
+        ("1",), "CANN writes its log to the standard output, call by call", "export ASCEND_SLOG_PRINT_TO_STDOUT=0"
     ),
     "TASK_QUEUE_ENABLE": _Slow(
         ("0",),
@@ -261,7 +257,7 @@ _SLOW = {
 
 
 def refuse_blocking(environ: Mapping[str, str]) -> None:
-    """Raise MeasuringError if every operator waits for the device: such times differ from those of a real run."""
+    """Raise MeasuringError if every operator waits for the device: such times differ from a real run's."""
     if is_blocking(environ):
         raise UnmeasuredError(Message("device.blocking", {"variable": BLOCKING, "value": environ[BLOCKING]}))
 

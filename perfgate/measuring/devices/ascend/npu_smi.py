@@ -68,7 +68,7 @@ class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_blocks(text: str, command: str) -> list[ChipBlock]:
-    """The blocks of an ``npu-smi info -t …`` answer, in order, those of the mcu marked.
+    """The blocks of an ``npu-smi info -t …`` answer, in order; blocks of the mcu are marked.
 
     Raises UnmeasuredError for a failure, the help, and a text without one key that has a value.
     """
@@ -89,7 +89,7 @@ def parse_blocks(text: str, command: str) -> list[ChipBlock]:
 
 
 def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None:
-    """The block of a chip, never that of the mcu; a block without an id if it is the only one."""
+    """The block of a chip, never of the mcu; a block without an id if there is no other."""
     chips = [block for block in blocks if not block.mcu]
     matches = [block for block in chips if block.chip_id == chip_id and chip_id is not None]
     if matches:

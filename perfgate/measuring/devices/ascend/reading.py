@@ -30,7 +30,7 @@ _UNITS = {
     **{f"{kind} Bandwidth Usage Rate(%)": f"{kind.lower()}_bandwidth" for kind in ("HBM", "DDR", "Memory")},
     **{f"DVPP {unit} Usage Rate(%)": f"dvpp_{unit.lower()}" for unit in ("VDEC", "VPC", "VENC", "JPEGE", "JPEGD")},
 }
-# The computing units. A newer driver reports their joint load; for an older one it is at least that of the busiest.
+# The computing units. A newer driver reports their joint load; with an older one the load of the busiest is a lower bound.
 _COMPUTE = ("aicore", "aicube", "aivector", "vectorcore")
 _CAPACITY = [(f"{kind} Capacity(MB)", f"{kind} Usage Rate(%)") for kind in ("HBM", "Memory", "DDR")]
 
@@ -49,7 +49,7 @@ def find_chip(index: int, runner: Runner = run_tool, environ: Mapping[str, str] 
 
 
 def _logic_id(index: int, environ: Mapping[str, str]) -> int:
-    """The runtime's id of torch's ``npu:index``. Raises UnmeasuredError when it is not among the visible ones."""
+    """The runtime's id of torch's ``npu:index``. Raises UnmeasuredError when it is not visible."""
     text = environ.get(VISIBLE, "").strip()
     if not text:
         return index
@@ -87,7 +87,7 @@ def read_telemetry(
 
 
 def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = False) -> DeviceState:
-    """Clock, temperature, power and AI Core load of a chip in one question, that of all its units in one more.
+    """Clock, temperature, power and AI Core load of a chip in one query, and the load of all its units in a second one.
 
     Both may be asked while it works; while the profiler collects, npu-smi shows a load of 0 (the vendor's manual), so
     sample in a run without it. Raises UnmeasuredError if no query is answered.

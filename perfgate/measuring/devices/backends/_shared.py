@@ -1,4 +1,4 @@
-"""Shared by the backends: a device of torch, and one behind a torch module of its own (``torch.npu``, ``torch.cuda``)."""
+"""Shared by the backends: a device of torch, and a device behind a module of torch (``torch.npu``, ``torch.cuda``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from perfgate.system.processes import RunDelay, run_delay_ns
 from perfgate.trace.model.events import CALL
 
 GIB = 1 << 30
-# A sleeper wakes up to a few hundred microseconds late; so much of a wait is spent awake.
+# A sleeping thread wakes up to a few hundred microseconds late, so the end of a wait is spent awake.
 _WATCHED_NS = 500_000
 _STATM = Path("/proc/self/statm")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -153,7 +153,7 @@ class TorchDevice:
         return None
 
     def condition(self) -> DeviceState:
-        """Nothing: a vendor's tool is too slow to be asked between blocks; the conductor asks it beside them."""
+        """Nothing: a vendor's tool is too slow to be asked between blocks; the conductor asks it during blocks."""
         return DeviceState()
 
 
@@ -346,7 +346,7 @@ class AcceleratorEvent:
 
 
 class _Timeline:
-    """Device time as a chain of anchors: events, each a short while after the one before it.
+    """Device time as a chain of anchors: events, each a short while after its predecessor.
 
     An event's time is its anchor's plus the elapsed time, in device time throughout: the host clock only provides the
     origin, so the difference of two events never contains a jump of the host's clock.

@@ -1,4 +1,4 @@
-"""The CPU as a device: no memory of its own, no queue, and a profiler that sees operators rather than kernels."""
+"""The CPU as a device: no separate memory, no queue, and a profiler that sees operators rather than kernels."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ from typing import Any
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, require_packages, sweeper, text_of_error
-from perfgate.measuring.devices.device import (
-    Capability,
-    DeviceEvent,
-    HostWait,
-    MemoryCount,
-    MemoryStatistics,
-)
+from perfgate.measuring.devices.device import Capability, DeviceEvent, HostWait, MemoryCount, MemoryStatistics
 from perfgate.measuring.devices.host import text_of
 from perfgate.trace.model.events import CALL
 

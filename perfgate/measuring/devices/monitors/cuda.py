@@ -34,12 +34,7 @@ APPS = ("nvidia-smi", f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=
 # NVML, nvmlClocksEventReasons. The power limit lowers the clock of every heavy model, on both sides alike; the others mean
 # that something is wrong. Idle (1), application clocks (2) and display clocks (0x100) do not slow a GPU down.
 _POWER_CAP = 0x4
-_THROTTLED = {
-    0x8: "hardware slowdown",
-    0x20: "heat (software)",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-}
+_THROTTLED = {0x8: "hardware slowdown", 0x20: "heat (software)", 0x40: "heat (hardware)", 0x80: "power brake"}
 _FAILURES = (
     "nvidia-smi has failed",
     "failed to initialize nvml",
@@ -173,22 +168,33 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
 
 
 def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> DeviceState:
-    units = {"gpu": share(row["utilization.gpu"]), "memory_bandwidth": share(row["utilization.memory"])}
+    units: dict[str, float] = {}
+    for name, column in (("gpu", "utilization.gpu"), ("memory_bandwidth", "utilization.memory")):
+        load = share(row[column])
+        if load is not None:
+            units[name] = load
     mask = _clock_reasons(row["clocks_throttle_reasons.active"])
+    throttled = power_capped = None
+    if mask is not None:
+        throttled = bool(mask & sum(_THROTTLED))
+        power_capped = bool(mask & _POWER_CAP)
     # A GPU without ECC has [N/A] here: unknown, which is not OK.
     errors = number(row["ecc.errors.uncorrected.volatile.total"])
+    health = "OK" if errors == 0 else None
+    if errors:
+        health = f"{errors:.0f} uncorrected ECC errors"
     return DeviceState(
         temperature=number(row["temperature.gpu"]),
         power=number(row["power.draw"]),
         clock=scaled(row["clocks.sm"], MHZ),
         rated_clock=scaled(row["clocks.max.sm"], MHZ),
-        utilization=units["gpu"],
-        units={name: value for name, value in units.items() if value is not None},
+        utilization=units.get("gpu"),
+        units=units,
         memory_used=scaled(row["memory.used"], MIB),
         memory_total=scaled(row["memory.total"], MIB),
-        health=None if errors is None else "OK" if errors == 0 else f"{errors:.0f} uncorrected ECC errors",
-        throttled=None if mask is None else any(mask & bit for bit in _THROTTLED),
-        power_capped=None if mask is None else bool(mask & _POWER_CAP),
+        health=health,
+        throttled=throttled,
+        power_capped=power_capped,
         foreign_processes=processes,
     )
 

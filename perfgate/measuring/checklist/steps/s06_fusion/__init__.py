@@ -123,7 +123,7 @@ def judge_patterns(
 ) -> None:
     """Add a finding for each place with patterns that together cost more than the limit: a layer repeats its pattern.
 
-    Patterns of unknown cost get a finding of their own.
+    Patterns of unknown cost get a separate finding.
     """
     bound = outcome.limit("fusion.share.warning")
     places: dict[tuple[str, str | None, str | None], list[Pattern]] = {}
@@ -173,10 +173,9 @@ def _judge_kernels(outcome: StepOutcome, kernels: KernelFusion, spans: int, *, j
     )
     if judge:
         names = Counter(_shortened(name) for name in kernels.heaviest)
-        repeated = [
-            name if count == 1 else Message("operators.repeated", {"count": count, "name": name})
-            for name, count in names.items()
-        ]
+        repeated: list[str | Message] = []
+        for name, count in names.items():
+            repeated.append(name if count == 1 else Message("operators.repeated", {"count": count, "name": name}))
         outcome.above("fusion.sequence_share", share, {"kernels": _listed(repeated)})
 
 

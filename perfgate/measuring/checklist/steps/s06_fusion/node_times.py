@@ -69,8 +69,7 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
     measured = sorted(measured, key=lambda times: times.total)[: (len(measured) + 1) // 2]
     by_node = zip(*[call.nodes for call in measured])
     return NodeTimes(
-        nodes=[_typical(times) for times in by_node],
-        total=float(np.median([times.total for times in measured])),
+        nodes=[_typical(times) for times in by_node], total=float(np.median([times.total for times in measured]))
     )
 
 

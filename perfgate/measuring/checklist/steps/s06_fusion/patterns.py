@@ -265,7 +265,7 @@ class _Graph:
         return None
 
     def pattern(self, kind: PatternKind, ops: Collection[int], *, remaining: Collection[int] = ()) -> Pattern:
-        """Claim the operators; the remaining ones stay kernels of their own."""
+        """Claim the operators; the remaining ones stay separate kernels."""
         self.claimed.update(ops)
         return Pattern(kind, tuple(sorted(ops)), tuple(sorted(set(ops) - set(remaining))))
 
@@ -387,9 +387,9 @@ def _chains(graph: _Graph) -> Iterator[Pattern]:
 
 
 def _stages(graph: _Graph, pointwise: set[int]) -> list[int]:
-    """For each node how many others than the pointwise ones lie before it, on the longest way.
+    """For each node the number of nodes that are not pointwise on the longest path to it.
 
-    Two pointwise ones of one stage can be one kernel. The sums of two residual branches cannot, though one takes the other's
+    Two pointwise nodes of one stage can be one kernel. The sums of two residual branches cannot, though one takes the other's
     result: a matrix product between them needs the first, and the second needs the product.
     """
     stages: list[int] = []

@@ -106,9 +106,9 @@ def _judge_products(outcome: StepOutcome, products: Sequence[tuple[AuditedOp, Au
 
 
 def _judge_kernels_or_casts(outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> None:
-    """Judge the kernels of the run's trace; casts are those of the dispatched operators if no kernel shows them.
+    """Judge the kernels of the run's trace; if no kernel shows casts, the dispatched operators count.
 
-    The products of an audited call are judged by their arithmetic, and their time is only shown beside it.
+    The products of an audited call are judged by their arithmetic, and their time is only shown.
     """
     if not context.shows_kernels:
         _judge_casts(outcome, audit, timed=True)
@@ -253,11 +253,7 @@ def judge_trial(outcome: StepOutcome, trial: PrecisionTrial | FailedExperiment) 
 def _judge_gain(outcome: StepOutcome, trial: PrecisionTrial) -> None:
     """Recommend autocast if it is certainly faster and its output is right; note it if it is only faster."""
     relative_error = None if isinstance(trial.agreement, Message) else _finite(trial.agreement.relative)
-    evidence: MaybeEvidence = {
-        "dtype": trial.dtype,
-        "speedup": trial.versus.speedup,
-        "relative error": relative_error,
-    }
+    evidence: MaybeEvidence = {"dtype": trial.dtype, "speedup": trial.versus.speedup, "relative error": relative_error}
     if (why := _objection(trial, outcome.limit("precision.error.warning"))) is None:
         outcome.above("precision.gain", trial.versus.low, evidence)
     elif trial.versus.low > outcome.limit("precision.gain.info"):

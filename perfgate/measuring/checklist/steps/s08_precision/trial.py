@@ -20,7 +20,7 @@ Against = Literal["as_is", "full"]
 
 
 class PrecisionTrial(NamedTuple):
-    """A call in low precision beside one in full: how much faster, and how its output differs.
+    """A call in low precision compared with one in full precision: how much faster, and how its output differs.
 
     ``against`` is the workload's own precision: full (``as_is``), or low and compared with a float32 copy (``full``).
     ``agreement`` is a reason if outputs cannot be compared; ``refused`` is the workload's check's objection to the
@@ -73,15 +73,16 @@ def _beside_full_copy(context: StepContext, shape: str, dtype: str, seconds: flo
     workload = context.workload
     copy = workload.around(copy_of_model(context).float())
     low_pool = workload.pool(shape)
-    full_pool = [
-        each_tensor(inputs, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
-        for inputs in low_pool
-    ]
+    full_pool = [each_tensor(inputs, _in_full) for inputs in low_pool]
     audit = audit_call(context, lambda: copy.invoke(full_pool[0]))
     if any(op.product is not None and op.product.low for op in audit):
         raise ExperimentError(Message("operators.autocast-inside"))
     full, low = (copy.invoke, full_pool), (workload.invoke, low_pool)
     return _trial(context, shape, full, low, dtype=dtype, against="full", seconds=seconds)
+
+
+def _in_full(tensor: Any) -> Any:
+    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def low_dtype(kind: str) -> Any:

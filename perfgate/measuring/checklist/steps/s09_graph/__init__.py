@@ -38,13 +38,7 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     compiling,
 )
 from perfgate.measuring.counting.collect import record_calls
-from perfgate.measuring.counting.compiled import (
-    COMPILED_AGAIN,
-    NEW_INPUT,
-    Compilations,
-    compilations,
-    has_compiled,
-)
+from perfgate.measuring.counting.compiled import COMPILED_AGAIN, NEW_INPUT, Compilations, compilations, has_compiled
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.timing.versus import Versus
@@ -71,19 +65,18 @@ _FUNCTION_COMPILED = re.compile(r"_compile\.\S*compile_inner \(dynamo_timed\)")
 
 @dataclass(frozen=True)
 class _Effort:
-    """The most seconds for taking graphs and for compiling, and the seconds of the comparison."""
+    """The most seconds for compiling, and the seconds of the comparison."""
 
-    graphs: float
     compile: float
     compare: float
 
 
-# Breaks and recompiles are exact, and take 2 s on a small model: their limit ends only what would never end, so that a busy
-# machine has them too. Compiling is given up earlier.
-_QUICK = _Effort(graphs=60.0, compile=14.0, compare=1.0)
-_FULL = _Effort(graphs=60.0, compile=120.0, compare=5.0)
-# A check takes graphs and compiles on a machine that may be busy: these end only what would never end.
-_OF_A_CHECK = _Effort(graphs=60.0, compile=300.0, compare=0.3)
+_QUICK = _Effort(compile=14.0, compare=1.0)
+_FULL = _Effort(compile=120.0, compare=5.0)
+# Breaks and recompiles are exact, and take 2 s on a small model. This ends only what would never end, so that a busy machine
+# has them too; so does the limit for compiling in a check.
+_GRAPHS_SECONDS = 60.0
+_SECONDS_OF_A_CHECK = 300.0
 
 
 class GraphStep:
@@ -95,19 +88,16 @@ class GraphStep:
         """Unavailable if torch has no compiler for the device, or can neither take nor run a graph."""
         if context.device.kind not in BACKENDS:
             return unavailable(Message("graph.no-compiler", {"kind": context.device.kind}))
-        effort = _OF_A_CHECK if context.exact_only else _QUICK if context.quick else _FULL
         shape = context.workload.shapes[0]
         with quiet():
             for _ in range(WARM_UP_CALLS):
                 own_call(context, shape)
             compiles_itself = has_compiled()
-            take = partial(_take_graphs, context, effort.graphs, compiles_itself=compiles_itself)
+            take = partial(_take_graphs, context, compiles_itself=compiles_itself)
             graphs = experiment(context, take, failing="graph.fails")
-            timed = (
-                FailedExperiment(Message("graph.not-compiled-for-check"))
-                if context.exact_only
-                else experiment(context, partial(_time_graph, context, shape, effort), failing="graph.fails")
-            )
+            timed: _Timed | FailedExperiment = FailedExperiment(Message("graph.not-compiled-for-check"))
+            if not context.exact_only:
+                timed = experiment(context, partial(_time_graph, context, shape), failing="graph.fails")
         if isinstance(graphs, FailedExperiment) and isinstance(timed, FailedExperiment):
             return unavailable(together([graphs.reason, timed.reason]))
         outcome = context.outcome()
@@ -162,21 +152,24 @@ class _Timed:
 
 def compiled_for_check(context: StepContext, shape: str) -> AbstractContextManager[Compiled]:
     """The compiled call of a shape, which a check times on both sides in turns."""
-    return compiled(context, shape, seconds=_OF_A_CHECK.compile)
+    return compiled(context, shape, seconds=_SECONDS_OF_A_CHECK)
 
 
-def _take_graphs(context: StepContext, seconds: float, *, compiles_itself: bool) -> Compilations:
+def _take_graphs(context: StepContext, *, compiles_itself: bool) -> Compilations:
     """The compilations over calls of every shape."""
     context.doing("taking the graphs of every shape")
-    with apart(), compiling(seconds):
+    with apart(), compiling(_GRAPHS_SECONDS):
         twin = context.workload if compiles_itself else compiled_twin(context, GRAPHS_ONLY)
         return compilations(twin, context.workload.shapes, root=context.root)
 
 
-def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed:
+def _time_graph(context: StepContext, shape: str) -> _Timed:
     """The times of the compiled call."""
+    effort = _QUICK if context.quick else _FULL
     context.doing("compiling the call of shape {shape}", shape=shape)
-    spans = HeadSpans(*context.graph_spans) if context.graph_spans else HEAD_SPANS[context.device.kind]
+    spans = HEAD_SPANS[context.device.kind]
+    if context.graph_spans:
+        spans = HeadSpans(*context.graph_spans)
     with compiled(context, shape, seconds=effort.compile) as call:
         context.doing("timing the compiled call of shape {shape}", shape=shape)
         versus = call.compare(context, seconds=effort.compare)

@@ -102,7 +102,7 @@ def missing_compiler(kind: str) -> Message | None:
 
 @contextmanager
 def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Compiled]:
-    """Compile the call of one shape in at most so many seconds, with empty caches; forget all of it at the end.
+    """Compile the call of one shape within ``seconds``, with empty caches; forget all of it at the end.
 
     A workload that compiles itself is compared with itself run without. For an experiment: raises ExperimentError if
     compiling is impossible or exceeds its time, and any exception of the compiler.
@@ -118,7 +118,7 @@ def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Co
 
 
 def _start_compiler(context: StepContext, seconds: float) -> float:
-    """Compile next to nothing and return the seconds that it took.
+    """Compile a trivial function and return the seconds that it took.
 
     The first compilation of a process imports hundreds of modules and probes the C++ compiler (3 s of 4.5 on a small model,
     torch 2.13), and the workload's own time must not depend on earlier steps.
@@ -134,7 +134,7 @@ def _start_compiler(context: StepContext, seconds: float) -> float:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Let nothing that is compiled inside last, nor count as the workload's own."""
+    """Forget at the end what was compiled inside, and do not count it as the workload's."""
     from torch._dynamo import reset
     from torch._dynamo.utils import counters
 
@@ -150,7 +150,7 @@ def apart() -> Iterator[None]:
 
 @contextmanager
 def _fresh_caches(folder: Path) -> Iterator[None]:
-    """Give inductor empty caches on disk, below ``folder`` and removed at the end, and in memory; no processes of its own."""
+    """Give inductor empty caches on disk, below ``folder`` and removed at the end, and in memory; it starts no processes."""
     # Imported before anything is timed.
     from torch._inductor import compile_fx, config, utils  # noqa: F401
 
@@ -178,7 +178,7 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 
 def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
-    """The workload with a model of its own and calls that are compiled; a training step compiles the modules only.
+    """The workload with a copy of the model and compiled calls; a training step compiles the modules only.
 
     Raises ExperimentError if the model cannot be copied.
     """
@@ -213,7 +213,7 @@ def _copied(context: StepContext) -> BoundWorkload:
 
 
 def _compiled_copy(context: StepContext, shape: str, seconds: float) -> Compiled:
-    """Compile a twin of a workload that compiles nothing."""
+    """Compile a twin of a workload without compiled code."""
     workload = context.workload
     reference = _output(_copied(context), shape, context.seed)
     twin = compiled_twin(context, BACKENDS[context.device.kind])
@@ -296,7 +296,7 @@ def _exists(config: Any, name: str) -> bool:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeUpError in the block after so many seconds; none of the processes that it started is left then.
+    """Raise TimeUpError in the block after ``seconds``, and end the processes that it started.
 
     A compiler cannot be asked to stop, nor the compilers that it starts; g++ may start cc1plus while it is being killed.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,6 @@ from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copies
-from perfgate.measuring.checklist.steps.s10_batching.scheduler import scheduling
 from perfgate.measuring.checklist.steps.s10_batching.serving import (
     Candidate,
     PolicyReplay,
@@ -33,10 +33,18 @@ from perfgate.measuring.workload.workload import Traffic
 from perfgate.stats.batching import BatchingPolicy
 from perfgate.stats.summary import SampleEstimate, dependent_quantile
 from perfgate.system.garbage import quiet
+from perfgate.trace.model.arithmetic import overlap_length, totals_by_name, union_length
+from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 
 _QUICK_REQUESTS = 4_000
 _FULL_REQUESTS = 20_000
 _SCHEDULING = "batching.scheduling"
+# vLLM's schedule and _prepare_inputs, SGLang's get_next_batch_to_run and recv_requests, and common names in home-made
+# servers. A Python function is recorded as "file.py(12): name".
+_SCHEDULER = re.compile(
+    r"(^|[^a-z0-9])_?(select_batch|prepare_(model_)?inputs?(_\w+)?|get_(next|new)_batch\w*|recv_requests|schedule)(\(\))?$"
+)
+_OUTPUTS = {True: "output.same", False: "output.another", None: "times.rows-not-comparable"}
 
 
 class _Simulation(NamedTuple):
@@ -110,11 +118,27 @@ class BatchingStep:
 STEP = BatchingStep()
 
 
+def scheduling(events: EventTable) -> tuple[str, float] | None:
+    """The function of a scheduler that takes most time, and the share of the recording in which any does and no kernel runs.
+
+    None if the recording has no such function.
+    """
+    on_host = ~events.is_kind(*DEVICE_KINDS, "device_annotation", "memory")
+    own = events.select(on_host & events.is_named(_SCHEDULER.search))
+    if not len(own):
+        return None
+    device = events.of_kind(*DEVICE_KINDS)
+    exposed = union_length(own.intervals) - overlap_length(own.intervals, device.intervals)
+    totals = totals_by_name(own.name, own.duration, len(own.names))
+    length = int(events.end.max() - events.start.min())
+    return own.names[int(totals.argmax())], exposed / length if length else 0.0
+
+
 def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
     shape = context.workload.shapes[0]
     service = measure_service(context, shape)
     simulation = _simulate(context, shape, service, traffic)
-    # New requests of the same traffic: the simulated ones chose the policy.
+    # New requests of the same traffic, because the simulated requests chose the policy.
     requests = arrivals(traffic, count=_FULL_REQUESTS, seed=context.seed + 1)
     policies = dict.fromkeys([simulation.static.policy, simulation.best.policy])
     replays = replay(context, shape, service, requests, list(policies))
@@ -199,13 +223,13 @@ def _judge_gain(
         "batching.gain": simulation.gain,
         "simulated p99 [s]": simulation.best.p99,
         "simulated p99 of static batches [s]": simulation.static.p99,
-        "outputs": Message("times.rows-not-comparable") if agree is None else Message("output.same"),
-        "batching.speedup": speedup.value if speedup else None,
-        "speedup.low": speedup.low if speedup else None,
-        "speedup.high": speedup.high if speedup else None,
+        "outputs": Message(_OUTPUTS[agree]),
     }
+    if speedup is not None:
+        interval = {"speedup.low": speedup.low, "speedup.high": speedup.high}
+        evidence = {**evidence, "batching.speedup": speedup.value, **interval}
     if agree is False:
-        outcome.note("batching.differs", "warning", {**evidence, "outputs": Message("output.another")})
+        outcome.note("batching.differs", "warning", evidence)
     elif speedup is None or speedup.low is None or speedup.low <= 1:
         outcome.note("batching.unconfirmed", "info", evidence)
     else:

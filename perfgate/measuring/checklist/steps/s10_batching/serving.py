@@ -38,8 +38,8 @@ Floats = npt.NDArray[np.float64]
 class ServiceModel:
     """The median seconds of a call of each batch size that was measured, in rising order of sizes.
 
-    A batch between two sizes is padded to the larger one, as servers with compiled or captured shapes do; so nothing is
-    guessed between them, and a replay can make exactly these calls.
+    A batch between two sizes is padded to the larger one, as servers with compiled or captured shapes do; so no time
+    is guessed between them, and a replay can make exactly these calls.
     """
 
     seconds: dict[int, float]
@@ -49,15 +49,15 @@ class ServiceModel:
         return list(self.seconds)
 
     def padded(self, items: int) -> int:
-        """The size that so many items are padded to. Raises IndexError above the largest."""
+        """The size that a batch of ``items`` is padded to. Raises IndexError above the largest."""
         return self.sizes[bisect_left(self.sizes, items)]
 
     def __call__(self, items: int) -> float:
-        """The seconds that a batch of so many items takes."""
+        """The seconds that a batch of ``items`` takes."""
         return self.seconds[self.padded(items)]
 
     def capacity(self, batch: int) -> float:
-        """The most items a second that batches of at most so many can answer."""
+        """The most items a second that batches of at most ``batch`` can answer."""
         return max(size / seconds for size, seconds in self.seconds.items() if size <= batch)
 
 
@@ -136,7 +136,7 @@ def candidates(
 
 
 def winner(simulated: Iterable[Candidate]) -> Candidate:
-    """The first, and so the simplest, of those with the lowest P99."""
+    """The first, which is the simplest, of the candidates with the lowest P99."""
     return _of_lowest_p99(simulated)[0]
 
 

@@ -10,16 +10,10 @@ from perfgate.document.message import Message, together
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
 from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable
-from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.recorded import profiled, setting_number
 from perfgate.measuring.checklist.shape_space import measure_shape_space
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.checklist.steps.s13_tiling.cores import (
-    CoreUse,
-    core_uses,
-    cube_clock,
-    known_cores,
-    setting_number,
-)
+from perfgate.measuring.checklist.steps.s13_tiling.cores import CoreUse, core_uses, cube_clock, known_cores
 from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
 from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay, ReplayedProduct, record_products
 from perfgate.measuring.checklist.traces import steady_summary
@@ -34,7 +28,7 @@ _TOP_OPS = 10
 _MEGAHERTZ = 1e6
 # Gains of less than a hundredth of the call are not reported.
 _NOTICEABLE = 0.01
-# Padding with zeros changes nothing but the order of summation; bfloat16 has eight bits of mantissa.
+# Padding with zeros only changes the order of summation; bfloat16 has eight bits of mantissa.
 _TOLERANCE = 0.05
 _NO_BLOCKS = Message("operators.no-core-counts-recorded")
 
@@ -164,12 +158,7 @@ def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
 
 
 def _try_padding(
-    outcome: StepOutcome,
-    context: StepContext,
-    product: ReplayedProduct,
-    padding: Mapping[str, int],
-    *,
-    call_ns: float,
+    outcome: StepOutcome, context: StepContext, product: ReplayedProduct, padding: Mapping[str, int], *, call_ns: float
 ) -> None:
     sizes = {"op": product.op, "sizes": product.shapes({}), "padded": product.shapes(padding)}
     of_product = outcome.under(**sizes)

@@ -9,12 +9,13 @@ from typing import Literal
 
 import numpy as np
 
+from perfgate.measuring.checklist.recorded import setting_number
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Kernel
 
 Unit = Literal["cube", "vector"]
 Bound = Literal["compute", "memory", "neither"]
-# The number of cores of each unit of a device, without unknown ones.
+# The number of cores of each unit of a device, as far as it is known.
 Cores = Mapping[Unit, int]
 
 # Values of the column Accelerator Core, by the unit that runs a kernel's blocks. AI_CPU, DSA_SQE (random numbers) and
@@ -51,8 +52,8 @@ class CoreUse:
 def known_cores(settings: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None) -> Cores:
     """The cores of each unit in a recording's settings or a device's properties, else those that its counters imply.
 
-    The number of blocks of a kernel does not imply it: a kernel may use a single core. ``frequency`` is that of the cores
-    in hertz, None if unknown.
+    The number of blocks of a kernel does not imply it: a kernel may use a single core. ``frequency`` of the cores is in
+    hertz, None if unknown.
     """
     cube = setting_number(settings, "aic_cores", "cube cores")
     vector = setting_number(settings, "aiv_cores", "vector cores")
@@ -114,7 +115,7 @@ def _busiest_pipe(rows: KernelTable, attainable: float) -> tuple[float | None, B
     attained: float | None = None
     bound: Bound | None = None
     columns = rows.counters.columns(*_PIPE_COLUMNS)
-    for name in _PIPE_COLUMNS:  # the computing ones first: of two equally busy pipes they count
+    for name in _PIPE_COLUMNS:  # computing pipes first: they win a tie
         if name not in columns:
             continue
         known = ~np.isnan(columns[name]) & (rows.duration > 0)
@@ -129,14 +130,3 @@ def _busiest_pipe(rows: KernelTable, attainable: float) -> tuple[float | None, B
     if attained is not None and attained < attainable:
         bound = "neither"
     return attained, bound
-
-
-def setting_number(settings: Mapping[str, str], *names: str) -> int | None:
-    """The first of these settings, None if it is not a positive number: ranks that differ are written as several numbers."""
-    for name in names:
-        if name in settings:
-            text = settings[name]
-            if text.isdecimal() and int(text):
-                return int(text)
-            return None
-    return None

@@ -51,7 +51,7 @@ def product_uses(table: KernelTable) -> list[ProductUse]:
 
 
 def known_peaks(cycles: float | None, outcome: StepOutcome) -> dict[Arithmetic, float]:
-    """FLOP/s of the device: the project's own setting, else the peak of all cube cores, of so many cycles in a second."""
+    """FLOP/s of the device: the project's own setting, else the peak of all cube cores, which make ``cycles`` a second."""
     peaks: dict[Arithmetic, float] = {}
     for kind in ARITHMETICS:
         own = outcome.limit(f"tiling.peak.{kind}")

@@ -16,7 +16,7 @@ _MOST_PADDING = 1.25
 class _Form(NamedTuple):
     """Which sizes the dimensions of an operator's tensors are, by a letter each: of its arguments and of its result.
 
-    Letters name the last dimensions of a tensor (those before are batches), or with ``leading`` the first ones. Dimensions
+    Letters name the last dimensions of a tensor (those before are batches), or with ``leading`` the first dimensions. Those
     that may be padded with zeros are those in ``padded``: the result then only gets larger.
     """
 
@@ -31,7 +31,7 @@ _FORMS: Mapping[str, _Form] = {
     "aten::addmm": _Form(("mn", "mk", "kn"), "mn"),
     "aten::bmm": _Form(("mk", "kn"), "mn"),
     "aten::baddbmm": _Form(("mn", "mk", "kn"), "mn"),
-    # A kernel of its own only on devices from outside torch; elsewhere it arrives as addmm.
+    # A separate kernel only on devices from outside torch; elsewhere it arrives as addmm.
     "aten::linear": _Form(("mk", "nk", "n"), "mn"),
     "aten::convolution": _Form(("bc", "oc", "o"), "bo", padded="co", leading=True),
 }
@@ -76,12 +76,12 @@ class ReplayedProduct:
 
     def padding(self, multiple: int) -> dict[str, int]:
         """The sizes that are no multiple and near the next one, and that next one."""
-        nearest = {letter: -(-size // multiple) * multiple for letter, size in self.sizes().items()}
-        return {
-            letter: nearest[letter]
-            for letter, size in self.sizes().items()
-            if letter in self.form.padded and size < nearest[letter] <= _MOST_PADDING * size
-        }
+        padding: dict[str, int] = {}
+        for letter, size in self.sizes().items():
+            nearest = -(-size // multiple) * multiple
+            if letter in self.form.padded and size < nearest <= _MOST_PADDING * size:
+                padding[letter] = nearest
+        return padding
 
     def shapes(self, padding: Mapping[str, int]) -> str:
         """The shapes of the operands that are multiplied, e.g. ``31x1000 @ 1000x1000``, bias apart."""
@@ -94,7 +94,7 @@ class ReplayedProduct:
 
 
 def record_products(call: Callable[[], Any], *, root: Path) -> list[ReplayedProduct]:
-    """Make one call and return its products and convolutions, those with the most operations over the call first.
+    """Make one call and return its products and convolutions, most operations of the call first.
 
     Left out are grouped and transposed convolutions, and operands that are no dense floating point numbers.
     """
@@ -161,13 +161,12 @@ class ProductReplay:
         self._product = product
         self._keywords = dict(product.keywords)
         self._plain = [_random(argument, place) for argument in product.arguments]
-        letters = [*product.form.arguments, *[""] * len(product.arguments)]
-        self._padded = [
-            _zero_padded(tensor, _padded_shape(argument, names, product, padding))
-            if isinstance(argument, Operand)
-            else tensor
-            for tensor, argument, names in zip(self._plain, product.arguments, letters)
-        ]
+        self._padded = list(self._plain)
+        for position, letters in enumerate(product.form.arguments[: len(product.arguments)]):
+            operand = product.arguments[position]
+            if isinstance(operand, Operand):
+                shape = _padded_shape(operand, letters, product, padding)
+                self._padded[position] = _zero_padded(self._plain[position], shape)
 
     def plain(self) -> Any:
         return self._product.function(*self._plain, **self._keywords)
