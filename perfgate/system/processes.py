@@ -122,16 +122,6 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def cpu_seconds() -> dict[int, float]:
-    """The CPU time of every process that the kernel shows, by its number: utime and stime of proc(5), stat."""
-    tick = os.sysconf("SC_CLK_TCK")
-    return {
-        int(folder.name): (int(fields[11]) + int(fields[12])) / tick
-        for folder in Path("/proc").glob("[0-9]*")
-        if len(fields := _stat(folder)) > 12
-    }
-
-
 def process_cpu_ns(pid: int) -> int:
     """The CPU time of a process, 0 for one that has ended.
 

@@ -307,15 +307,3 @@ def test_precision__recording_without_dtypes__unavailable() -> None:
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
     assert "Level1" in reason_of(outcome)
-
-
-@pytest.mark.slow
-def test_precision__products_allowed_to_be_rounded__said(tmp_path: Path) -> None:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        outcome = measure(STEP, linears(), tmp_path)
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-    assert found(outcome)["precision.rounded"].evidence == {"switches": "float32_matmul_precision = high"}

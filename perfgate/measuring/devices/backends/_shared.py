@@ -153,7 +153,7 @@ class TorchDevice:
         return None
 
     def condition(self) -> DeviceState:
-        """Nothing: a vendor's tool is too slow to be asked between blocks; the conductor asks it during blocks."""
+        """Nothing: a vendor's tool is too slow to be asked between blocks; the conductor asks it in parallel."""
         return DeviceState()
 
 

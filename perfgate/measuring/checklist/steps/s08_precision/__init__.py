@@ -15,7 +15,6 @@ from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
     PrecisionTrial,
-    rounding_switches,
     try_autocast,
     try_full,
 )
@@ -42,14 +41,13 @@ class PrecisionStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; not applicable if none has a product."""
-        outcome, in_full = context.outcome(), list[AuditedOp]()
+        outcome = context.outcome()
         for shape in context.workload.shapes:
             context.doing("looking at the precision of products with inputs of shape {shape}", shape=shape)
             audit = audit_shape(context, shape, calls=3)
             products = [(op, op.product) for op in audit if op.product is not None]
             if not products:
                 continue
-            in_full += [op for op, product in products if not product.low]
             low_flops = sum(product.flops for _, product in products if product.low)
             share = low_flops / sum(product.flops for _, product in products)
             of_shape = outcome.under(shape=shape)
@@ -63,14 +61,7 @@ class PrecisionStep:
                 and "spoiled_by_errors" in context.device.capabilities
             ):
                 break
-        if not outcome.values:
-            return not_applicable(Message("operators.no-products"))
-        # The switches by which the products in full precision may be rounded.
-        convolves = any(op.convolution is not None for op in in_full)
-        multiplies = any(op.convolution is None for op in in_full)
-        if switches := rounding_switches(context.device.kind, multiplies=multiplies, convolves=convolves):
-            outcome.note("precision.rounded", "info", {"switches": ", ".join(switches)})
-        return outcome
+        return outcome.or_else(not_applicable(Message("operators.no-products")))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable if none has a product of known precision."""

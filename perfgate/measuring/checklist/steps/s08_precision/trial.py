@@ -95,23 +95,6 @@ def low_dtype(kind: str) -> Any:
     return torch.float16
 
 
-def rounding_switches(kind: str, *, multiplies: bool, convolves: bool) -> list[str]:
-    """By which switches the program allows its float32 products and convolutions to be rounded."""
-    import torch
-
-    switches = []
-    if multiplies and (precision := torch.get_float32_matmul_precision()) != "highest":
-        switches.append(f"float32_matmul_precision = {precision}")
-    if kind == "cuda" and convolves and torch.backends.cudnn.allow_tf32:
-        switches.append("cudnn.allow_tf32")
-    if kind == "npu":
-        npu: Any = getattr(torch, "npu", None)
-        owners = [name for name, used in (("matmul", multiplies), ("conv", convolves)) if used]
-        allowed = [name for name in owners if getattr(getattr(npu, name, None), "allow_hf32", False)]
-        switches += [f"npu.{name}.allow_hf32" for name in allowed]
-    return switches
-
-
 def _trial(
     context: StepContext, shape: str, full: _Way, low: _Way, *, dtype: str, against: Against, seconds: float
 ) -> PrecisionTrial:

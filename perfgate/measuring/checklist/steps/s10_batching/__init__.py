@@ -86,7 +86,7 @@ class BatchingStep:
             return outcome
         copies = context.outcome()
         with quiet():
-            measure_copies(copies, context)
+            measure_copies(copies.under(shape=context.workload.shapes[0]), context)
         copies.add(outcome)
         return copies
 
