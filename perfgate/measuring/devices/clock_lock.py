@@ -36,7 +36,7 @@ def locked_clock(
     try:
         commands = clock_commands(device, megahertz, host)
     except MeasuringError as error:
-        say(sentence("the clock is not locked: {error}", error=str(error)))
+        say(sentence("the clock is not locked: {error}", error=error))
         yield
         return
     program = host.find_program(commands.unlock[0], host.environ)
