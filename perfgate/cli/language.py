@@ -68,14 +68,14 @@ def localized(command: click.Command) -> click.Command:
     """A copy of a command with its help in the current language; in English the command itself."""
     if current_language() == "en":
         return command
-    shown = copy.copy(command)
-    shown.context_class = _Context
-    shown.help, shown.epilog = _translated(command.help), _translated(command.epilog)
-    shown.params = [copy.copy(parameter) for parameter in command.params]
-    for parameter in shown.params:
+    translated = copy.copy(command)
+    translated.context_class = _Context
+    translated.help, translated.epilog = _translated(command.help), _translated(command.epilog)
+    translated.params = [copy.copy(parameter) for parameter in command.params]
+    for parameter in translated.params:
         if isinstance(parameter, click.Option):
             parameter.help = _translated(parameter.help)
-    return shown
+    return translated
 
 
 def _translated(text: str | None) -> str | None:

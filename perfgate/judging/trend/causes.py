@@ -113,7 +113,7 @@ def _moved(series: TrendSeries, at: int, anchors: Sequence[_Versions]) -> TrendC
     """The change at the likeliest anchor within its confidence set, else at its own place."""
     change = series.changes[at]
     earliest, latest = change.at - NEAR, change.at + NEAR
-    neighbors = [0, *(other.at for other in series.changes), len(series.points)]
+    neighbors = [0, *(entry.at for entry in series.changes), len(series.points)]
     places: list[int] = []
     for place in range(max(earliest, neighbors[at] + 1), min(latest, neighbors[at + 2] - 1) + 1):
         if _Versions(series.points[place - 1].commit, series.points[place].commit) in anchors:

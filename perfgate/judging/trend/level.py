@@ -19,7 +19,7 @@ def level_around(series: TrendSeries, run: StoredRun, *, without: Sequence[Store
     edges = [change.at for change in series.changes if change.standing != "refuted"]
     start = max((edge for edge in edges if edge <= at), default=0)
     end = min((edge for edge in edges if edge > at), default=len(series.points))
-    level = [point for point in series.points[start:end] if not any(_is_of(point, other) for other in without)]
+    level = [point for point in series.points[start:end] if not any(_is_of(point, entry) for entry in without)]
     return [point.value for point in level]
 
 

@@ -321,7 +321,7 @@ def test_render_trend_page__kept_files_beside_a_change__linked_by_the_side_of_th
         "run20": [kept("flame.html", "https://x.example/20/flame.html"), kept("t.json.gz", "javascript:alert(1)")],
         "run21": [kept("other.json.gz", "https://x.example/21/other.json.gz")],
     }
-    page = render_trend_page(make_trend(make_series(make_change(20))), kept=files)
+    page = render_trend_page(make_trend(make_series(make_change(20))), kept_files=files)
     assert re.findall(r'<p>(\w+): <a href="(https://x[^"]+)">([^<]+)', page) == [
         ("before", "https://x.example/19/trace-a.json.gz", "trace-a.json.gz"),
         ("after", "https://x.example/20/flame.html", "flame.html"),

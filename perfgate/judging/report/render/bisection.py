@@ -181,12 +181,12 @@ class BisectionWords:
         return None
 
     def _undecided(self) -> Words:
-        left = self._names(self.document.suspects)
-        return say("Undecided: a gate stayed inconclusive; the culprit is among {left}", left=left)
+        suspects = self._names(self.document.suspects)
+        return say("Undecided: a gate stayed inconclusive; the culprit is among {left}", left=suspects)
 
     def _slow_commit(self) -> Words:
-        found = [self.document.changes[at] for at in self.document.culprits[0]]
-        commits = [change for change in found if isinstance(change, CommitChange)]
+        culprits = [self.document.changes[at] for at in self.document.culprits[0]]
+        commits = [change for change in culprits if isinstance(change, CommitChange)]
         last = commits[-1]
         if len(commits) == 1:
             return say(
@@ -202,8 +202,8 @@ class BisectionWords:
         )
 
     def _slow_environment(self) -> Words:
-        found = [self.document.changes[at] for at in self.document.culprits[0]]
-        steps = [step for step in found if isinstance(step, EnvironmentChange)]
+        culprits = [self.document.changes[at] for at in self.document.culprits[0]]
+        steps = [step for step in culprits if isinstance(step, EnvironmentChange)]
         before, after = self._quoted(steps[0].before), self._quoted(steps[-1].after)
         if len(steps) == 1:
             return say("Slower since {after}; {before} is not", after=after, before=before)
@@ -234,8 +234,8 @@ class BisectionWords:
         return say("{culprit} makes it slower, alone", culprit=blocks[0])
 
     def _slow_release(self) -> Words:
-        found = [self.document.changes[at] for at in self.document.culprits[0]]
-        steps = [step for step in found if isinstance(step, PackageChange)]
+        culprits = [self.document.changes[at] for at in self.document.culprits[0]]
+        steps = [step for step in culprits if isinstance(step, PackageChange)]
         first, last = steps[0], steps[-1]
         package, before, after = map(self._quoted, (last.package, str(first.before), last.after))
         if first == last:

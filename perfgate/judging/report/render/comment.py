@@ -164,12 +164,12 @@ def _folds(parts: list[_Part]) -> list[str]:
     """The parts of each fold under one summary; a part without a fold as it is."""
     folds = []
     for _, group in groupby(parts, key=lambda part: part.fold or part.section.title):
-        first, *others = group
+        first, *following = group
         if not first.fold:
             folds.append(first.text)
             continue
-        summary = " · ".join(part.summary for part in (first, *others))
-        texts = [first.text, *(f"**{part.summary}**\n\n{part.text}" for part in others)]
+        summary = " · ".join(part.summary for part in (first, *following))
+        texts = [first.text, *(f"**{part.summary}**\n\n{part.text}" for part in following)]
         folds.append("\n\n".join([f"<details><summary>{summary}</summary>", *texts, "</details>"]))
     return folds
 

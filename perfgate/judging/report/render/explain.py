@@ -158,23 +158,23 @@ def list_names(language: Language) -> str:
         return _render("several", word="", listed=list(map(_listed, entries())))
 
 
-def _listed(named: Named) -> tuple[Words, Words]:
+def _listed(entry_name: Named) -> tuple[Words, Words]:
     """The name of an entry and its title."""
-    title = _title(named)
-    return Words(named.name), say(title) if title else EMPTY
+    title = _title(entry_name)
+    return Words(entry_name.name), say(title) if title else EMPTY
 
 
-def _title(named: Named) -> str:
+def _title(entry_name: Named) -> str:
     """The title of an entry, empty for a limit."""
-    match named.kind:
+    match entry_name.kind:
         case "metric":
-            return METRICS[named.name].title
+            return METRICS[entry_name.name].title
         case "step":
-            return CARDS[_step_number(named.name) or 0].title
+            return CARDS[_step_number(entry_name.name) or 0].title
         case "rule":
-            return RULES[named.name].message
+            return RULES[entry_name.name].message
         case "term":
-            return named.name
+            return entry_name.name
         case "limit":
             return ""
 
@@ -301,8 +301,8 @@ def suggestions(word: str) -> list[str]:
     """At most five words of the catalogue that are most similar to an unknown word."""
     key = _key(word)
     texts: dict[str, str] = {}
-    for named in entries():
-        for text in _texts(named):
+    for entry_name in entries():
+        for text in _texts(entry_name):
             texts[_key(text)] = text
     within = [text for text in texts if len(key) > 1 and key in text]
     close = difflib.get_close_matches(key, texts, n=_MOST_SUGGESTIONS, cutoff=_ALIKE)
@@ -319,18 +319,18 @@ def entries() -> Iterator[Named]:
     yield from (Named("limit", name) for name in LIMITS if name not in METRICS and name not in RULES)
 
 
-def _texts(named: Named) -> Iterator[str]:
+def _texts(entry_name: Named) -> Iterator[str]:
     """The name and titles of an entry, in every language."""
-    yield named.name
+    yield entry_name.name
     titles: list[str] = []
-    match named.kind:
+    match entry_name.kind:
         case "term":
-            titles = [named.name]
-            yield from GLOSSARY[named.name].also
+            titles = [entry_name.name]
+            yield from GLOSSARY[entry_name.name].also
         case "step":
-            titles = [_title(named)]
+            titles = [_title(entry_name)]
         case "metric":
-            entry = METRICS[named.name]
+            entry = METRICS[entry_name.name]
             titles = [entry.title, *entry.clock_titles.values()]
             if entry.timed:
                 yield from _timed_titles(entry.title)
@@ -350,12 +350,12 @@ def _index() -> tuple[Mapping[str, list[Named]], Mapping[str, list[Named]]]:
     """Entries by their names and titles, and by the last part of their names."""
     whole: dict[str, list[Named]] = {}
     parts: dict[str, list[Named]] = {}
-    for named in entries():
-        for key in dict.fromkeys(map(_key, _texts(named))):
-            whole.setdefault(key, []).append(named)
-        match named.kind:
+    for entry_name in entries():
+        for key in dict.fromkeys(map(_key, _texts(entry_name))):
+            whole.setdefault(key, []).append(entry_name)
+        match entry_name.kind:
             case "metric" | "rule":
-                parts.setdefault(_key(named.name.rpartition(".")[2]), []).append(named)
+                parts.setdefault(_key(entry_name.name.rpartition(".")[2]), []).append(entry_name)
     return whole, parts
 
 

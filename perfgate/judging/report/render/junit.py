@@ -39,7 +39,10 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     """The report of a decision. A regression that fails the gate is a failure, a failed measurement an error."""
     summary = Summary(decision)
     with speaking(language):
-        listed = [*summary.metrics, *(one for one in summary.regressed if one not in summary.metrics)]
+        listed = [
+            *summary.metrics,
+            *(comparison for comparison in summary.regressed if comparison not in summary.metrics),
+        ]
         cases = [_verdict_case(summary)]
         for failure in decision.failures:
             if failure.side != "pair":

@@ -50,9 +50,9 @@ def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
     return "".join(_families([({}, run)], frozenset(steps))) + END
 
 
-def openmetrics_of_runs(runs: Iterable[LabelledRun], others: Iterable[ServiceFamily]) -> str:
+def openmetrics_of_runs(runs: Iterable[LabelledRun], further: Iterable[ServiceFamily]) -> str:
     """The values of all steps of several runs, one gauge per metric, and other families."""
-    return "".join([*_families(runs, None), *map(_other_family, others)]) + END
+    return "".join([*_families(runs, None), *map(_other_family, further)]) + END
 
 
 def unit_of(metric: Metric) -> str:

@@ -33,9 +33,9 @@ class Text:
     def plain(self) -> str:
         return "".join(part for part, _ in self.parts)
 
-    def __add__(self, other: Text) -> Text:
+    def __add__(self, text: Text) -> Text:
         both = Text("")
-        both.parts = [*self.parts, *other.parts]
+        both.parts = [*self.parts, *text.parts]
         return both
 
     def __rich__(self) -> Any:
@@ -78,10 +78,10 @@ class Table:
     def _records(self) -> Iterator[Text]:
         """Each row as lines of a title and a cell, where a line is too short for the numbers of all columns."""
         for row in self._rows:
-            first, *others = (cell.plain.strip() for cell in row)
+            first, *rest = (cell.plain.strip() for cell in row)
             title = self._titles[0]
             yield Text(first if first.startswith(title) else f"{title} {first}".strip())
-            for title, plain in zip(self._titles[1:], others):
+            for title, plain in zip(self._titles[1:], rest):
                 if plain:
                     yield Text("  " + " ".join(filter(None, (title, plain))))
 
@@ -118,8 +118,8 @@ class Table:
         whole = _line_width(widths)
         if whole > width:
             return None
-        first, *others = [self._line(row, widths) for row in rows]
-        return [first, "─" * whole, *others]
+        first, *rest = [self._line(row, widths) for row in rows]
+        return [first, "─" * whole, *rest]
 
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
         cells = []

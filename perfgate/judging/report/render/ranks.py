@@ -52,11 +52,11 @@ class DrawnMaps(msgspec.Struct, frozen=True, kw_only=True):
     maps: Sequence[DrawnMap]
 
 
-def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
+def render_ranks_page(job: DrawnRanks, language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own scripts."""
     with speaking(language):
-        maps = DrawnMaps(labels=list(map(clean, drawn.labels)), maps=list(map(_map, drawn.maps)))
-        timelines = [drawn.timeline] if drawn.timeline else []
+        maps = DrawnMaps(labels=list(map(clean, job.labels)), maps=list(map(_map, job.maps)))
+        timelines = [job.timeline] if job.timeline else []
         return render_page(
             "ranks/page.html.j2",
             style=inlined(*STYLES, "ranks/style.css"),
@@ -64,10 +64,10 @@ def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
             data=Words(packed_timelines(timelines)),
             # Escaped, so that nothing in the JSON ends its script element.
             maps=Words(msgspec.json.encode(maps).decode().replace("<", "\\u003c")),
-            answers=rank_answers(drawn.document, shown=_LISTED),
-            ranks=_slowest(drawn.document),
-            more_ranks=beyond(drawn.document.ranks, _TABLED),
-            drawn=drawn,
+            answers=rank_answers(job.document, shown=_LISTED),
+            ranks=_slowest(job.document),
+            more_ranks=beyond(job.document.ranks, _TABLED),
+            job=job,
         )
 
 
@@ -83,17 +83,17 @@ def _slowest(document: RanksDocument) -> list[RankRow]:
     return sorted(document.ranks, key=slowness, reverse=True)[:_TABLED]
 
 
-def _map(drawn: HeatMap) -> DrawnMap:
+def _map(heat_map: HeatMap) -> DrawnMap:
     note = ""
-    if drawn.left_out:
-        note = str(say(_LEFT_OUT.get(drawn.kind, _STEPS_LEFT_OUT), count=drawn.left_out))
+    if heat_map.left_out:
+        note = str(say(_LEFT_OUT.get(heat_map.kind, _STEPS_LEFT_OUT), count=heat_map.left_out))
     return DrawnMap(
-        title=str(say(_TITLES[drawn.kind], link=clean(drawn.link))),
-        cell=str(say(_CELLS.get(drawn.kind, _OF_STEP))),
-        unit=_UNITS.get(drawn.kind, "s"),
+        title=str(say(_TITLES[heat_map.kind], link=clean(heat_map.link))),
+        cell=str(say(_CELLS.get(heat_map.kind, _OF_STEP))),
+        unit=_UNITS.get(heat_map.kind, "s"),
         note=note,
-        columns=list(map(clean, drawn.columns)),
-        values=[list(map(_rounded, row)) for row in drawn.values],
+        columns=list(map(clean, heat_map.columns)),
+        values=[list(map(_rounded, row)) for row in heat_map.values],
     )
 
 

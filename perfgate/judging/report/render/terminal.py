@@ -206,11 +206,11 @@ def _print_moved(summary: Summary, console: Console) -> None:
     table.add_column(say("change"))
     styles = {say(word): style for word, style in _LABEL_STYLES.items()}
     for words in listed:
-        one = words.comparison
-        metric = Text(plain_line(calls_or_metric(one)))
+        comparison = words.comparison
+        metric = Text(plain_line(calls_or_metric(comparison)))
         metric.append("\n").append(plain_line(named_places(words.places)), "dim")
         label = Text(words.label, styles.get(words.label, "dim"))
-        table.add_row(label, metric, *map(Text, (*formats.sides(one), formats.change(one))))
+        table.add_row(label, metric, *map(Text, (*formats.sides(comparison), formats.change(comparison))))
     console.print(Padding(table, (1, 0)))
     _print_more(len(rows) - len(listed), console)
 
@@ -236,7 +236,7 @@ def _block_lines(block: RegressionBlock) -> Iterator[str]:
         yield f"{say('Also changed:') if block.in_title else say('Changed:')} {changed}"
     if block.also:
         yield f"{say('Also on other lines:')} {line('shared/also.j2', 'plain', block=block)}"
-    accept = block.accept.here or block.accept.command
+    accept = block.accept.short_command or block.accept.command
     if accept:
         yield f"{say('If intended:')} {accept}"
     if block.worst.accepted and not block.in_title:
@@ -266,8 +266,8 @@ def _print_more(hidden: int, console: Console, *, indent: str = "") -> None:
 
 def _print_stored(summary: Summary, console: Console) -> None:
     """Print main's stored runs last: they did not influence the verdict."""
-    known = [comparison for comparison in summary.decision.stored if comparison.typical is not None]
-    beside = sorted(known, key=lambda comparison: comparison.outside is None)[:_SHOWN_STORED]
+    typical = [comparison for comparison in summary.decision.stored if comparison.typical is not None]
+    beside = sorted(typical, key=lambda comparison: comparison.outside is None)[:_SHOWN_STORED]
     rows = [line("shared/stored.j2", "plain", row=stored_row(comparison)) for comparison in beside]
     _print_lines(say("Main's stored runs"), rows, console)
     if rows:
@@ -344,8 +344,8 @@ def early_lines(
 def _early_block(number: int, block: RegressionBlock, summary: Summary) -> list[str]:
     """The title of a block, the code of its line, the counts that changed, and the remedy."""
     # No title of the comment stands above these, so the count that it would name is listed.
-    named = [(summary.worst, None)] if block.in_title else []
-    counts = [*named, *block.counts]
+    titled = [(summary.worst, None)] if block.in_title else []
+    counts = [*titled, *block.counts]
     lines: list[str] = [f"{number}. {line('shared/block.j2', 'plain', block=block)}"]
     if block.cause and block.cause.code:
         lines.append(f"     {clean(block.cause.code)}")

@@ -190,8 +190,8 @@ class _Report:
         return self._render(template, medium, folds=FOLDS[:folds], marks=marks, changes=changes)
 
     def _listed(self, causes: Sequence[TrendCause]) -> CauseList:
-        others = min(self._rows, _MOST_OTHERS)
-        rows = [cause_row(cause, self._document, most=others) for cause in causes[: self._rows]]
+        most = min(self._rows, _MOST_OTHERS)
+        rows = [cause_row(cause, self._document, most=most) for cause in causes[: self._rows]]
         return CauseList(rows, numbers.beyond(causes, self._rows))
 
 

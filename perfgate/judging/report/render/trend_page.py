@@ -88,8 +88,8 @@ class CausePicture:
     noise: Words
     testbeds: int
     change: ChangeCells
-    others: Sequence[ChangeCells]
-    kept: Sequence[KeptFiles]
+    further: Sequence[ChangeCells]
+    kept_files: Sequence[KeptFiles]
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ class SeriesCells:
 
 
 def render_trend_page(
-    document: TrendDocument, language: Language = "en", kept: Mapping[str, Sequence[KeptLink]] | None = None
+    document: TrendDocument, language: Language = "en", kept_files: Mapping[str, Sequence[KeptLink]] | None = None
 ) -> str:
     """The page; ``kept`` are the kept files of runs beside changes, by the id of the run."""
     with speaking(language):
         causes, groups, health = sort_causes(document), _groups(document), document.health
-        pictures = [_picture(cause, document, groups, kept or {}) for cause in document.causes[:MAX_PICTURES]]
+        pictures = [_picture(cause, document, groups, kept_files or {}) for cause in document.causes[:MAX_PICTURES]]
         uplifts = [uplift_row(uplift, document, most=_MAX_NAMES) for uplift in document.uplifts[:_MAX_ROWS]]
         return render_page(
             "trend/page.html.j2",
@@ -164,9 +164,9 @@ def _rank(group: Group) -> tuple[float, str, str, str]:
 
 
 def _picture(
-    cause: TrendCause, document: TrendDocument, groups: Sequence[Group], kept: Mapping[str, Sequence[KeptLink]]
+    cause: TrendCause, document: TrendDocument, groups: Sequence[Group], kept_files: Mapping[str, Sequence[KeptLink]]
 ) -> CausePicture:
-    lead, *others = moved_by(cause, document)
+    lead, *further = moved_by(cause, document)
     group: Group = [lead.series]
     for candidate in groups:
         if any(series is lead.series for series in candidate):
@@ -177,8 +177,8 @@ def _picture(
         noise=noise_words(lead.series),
         testbeds=len(group),
         change=change_cells(lead),
-        others=list(map(change_cells, others[:_MAX_ROWS])),
-        kept=_kept_beside(lead, kept),
+        further=list(map(change_cells, further[:_MAX_ROWS])),
+        kept_files=_kept_beside(lead, kept_files),
     )
 
 
@@ -187,12 +187,12 @@ def noise_words(series: TrendSeries) -> Words:
     return EMPTY if series.noise is None else numbers.plus_minus(series.noise)
 
 
-def _kept_beside(moved: MovedSeries, kept: Mapping[str, Sequence[KeptLink]]) -> list[KeptFiles]:
-    if not kept:
+def _kept_beside(moved: MovedSeries, kept_files: Mapping[str, Sequence[KeptLink]]) -> list[KeptFiles]:
+    if not kept_files:
         return []
     sides = []
     for side, run_id in zip((say("before"), say("after")), runs_beside(moved)):
-        linkable = [link for link in kept.get(run_id, []) if is_linkable(link.address)]
+        linkable = [link for link in kept_files.get(run_id, []) if is_linkable(link.address)]
         if linkable:
             sides.append(KeptFiles(side, [(link.path, Words(link.address)) for link in linkable]))
     return sides

@@ -166,12 +166,12 @@ def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
         begin = min(begin, at - _POINTS_BEFORE)
     begin = max(0, begin)
     step = math.ceil((count - begin) / _MAX_POINTS) or 1
-    drawn = range(count - 1, begin - 1, -step)[::-1]
-    values = [series.points[index].value for index in drawn]
+    indices = range(count - 1, begin - 1, -step)[::-1]
+    values = [series.points[index].value for index in indices]
     changes = {}
     for change in series.changes:
-        if change.at > drawn[0] and change.standing != "refuted":
-            changes[math.ceil((change.at - drawn[0]) / step)] = change.direction
+        if change.at > indices[0] and change.standing != "refuted":
+            changes[math.ceil((change.at - indices[0]) / step)] = change.direction
     title = say("history of {metric}", metric=clean_words(metric_name(series.metric)))
     return small_line(values, title, changes)
 
@@ -227,20 +227,20 @@ def weeks_bars(weeks: Mapping[str, int]) -> Markup:
     """Draw how many runs there were each week."""
     newest = list(weeks.items())[-52:]
     most = max((runs for _, runs in newest), default=0) or 1
-    left, step = 34, 12
-    width, height = left + max(step * len(newest), 160) + 4, 88
+    margin, step = 34, 12
+    width, height = margin + max(step * len(newest), 160) + 4, 88
     parts: list[Markup] = []
     for runs, y in ((most, 4), (0, 50)):
-        parts.append(shape("line", "grid", x1=left, x2=width, y1=y, y2=y))
-        parts.append(shape("text", text=f"{runs:,}", x=left - 6, y=y + 4, text_anchor="end"))
+        parts.append(shape("line", "grid", x1=margin, x2=width, y1=y, y2=y))
+        parts.append(shape("text", text=f"{runs:,}", x=margin - 6, y=y + 4, text_anchor="end"))
     for index, (monday, runs) in enumerate(newest):
         tall = round(runs / most * 46, 1)
         title = f"{monday}: {numbers.counted(runs, 'run')}"
-        x = left + index * step + 2
+        x = margin + index * step + 2
         parts.append(shape("rect", "bar", title=title, x=x, y=50 - tall, width=8, height=max(tall, 1)))
-    parts += _ends([monday for monday, _ in newest], left, width, 66)
+    parts += _ends([monday for monday, _ in newest], margin, width, 66)
     below = say("week, by its Monday")
-    parts.append(shape("text", "legend", text=below, x=(left + width) / 2, y=84, text_anchor="middle"))
+    parts.append(shape("text", "legend", text=below, x=(margin + width) / 2, y=84, text_anchor="middle"))
     return picture("weeks", width, height, say("runs a week"), parts)
 
 
@@ -284,9 +284,9 @@ def _cell(status: str, x: float, y: float, title: str = "") -> Markup:
     return shape("rect", f"step {status}", title=title, x=x, y=y, width=_CELL - 2, height=_CELL - 2, rx=2)
 
 
-def _ends(words: Sequence[str], left: float, right: float, y: float) -> Iterator[Markup]:
+def _ends(words: Sequence[str], start: float, end: float, y: float) -> Iterator[Markup]:
     """The first and, of many, the last date below a picture of runs or weeks."""
     if words:
-        yield shape("text", text=words[0], x=left, y=y, text_anchor="start")
+        yield shape("text", text=words[0], x=start, y=y, text_anchor="start")
     if len(words) > 12:
-        yield shape("text", text=words[-1], x=right, y=y, text_anchor="end")
+        yield shape("text", text=words[-1], x=end, y=y, text_anchor="end")

@@ -71,19 +71,19 @@ def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, b
         # Metrics are search terms and stay whole; a truncated history would show the past only.
         table.add_column(title, no_wrap=title in (say("metric"), say("history")))
     for word, cause in rows:
-        moved, *others = moved_by(cause, document)
+        moved, *further = moved_by(cause, document)
         row = change_row(moved)
         change = Text(row.change, _STYLES[moved.change.direction]).append(f"\n{row.span}", "dim")
         history = Text(sparkline(row.history, blocks))
-        name = _name(row, cause, len(others))
+        name = _name(row, cause, len(further))
         table.add_row(Text(word, "bold"), name, change, _since(row), Text(row.evidence), history)
     return table
 
 
-def _name(row: ChangeView, cause: TrendCause, others: int) -> Text:
+def _name(row: ChangeView, cause: TrendCause, further: int) -> Text:
     name = Text(clean(row.metric)).append(f"\n{clean(row.place)}", "dim")
-    if others:
-        name.append(f"\n{say('and {count}', count=counted(others, 'more metric'))}", "dim")
+    if further:
+        name.append(f"\n{say('and {count}', count=counted(further, 'more metric'))}", "dim")
     triage = triage_view(cause.triage)
     if triage is not None:
         author = clean(triage.author, limit=_LONGEST_AUTHOR)

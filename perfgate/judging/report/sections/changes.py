@@ -152,11 +152,11 @@ def suggestions(summary: Summary) -> SectionText | None:
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
     tips = summary.decision.suggestions
-    shown = set()
+    in_blocks = set()
     for regression in listed_regressions(summary):
         if regression.suggestion is not None:
-            shown.add(_identity(tips[regression.suggestion]))
-    distinct = [tip for tip in summary.introduced if _identity(tip) not in shown]
+            in_blocks.add(_identity(tips[regression.suggestion]))
+    distinct = [tip for tip in summary.introduced if _identity(tip) not in in_blocks]
     if not distinct:
         return None
     more = beyond(distinct, _MOST_SUGGESTIONS)

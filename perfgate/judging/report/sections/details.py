@@ -56,9 +56,9 @@ def checklist(summary: Summary) -> SectionText | None:
         return None
     listed = lines[: summary.detail]
     every_number = step_numbers(summary)
-    shown = {(line.step.number, line.step.workload) for line in listed}
-    others = [number for number in every_number if not number.row.leads or number.step not in shown]
-    outside = [number for number in others if number.main and number.main.outside]
+    in_table = {(line.step.number, line.step.workload) for line in listed}
+    further = [number for number in every_number if not number.row.leads or number.step not in in_table]
+    outside = [number for number in further if number.main and number.main.outside]
     return section_text(
         "checklist",
         tally=tally(summary.decision.steps),
@@ -68,8 +68,8 @@ def checklist(summary: Summary) -> SectionText | None:
         verdict=Words(summary.verdict),
         outcomes=outcome_counts(summary),
         more=len(lines) - len(listed),
-        more_numbers=len(others),
-        more_resolved=sum(number.row.is_resolved for number in others),
+        more_numbers=len(further),
+        more_resolved=sum(number.row.is_resolved for number in further),
         outside=outside[: summary.detail],
         has_numbers=bool(every_number),
         uncompared=uncompared(summary.decision.warnings),

@@ -86,21 +86,21 @@ def _of_any_rank(finding: Finding) -> tuple[object, ...] | None:
 def _badness(finding: Finding) -> tuple[int, float]:
     """Sort key, the worst finding first: by severity, then by the distance of the value from its limit."""
     value, bound = (finding.evidence.get(name) for name in (finding.rule, "limit"))
-    known = isinstance(value, (int, float)) and isinstance(bound, (int, float))
-    return _SEVERITIES.index(finding.severity), -abs(float(value) - float(bound)) if known else 0.0  # type: ignore[arg-type]
+    is_numeric = isinstance(value, (int, float)) and isinstance(bound, (int, float))
+    return _SEVERITIES.index(finding.severity), -abs(float(value) - float(bound)) if is_numeric else 0.0  # type: ignore[arg-type]
 
 
 def _of_ranks(worst: Finding, group: Sequence[Finding]) -> str:
     words, rank = word_finding(worst), str(worst.evidence.get("shape", ""))
-    others = [str(finding.evidence["shape"]) for finding in group if finding is not worst]
-    if not _RANK.match(rank) or (rank in words and not others):
+    further = [str(finding.evidence["shape"]) for finding in group if finding is not worst]
+    if not _RANK.match(rank) or (rank in words and not further):
         return words
     pieces = [*pieces_of(words), Words(" ("), rank]
-    if others:
+    if further:
         pieces += [say("; also ")]
-        pieces += pieces_of(_word_list(others[:_MOST_RANKS], say(", ")))
-    if len(others) > _MOST_RANKS:
-        pieces += [say(" and {more}", more=numbers.counted(len(others) - _MOST_RANKS, "more", "more"))]
+        pieces += pieces_of(_word_list(further[:_MOST_RANKS], say(", ")))
+    if len(further) > _MOST_RANKS:
+        pieces += [say(" and {more}", more=numbers.counted(len(further) - _MOST_RANKS, "more", "more"))]
     return _joined([*pieces, Words(")")])
 
 

@@ -116,9 +116,9 @@ def reach(low: Words, high: Words) -> Words:
     return say("{low} to {high}", low=_without_common_unit(low, high), high=high)
 
 
-def _without_common_unit(value: Words, other: Words) -> Words:
+def _without_common_unit(value: Words, neighbour: Words) -> Words:
     number, _, unit = value.partition(" ")
-    if unit and other.endswith(f" {unit}"):
+    if unit and neighbour.endswith(f" {unit}"):
         return Words(number)
     return value
 

@@ -166,8 +166,10 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
         words.append(say(_LEFT_OUT, left_out=len(left_out), all=recordings, reasons="; ".join(reasons)))
     for repeated in document.repeated:
         recordings = counted(1 + len(repeated.others), "recording")
-        chosen, others = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
-        words.append(say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, others=others))
+        chosen, alternatives = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
+        words.append(
+            say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, alternatives=alternatives)
+        )
     if document.missing:
         words.append(say(_MISSING, ranks=", ".join(map(str, document.missing))))
     words += [say(_ENDED_EARLY, rank=name_of(ended), last=ended.last) for ended in document.ended_early]

@@ -83,27 +83,27 @@ def environment(medium: Medium) -> Environment:
 
 @cache
 def _environment(medium: Medium, language: Language) -> Environment:
-    shown = _MEDIA[medium]
+    media = _MEDIA[medium]
     jinja = Environment(
         loader=PackageLoader("perfgate.judging.report", "templates"),
         undefined=StrictUndefined,
-        autoescape=shown.autoescapes,
-        finalize=_finalized(shown.show),
+        autoescape=media.autoescapes,
+        finalize=_finalized(media.show),
         optimized=False,
-        bytecode_cache=_COMPILED[shown.autoescapes],
+        bytecode_cache=_COMPILED[media.autoescapes],
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
         extensions=["jinja2.ext.i18n"],
     )
     jinja.newstyle_gettext = True  # type: ignore[attr-defined]
-    jinja.globals["gettext"] = partial(_sentence, shown, language)
+    jinja.globals["gettext"] = partial(_sentence, media, language)
     jinja.globals["absent"] = Words(translate("none", language))
     jinja.globals["language"] = Words(language)
     jinja.globals["version"] = Words(__version__)
     # After a colon: Chinese ones are as wide as a character, with their space.
     jinja.globals["gap"] = Words("" if language == "zh" else " ")
-    jinja.filters.update({name: getattr(shown, name) for name in FILTERS if hasattr(shown, name)})
+    jinja.filters.update({name: getattr(media, name) for name in FILTERS if hasattr(media, name)})
     jinja.filters.update(_NUMBER_FILTERS)
     jinja.filters.update(_DOCUMENT_FILTERS)
     return jinja

@@ -49,12 +49,12 @@ class BlockCost:
 class AcceptCommands:
     """How to accept exactly one regression; each is None where it cannot be used.
 
-    ``command`` works anywhere, ``here`` is the short form for readers with the check's folder, and ``order`` the comment on a
+    ``command`` works anywhere, ``short_command`` is the short form for readers with the check's folder, and ``order`` the comment on a
     forge with comment orders.
     """
 
     command: str | None
-    here: str | None
+    short_command: str | None
     order: str | None
 
 
@@ -92,8 +92,8 @@ def blocks(summary: Summary) -> list[RegressionBlock]:
 
 def blocks_with_more(summary: Summary) -> tuple[list[RegressionBlock], int]:
     """The blocks, and how many regressions have none although others do."""
-    shown = blocks(summary)
-    return shown, len(summary.decision.regressions) - len(shown) if shown else 0
+    listed = blocks(summary)
+    return listed, len(summary.decision.regressions) - len(listed) if listed else 0
 
 
 def suggestion_lines(suggestion: Suggestion) -> list[str]:
@@ -199,8 +199,8 @@ def _counts(
             counts.append(comparison)
     if causes:
         counts.sort(key=lambda count: count.place != causes[0].place)
-    others = [count for count in _worst_shapes(counts) if title is None or count.metric != title.metric]
-    return [(count, _holding(count, summary)) for count in others]
+    further = [count for count in _worst_shapes(counts) if title is None or count.metric != title.metric]
+    return [(count, _holding(count, summary)) for count in further]
 
 
 def _suggestion(regression: Regression, causes: Collection[Cause], summary: Summary) -> Suggestion | None:
@@ -263,14 +263,14 @@ def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCo
     if not regression.accepts:
         return AcceptCommands(None, None, None)
     order, folder = summary.context.accept_order, summary.context.folder
-    here = None
+    short_command = None
     # A CI job's folder is gone by the time its report is read.
     if folder is not None and not summary.decision.in_ci:
         from_folder = ["--from", folder] if folder else []
-        here = _accept_command([str(number), *from_folder], summary)
+        short_command = _accept_command([str(number), *from_folder], summary)
     return AcceptCommands(
         command=_accept_command(regression.accepts, summary),
-        here=here,
+        short_command=short_command,
         order=order(number, regression.accepts) if order else None,
     )
 

@@ -197,8 +197,8 @@ class CauseView:
         lines = [line for line, _ in self._lines()]
         if len(lines) < 2:
             return say(" ({in_all} in all)", in_all=total)
-        others = with_more(lines[1:], numbers.beyond(self._cause.sites, _NAMED_LINES))
-        return say(" ({in_all} in all, also at {other_lines})", in_all=total, other_lines=others)
+        other_lines = with_more(lines[1:], numbers.beyond(self._cause.sites, _NAMED_LINES))
+        return say(" ({in_all} in all, also at {other_lines})", in_all=total, other_lines=other_lines)
 
     @property
     def origin(self) -> str:
@@ -226,8 +226,8 @@ class CauseView:
     def _change(self) -> str:
         cause, aspect = self._cause, self._aspect
         if cause.compiling:
-            one, several = _COMPILATIONS[cause.compiling]
-            return say(one if abs(cause.more_count) == 1 else several, more=self._more)
+            singular, plural = _COMPILATIONS[cause.compiling]
+            return say(singular if abs(cause.more_count) == 1 else plural, more=self._more)
         if aspect in _RECORDING:
             return say(_RECORDING[aspect], op=self.op)
         if self._here:

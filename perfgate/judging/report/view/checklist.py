@@ -221,11 +221,11 @@ def _unresolved(row: StepComparison, *, half: float) -> Words:
 def tally(steps: list[StepSummary]) -> list[Words]:
     """The number of steps by status, the good ones first: ``14 ok``, ``2 to look at``; then new and gone findings."""
     counts = Counter(step.status for step in steps)
-    named = [(STATUS_NAMES[status], counts[status]) for status in STATUS_NAMES]
-    named.append((phrase("new"), sum(len(new_of(step)) for step in steps)))
-    named.append((phrase("gone"), sum(len(step.gone) for step in steps)))
+    statuses = [(STATUS_NAMES[status], counts[status]) for status in STATUS_NAMES]
+    statuses.append((phrase("new"), sum(len(new_of(step)) for step in steps)))
+    statuses.append((phrase("gone"), sum(len(step.gone) for step in steps)))
     words = []
-    for name, count in named:
+    for name, count in statuses:
         if count:
             words.append(say("{count} {status}", count=Words(f"{count:,}"), status=say(name)))
     return words

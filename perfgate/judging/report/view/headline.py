@@ -229,8 +229,8 @@ def _of_failure(summary: Summary) -> str:
         who = say("neither base nor head runs here:")
     elif failure.side == "head":
         who = say("the change could not be measured:")
-    what = say("{what} of {workload} failed", what=failure.what, workload=failure.workload)
-    return joined([who, _SPACE, what])
+    failed = say("{what} of {workload} failed", what=failure.what, workload=failure.workload)
+    return joined([who, _SPACE, failed])
 
 
 def _of_undecided(summary: Summary) -> str | None:

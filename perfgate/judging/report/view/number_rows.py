@@ -103,14 +103,14 @@ def own_numbers(rows: Iterable[NumberRow]) -> list[NumberRow]:
     Its labels are those that tell which number it is. Left out are unavailable numbers, counters that differed between the
     calls, and single operators. The number of a step counts before that of a comparison, because it has an interval.
     """
-    found: dict[tuple[object, ...], NumberRow] = {}
+    distinct: dict[tuple[object, ...], NumberRow] = {}
     for row in rows:
         is_own = row.side in ("run", "head") and row.value is not None and row.unit
         if is_own and _UNSTABLE not in row.labels and not row.is_of_operator:
             labels = {name: text for name, text in row.labels.items() if name not in _PROCEDURE}
             key = (row.workload, row.shape, row.metric, tuple(sorted(labels.items())))
-            found.setdefault(key, row._replace(labels=labels))
-    return list(found.values())
+            distinct.setdefault(key, row._replace(labels=labels))
+    return list(distinct.values())
 
 
 def _of_job(job: JobRecord, run: RunDocument, side: str) -> Iterator[NumberRow]:

@@ -88,7 +88,7 @@ _LITERALS = {
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _OpenNumber:
     """A comparison that more evidence would decide: what was measured, and what is needed."""
 
     comparison: Paired
@@ -103,11 +103,11 @@ class _Wanted:
 def remedy_text(summary: Summary, medium: Medium) -> Words:
     """The reasons that the title does not give, and the next action."""
     decision = summary.decision
-    to_do, others = _obstacle(summary), None
+    to_do, further = _obstacle(summary), None
     if to_do is None and summary.verdict == "INCONCLUSIVE" and _is_undecided(summary):
-        wanted = _wanted(summary)
-        to_do = _for_more_evidence(wanted, summary)
-        others = _others(wanted, summary)
+        lacking = _lacking_evidence(summary)
+        to_do = _for_more_evidence(lacking, summary)
+        further = _further_needs(lacking, summary)
     reasons = [reason for reason in further_reasons(summary) if code_of(reason) not in _WORDED]
     missing, more_missing = missing_numbers(decision.missing)
     is_about_invalid = not _is_same_tree(summary) and not _failed_sides(summary)
@@ -119,7 +119,7 @@ def remedy_text(summary: Summary, medium: Medium) -> Words:
         more_missing=more_missing,
         invalid=decision.invalid[1:_MOST_REASONS] if is_about_invalid else [],
         to_do=to_do,
-        others=others,
+        further=further,
         broken_promise=any(map(_is_open_promise, summary.inconclusive)),
     )
 
@@ -309,30 +309,30 @@ def _is_undecided(summary: Summary) -> bool:
     return any(isinstance(comparison, NumberComparison) for comparison in summary.inconclusive)
 
 
-def _wanted(summary: Summary) -> list[_Wanted]:
+def _lacking_evidence(summary: Summary) -> list[_OpenNumber]:
     """The comparisons that more evidence would decide, first the one in the title; none if no known amount would.
 
     An upgrade report starts anew each time, so it cannot ask for more pairs.
     """
-    wanted: list[_Wanted] = []
+    lacking: list[_OpenNumber] = []
     if summary.decision.comparing != "code":
-        return wanted
+        return lacking
     for comparison in summary.inconclusive:
         if not isinstance(comparison, Paired) or not comparison.must_decide:
             continue
         measured, needed = comparison.pairs or 0, comparison.pairs_needed or 0
         if 0 < measured < needed:
-            wanted.append(_Wanted(comparison, measured, needed))
-    return wanted
+            lacking.append(_OpenNumber(comparison, measured, needed))
+    return lacking
 
 
-def _for_more_evidence(lacking: Sequence[_Wanted], summary: Summary) -> str:
+def _for_more_evidence(lacking: Sequence[_OpenNumber], summary: Summary) -> str:
     """How much evidence would decide, and how to get it: by another job, or by a longer one."""
     if not lacking:
         return say("re-run the job on a quieter machine; the noise exceeded the limit.")
-    wanted = lacking[0]
-    evidence, measured = counted(wanted.needed, wanted.evidence), Words(f"{wanted.measured:,}")
-    if _is_out_of_reach(wanted, summary):
+    open_number = lacking[0]
+    evidence, measured = counted(open_number.needed, open_number.evidence), Words(f"{open_number.measured:,}")
+    if _is_out_of_reach(open_number, summary):
         return say(
             "measure on a quieter machine: this one would need about {needed}, and this job measured {pairs}. "
             "{perfgate_doctor_fitness} shows the sources of noise.",
@@ -341,19 +341,19 @@ def _for_more_evidence(lacking: Sequence[_Wanted], summary: Summary) -> str:
             perfgate_doctor_fitness="perfgate doctor --fitness",
         )
     sentence = phrase("about {needed} would settle it; this job measured {pairs}.")
-    if wanted.evidence == "run":
+    if open_number.evidence == "run":
         sentence = phrase("about {needed} per side would settle it; this job measured {pairs}.")
     words = say(sentence, needed=evidence, pairs=measured)
-    return joined([words, _by_another_job(wanted, summary), _by_a_longer_job(wanted, summary)])
+    return joined([words, _by_another_job(open_number, summary), _by_a_longer_job(open_number, summary)])
 
 
-def _is_out_of_reach(wanted: _Wanted, summary: Summary) -> bool:
-    return not wanted.comparison.is_of_job and wanted.needed > _FULL_JOBS * summary.decision.policy.looks[-1]
+def _is_out_of_reach(open_number: _OpenNumber, summary: Summary) -> bool:
+    return not open_number.comparison.is_of_job and open_number.needed > _FULL_JOBS * summary.decision.policy.looks[-1]
 
 
-def _by_another_job(wanted: _Wanted, summary: Summary) -> str:
+def _by_another_job(open_number: _OpenNumber, summary: Summary) -> str:
     """Pairs accumulate per commit; uncommitted changes cannot be measured again."""
-    if wanted.evidence == "turn":
+    if open_number.evidence == "turn":
         return EMPTY
     if summary.decision.in_ci:
         return say(" Re-run the job to add to these.")
@@ -362,15 +362,15 @@ def _by_another_job(wanted: _Wanted, summary: Summary) -> str:
     return say(" Run {perfgate_check_append} to add to these.", perfgate_check_append="perfgate check --append")
 
 
-def _by_a_longer_job(wanted: _Wanted, summary: Summary) -> str:
-    if wanted.evidence in ("run", "quad"):
+def _by_a_longer_job(open_number: _OpenNumber, summary: Summary) -> str:
+    if open_number.evidence in ("run", "quad"):
         return say(
             " To measure more in one job, raise {budget} of the workload in {perfgate_toml}.",
             budget="budget",
             perfgate_toml="perfgate.toml",
         )
     # The last look ended the measuring, so a larger budget alone gives no more pairs.
-    if not wanted.comparison.is_of_job and wanted.measured >= summary.decision.policy.looks[-1]:
+    if not open_number.comparison.is_of_job and open_number.measured >= summary.decision.policy.looks[-1]:
         return say(
             " To measure more in one job, add a larger number to {looks} under {place} in {perfgate_toml}, and raise "
             "{budget} with it.",
@@ -387,16 +387,16 @@ def _by_a_longer_job(wanted: _Wanted, summary: Summary) -> str:
     )
 
 
-def _others(wanted: Sequence[_Wanted], summary: Summary) -> str | None:
+def _further_needs(lacking: Sequence[_OpenNumber], summary: Summary) -> str | None:
     """The evidence that other numbers need than the one in the title, if more evidence for that is the remedy."""
-    if len(wanted) < 2 or _is_out_of_reach(wanted[0], summary):
+    if len(lacking) < 2 or _is_out_of_reach(lacking[0], summary):
         return None
-    first = wanted[0].comparison
+    first = lacking[0].comparison
     sentence = phrase("This number is for {metric} of {place}. The others would need:")
     parts = [say(sentence, metric=title_of(first), place=place_of(first))]
-    for number, other in enumerate(wanted[1 : 1 + _MOST_REASONS]):
-        comparison = other.comparison
-        needed = say(" of {place} {needed}", place=place_of(comparison), needed=counted(other.needed, other.evidence))
+    for number, entry in enumerate(lacking[1 : 1 + _MOST_REASONS]):
+        comparison = entry.comparison
+        needed = say(" of {place} {needed}", place=place_of(comparison), needed=counted(entry.needed, entry.evidence))
         parts += [say(", ")] if number else []
         parts += [Words(" "), title_of(comparison), needed]
     return joined(parts)

@@ -66,7 +66,7 @@ def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
     """The rows, with equal ones of several places merged, e.g. a counter of every input shape."""
     merged: dict[tuple[object, ...], ComparisonRow] = {}
     for entry in rows:
-        key = _shown(entry)
+        key = _cells(entry)
         if key in merged:
             first = merged[key]
             merged[key] = replace(first, places=(*first.places, *entry.places))
@@ -75,11 +75,13 @@ def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
     return list(merged.values())
 
 
-def _shown(entry: ComparisonRow) -> tuple[object, ...]:
+def _cells(entry: ComparisonRow) -> tuple[object, ...]:
     """Everything that a row shows, apart from its places."""
-    one = entry.comparison
-    cells = (title_of(one), *formats.sides(one), formats.change(one), formats.limit(one), str(one.reason))
-    return (entry.label, *cells, entry.block or entry.cause)
+    comparison = entry.comparison
+    base, head = formats.sides(comparison)
+    change, limit = formats.change(comparison), formats.limit(comparison)
+    cause = entry.block or entry.cause
+    return entry.label, title_of(comparison), base, head, change, limit, str(comparison.reason), cause
 
 
 def is_one_sided(comparison: Comparison) -> bool:

@@ -127,10 +127,10 @@ def _notes(step: StepResult) -> list[str]:
 def _value_notes(present: list[Value]) -> list[str]:
     """The values in their order; if there is no room for all, the step's leading ones are kept."""
     by_rank = sorted(present, key=lambda value: not _leads(value))
-    kept = {id(value) for value in by_rank[:_SHOWN_VALUES]}
+    leading = {id(value) for value in by_rank[:_SHOWN_VALUES]}
     notes: list[str] = []
     for value in present:
-        if id(value) in kept:
+        if id(value) in leading:
             unit = METRICS[value.metric].unit if value.metric in METRICS else "1"
             quantity = formats.quantity(value.value, unit, metric=value.metric)
             notes.append(f"{_name(value)} {quantity}{_interval(value, unit)}")

@@ -170,7 +170,7 @@ class CauseRow:
 
     lead: ChangeView
     settled: Words
-    others: Sequence[ChangeView]
+    further: Sequence[ChangeView]
     other_count: int
     more: int
     cause: str | None
@@ -254,17 +254,17 @@ def moved_by(cause: TrendCause, document: TrendDocument) -> list[MovedSeries]:
 
 def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> CauseRow:
     """A cause with at most ``most`` of its changes besides the leading one."""
-    first, *others = moved_by(cause, document)
-    others.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
+    first, *further = moved_by(cause, document)
+    further.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
     return CauseRow(
         lead=change_row(first),
         settled=say(_SETTLED[cause.standing]) if cause.standing in _SETTLED else EMPTY,
-        others=[change_row(moved) for moved in others[:most]],
-        other_count=len(others),
-        more=numbers.beyond(others, most),
+        further=[change_row(moved) for moved in further[:most]],
+        other_count=len(further),
+        more=numbers.beyond(further, most),
         cause=_worded_operator(cause),
         no_slowdown=_no_slowdown(cause, document),
-        certain=_certain(cause, first, others),
+        certain=_certain(cause, first, further),
         next=[*_next_commands(cause, first), *_triage_commands(cause)],
         triage=triage_view(cause.triage),
         suggests=say(_SUGGESTIONS[cause.suggests]) if cause.suggests else None,
@@ -272,10 +272,10 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
     )
 
 
-def _certain(cause: TrendCause, first: MovedSeries, others: Sequence[MovedSeries]) -> list[ChangeView]:
+def _certain(cause: TrendCause, first: MovedSeries, further: Sequence[MovedSeries]) -> list[ChangeView]:
     if first.change.evidence != "suspected":
         return []
-    exact = [moved for moved in others if moved.change.evidence == "exact"]
+    exact = [moved for moved in further if moved.change.evidence == "exact"]
     same_way = [moved for moved in exact if moved.change.direction == cause.direction]
     return [change_row(moved) for moved in same_way[:_MOST_CERTAIN]]
 

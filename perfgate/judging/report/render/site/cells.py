@@ -42,7 +42,7 @@ class CauseCard:
     change: ChangeCells
     subject: str
     plot: Markup
-    others: Sequence[ChangeCells]
+    further: Sequence[ChangeCells]
     count: int
 
     @property
@@ -92,14 +92,14 @@ def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
 
 def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:
     trend = page.content.trend
-    lead, *others = moved_by(cause, trend)
+    lead, *further = moved_by(cause, trend)
     return CauseCard(
         row=cause_row(cause, trend, most=0),
         change=moved_cells(lead, page),
         subject=_subject(cause, page.content),
         plot=trend_svg.small_plot(lead.series, lead.change.at),
-        others=[moved_cells(moved, page) for moved in others[:_MAX_OTHERS]],
-        count=len(others),
+        further=[moved_cells(moved, page) for moved in further[:_MAX_OTHERS]],
+        count=len(further),
     )
 
 
