@@ -1,4 +1,4 @@
-"""All suggestions of a run or a decision, the most promising first; those of a run come from the findings of its steps."""
+"""All suggestions of a run or a decision, the most promising first. A run's suggestions come from the findings of its steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perfgate.judging.advice.changes import FAULTS, OF_STALLS, at_most, on_chang
 
 _COMPARED = ("ok", "attention")
 _KINDS = {"measured": 0, "estimated": 1}
-# Rules whose advice contradicts that of the other side: smaller buckets of gradients, and larger ones.
+# Two sides of rules with contradicting advice: smaller buckets of gradients, and larger buckets.
 _SIDES = {
     **dict.fromkeys(("communication.exposed", "utilization.communication"), 0),
     **dict.fromkeys(("communication.small_packets", "communication.peak_share"), 1),

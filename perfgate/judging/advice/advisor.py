@@ -1,4 +1,4 @@
-"""Advisors, which plug-ins add: other tools' findings about recordings, merged with what the steps found."""
+"""Advisors, which plug-ins add: other tools' findings about recordings, merged with the findings of the steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Advisor(Protocol):
     """A tool that analyses recordings; a module of the group ``perfgate.advisors``."""
 
     def advise(self, recording: Path, workload: str, say: Callable[[str], None]) -> Advised:
-        """Analyse a file or folder; nothing is found in one that the tool does not read."""
+        """Analyse a file or folder; no findings for a format that the tool does not read."""
         ...
 
 

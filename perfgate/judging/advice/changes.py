@@ -29,13 +29,13 @@ _OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "ot
 _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
 
 
-# The advice on counts that fail the gate whatever a call takes.
+# The advice on counts that fail the gate at any call time.
 FAULTS = {"value-for-python", "copy-that-waits", "attached-tensor"} | {
     entry.advice for entry in METRICS.values() if entry.fails_alone and entry.advice
 }
-# The advice on stalls, by what their calls do meanwhile.
+# The advice on stalls, by the activity of their calls.
 OF_STALLS = {"computing": "calls-that-compute", "waiting": "calls-that-wait"}
-# A widening cast is the cause of what is computed in the wider type behind it.
+# A widening cast causes all computation in the wider type after it.
 _CAST = "aten::_to_copy"
 # Operators that draw the values to drop, by device and torch's version.
 _DROPOUTS = {"aten::native_dropout", "aten::bernoulli", "aten::bernoulli_"}
@@ -168,7 +168,7 @@ def _located(rises: Sequence[Part]) -> Part | None:
 
 
 def _of(comparison: NumberComparison, rule: str, part: Part | None) -> _Advised:
-    # Of an unknown operator the counts are those of the whole call.
+    # An unknown operator has the counts of the whole call.
     counted = part or Part(base=comparison.base or 0.0, head=comparison.head or 0.0)
     return rule, OperatorDelta(
         workload=comparison.workload,

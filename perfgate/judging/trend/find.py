@@ -67,12 +67,12 @@ def losses(series: TrendSeries, change: TrendChange, places: Iterable[int]) -> d
     values, unit = _scaled(np.array([point.value for point in series.points], dtype=np.float64))
 
     def costs(level: float) -> Floats:
-        """What every value costs with a level."""
+        """The cost of every value at a level."""
         scaled = math.log(level) if unit is None else level / unit
         distance = (values - scaled) / max(series.noise or 0.0, 1e-9)
         return np.minimum(distance**2, CAP**2)
 
-    # What every value costs more with the level before the shift than with the level after it.
+    # The additional cost of every value with the level before the shift rather than with the level after it.
     more = costs(change.before) - costs(change.after)
     loss_at: dict[int, float] = {}
     for place in places:

@@ -156,7 +156,7 @@ class BisectionWords:
 
     @property
     def state(self) -> Words:
-        """The name of what was tried."""
+        """The noun for a trial."""
         if self.document.good:
             return say("commit")
         return say("environment") if self._is_list else say("old stack with")

@@ -1,4 +1,4 @@
-"""Output of CI hosts beside the comment: regressed lines in the diff, a run's checklist, and why there is no verdict."""
+"""Output for CI hosts, other than the comment: regressed lines in the diff, a run's checklist, and why there is no verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comment on a change request, one text for every forge from the decision alone, and the short replies beside it."""
+"""The comment on a change request, one text for every forge from the decision alone, and the short replies to orders."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
 def _shortened(parts: list[_Part], whole: Callable[[list[_Part], list[Words]], str], budget: int) -> str | None:
     """The text with as few sections dropped as the budget allows, None if it is still too long without all of them.
 
-    ``whole`` builds it from the remaining parts and the titles of the omitted ones.
+    ``whole`` builds it from the remaining parts and the titles of the omitted sections.
     """
     omitted: list[Section] = []
     droppable = [part.section for part in parts if part.section.drop != KEEP]
@@ -147,7 +147,7 @@ def _whole(summary: Summary, parts: list[_Part], omitted: list[Words]) -> str:
         artifact_url=summary.context.artifact_url,
         report_url=summary.context.report_url,
         job_url=summary.context.job_url,
-        # If nothing was measured, no report was written either.
+        # Without a measurement, no report was written either.
         has_report=summary.is_measured,
     )
     texts = [summary.context.marker, *_folds(parts), tidied(end)]
@@ -215,7 +215,7 @@ class OrderAnswer:
     ``head`` is the commit of the change, and ``named`` a different one that was requested or that perfgate's comment is about;
     ``close`` is the known metric most similar to an unknown one in ``metrics``, ``block`` the number of a cause, and ``until``
     the last day of an acceptance. If the order has a word that is no day, that is ``named``. ``command`` is the shell line
-    for what the forge or its CI does not start.
+    to run by hand if neither the forge nor its CI can start it.
     """
 
     outcome: Outcome

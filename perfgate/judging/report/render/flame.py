@@ -45,7 +45,7 @@ _UNIT_WORDS = {
     "profiler step": phrase("one profiler step"),
     "whole recording": phrase("the whole recording"),
 }
-# Sentences for the page's script, which has no catalogue of its own.
+# Sentences for the page's script, which has no catalogue.
 _SCRIPT_SENTENCES = (
     phrase("all"),
     phrase("none"),
@@ -143,7 +143,7 @@ class FlameRow:
 
 @dataclass(frozen=True)
 class FlameTable:
-    """The frames of a tree with the most time of their own."""
+    """The frames of a tree with the most self time."""
 
     label: str
     compares: bool
@@ -166,7 +166,7 @@ def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: L
 
 
 def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
-    """The page. Its policy header lets the browser load nothing and run nothing but the page's own script.
+    """The page. Its policy header allows only the page's own script, and no network.
 
     Text from the recording is embedded as compressed data, and in tables as escaped text.
     """
@@ -201,7 +201,7 @@ def _doubt(tree: FlameTree) -> Words:
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
-    """Yield a line for each stack with time of its own: frames joined by ``;``, then nanoseconds in one unit.
+    """Yield a line for each stack with self time: frames joined by ``;``, then nanoseconds in one unit.
 
     This is the input format of flamegraph.pl and, with two sides, base first, the output format of its difffolded.pl. A ``;``
     in a name becomes a ``:``.
@@ -277,7 +277,7 @@ def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:
 class _FrameSums:
     """The sums of each side over all frames of one name and kind.
 
-    ``total`` excludes frames nested in another of them; ``place`` is that of the longest frame.
+    ``total`` excludes frames nested in another of them; ``place`` belongs to the longest frame.
     """
 
     own: list[float]
@@ -288,7 +288,7 @@ class _FrameSums:
 
 
 def _table(tree: FlameTree) -> FlameTable:
-    """The frames of a tree with the most time of their own; all frames of one name and kind are a row."""
+    """The frames of a tree with the most self time; all frames of one name and kind are a row."""
     sums = _frame_sums(tree)
     order = sorted(sums, key=lambda key: (-max(sums[key].own), key))
     by_counts = tree.by_counts is not None

@@ -91,7 +91,7 @@ def _head(summary: Summary) -> ReadyHtml:
 
 
 def _regressions(summary: Summary) -> ReadyHtml:
-    """Failures, regressions by cause, and all comparisons; the scale is that of the interval bars."""
+    """Failures, regressions by cause, and all comparisons; all interval bars share one scale."""
     decision = summary.decision
     blocks, more = blocks_with_more(summary)
     quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged, *summary.informing]

@@ -65,7 +65,7 @@ def junit_of_run(run: RunDocument, language: Language = "en") -> str:
 
 
 def junit_without_verdict(why: str) -> str:
-    """The report of a job without a verdict of its own: an error, never empty."""
+    """The report of a job without a verdict: an error, never empty."""
     return _document([_case(SUITE, VERDICT, "error", why, why)])
 
 

@@ -1,4 +1,4 @@
-"""A run's values as OpenMetrics text, which GitLab compares with those of the target branch (``artifacts:reports:metrics``).
+"""A run's values as OpenMetrics text, which GitLab compares with the target branch (``artifacts:reports:metrics``).
 
 After the specification "OpenMetrics 1.0" (prometheus/OpenMetrics): gauges in base units, the unit as the name's last part,
 families in one piece, ``# EOF`` at the end.

@@ -1,6 +1,6 @@
 """Lines and tables for the terminal that rich draws; into a pipe or a file they go without it if they are as simple as most.
 
-Importing rich takes as long as answering a question from what is kept of a recording.
+Importing rich takes as long as reading a short recording.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BETWEEN = 3  # spaces between two columns
 _LEAST_TEXT, _LEAST_TITLE = 8, 4  # letters of a line of a folded text, and of a folded title
 _NO_TERMINAL_WIDTH = 80
-# With one of these rich styles what goes into a pipe too.
+# With one of these, rich styles piped output too.
 _STYLING = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 _NARROW = frozenset("…–—·×µ−")  # each takes one place, though it is no ASCII
 
@@ -76,7 +76,7 @@ class Table:
         yield table
 
     def _records(self) -> Iterator[Text]:
-        """Each row as lines of a title and a cell, where a line is too short for the numbers of all columns."""
+        """Each row as lines of a title and a cell, for terminals too narrow for the numbers of all columns."""
         for row in self._rows:
             first, *rest = (cell.plain.strip() for cell in row)
             title = self._titles[0]
@@ -88,7 +88,7 @@ class Table:
     def _widths(self, most: int) -> list[int]:
         """The widths of the columns in a line of ``most`` letters.
 
-        Where it is too short, titles of numbers are folded first, then texts: a number without its unit is another number.
+        If that is too short, titles of numbers are folded first, then texts: a number without its unit is another number.
         """
         from rich.cells import cell_len
 
@@ -156,7 +156,7 @@ class TerminalOutput:
 
     @staticmethod
     def _plain_width() -> int:
-        """That of the terminal, if any of the standard streams is one, as rich looks for it."""
+        """The width of the terminal behind any of the standard streams, as rich determines it."""
         columns = os.environ.get("COLUMNS", "")
         if columns.isdigit():
             return int(columns)

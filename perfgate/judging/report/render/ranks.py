@@ -53,7 +53,7 @@ class DrawnMaps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_ranks_page(job: DrawnRanks, language: Language = "en") -> str:
-    """The page. Its policy header lets the browser load nothing and run nothing but the page's own scripts."""
+    """The page. Its policy header allows only the page's own scripts, and no network."""
     with speaking(language):
         maps = DrawnMaps(labels=list(map(clean, job.labels)), maps=list(map(_map, job.maps)))
         timelines = [job.timeline] if job.timeline else []
@@ -62,7 +62,7 @@ def render_ranks_page(job: DrawnRanks, language: Language = "en") -> str:
             style=inlined(*STYLES, "ranks/style.css"),
             scripts=[inlined(SCRIPT), inlined("ranks/script.js")],
             data=Words(packed_timelines(timelines)),
-            # Escaped, so that nothing in the JSON ends its script element.
+            # Escaped, so that no text in the JSON ends its script element.
             maps=Words(msgspec.json.encode(maps).decode().replace("<", "\\u003c")),
             answers=rank_answers(job.document, shown=_LISTED),
             ranks=_slowest(job.document),

@@ -71,7 +71,7 @@ def render_index(
     contains: str = "",
     home: str = "/",
 ) -> str:
-    """The page of a folder, by default of all recordings. Its policy header lets the browser load and run nothing."""
+    """The page of a folder, by default of all recordings. Its policy header allows no script and no network."""
     with speaking(language):
         return _page(
             "index",
@@ -102,7 +102,7 @@ def render_projects(
 
 
 def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str = "") -> str:
-    """The changes of a store, newest first, and the address of the page with older ones."""
+    """The changes of a store, newest first, and the address of the page with older changes."""
     with speaking(language):
         return _page("audit", rows=[(row, say(ACTIONS[row.action])) for row in rows], older=Words(older))
 

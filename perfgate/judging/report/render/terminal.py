@@ -64,7 +64,7 @@ _TRACEBACK_LINES = 8
 def render_terminal(
     decision: DecisionDocument, console: Console, language: Language = "en", *, folder: str | None = None
 ) -> None:
-    """Print a decision: verdict, facts, moved metrics, causes, remedy. ``folder`` is the one of ``CommentContext``."""
+    """Print a decision: verdict, facts, moved metrics, causes, remedy. ``folder`` is described in ``CommentContext``."""
     with speaking(language):
         _print_decision(decision, console, folder)
 
@@ -192,7 +192,7 @@ def _broken(run: RunDocument) -> Iterator[tuple[str, ErrorDetail]]:
 def _print_moved(summary: Summary, console: Console) -> None:
     """Print both sides of the moved metrics: failures first, improvements last."""
     regressed = sorted(summary.regressed, key=lambda comparison: not comparison.gating)
-    # PASS and FAIL rest on other metrics; the report lists the undecided ones.
+    # PASS and FAIL rest on other metrics; the report lists undecided metrics.
     undecided = [] if summary.verdict in {"PASS", "FAIL"} else summary.inconclusive
     rows = grouped(row(comparison, summary) for comparison in (*regressed, *undecided, *summary.improved))
     listed = rows[: summary.detail]

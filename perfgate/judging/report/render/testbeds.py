@@ -38,7 +38,10 @@ class SharedNumber(NamedTuple):
 
 
 class MatrixCell(NamedTuple):
-    """A metric of one testbed; ``label`` is None if the change says it all. ``decides`` marks a time that decides a verdict."""
+    """A metric of one testbed.
+
+    ``label`` is None if the change is clear without it. ``decides`` marks a time that decides a verdict.
+    """
 
     label: Words | None
     change: Words

@@ -33,7 +33,7 @@ _KIND_WORDS = {
 }
 STYLES = ("flame/style.css", "timeline/style.css")
 SCRIPT = "timeline/script.js"
-# Sentences for the page's script, which has no catalogue of its own.
+# Sentences for the page's script, which has no catalogue.
 _SCRIPT_SENTENCES = (
     phrase("gaps of the device"),
     phrase("host"),
@@ -68,7 +68,7 @@ class PackedTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackedHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page's script reads before the columns."""
+    """The header that the page's script reads before the columns."""
 
     kinds: Sequence[str]
     kind_words: Sequence[str]
@@ -78,7 +78,7 @@ class PackedHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en") -> str:
-    """The page. Its policy header lets the browser load nothing and run nothing but the page's own script."""
+    """The page. Its policy header allows only the page's own script, and no network."""
     with speaking(language):
         title = numbers.counted(len(timelines), "timeline")
         if len(timelines) == 1:

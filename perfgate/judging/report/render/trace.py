@@ -24,7 +24,7 @@ from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
 from perfgate.judging.report.text.words import phrase, say
 
-_NUMBERS = 44  # columns of the numbers beside a name
+_NUMBERS = 44  # columns of the numbers after a name
 _LEAST_NAME = 12
 _LONG = 44  # letters of a name in such a table
 _OF_SOME_JOBS = ("stage", "bubble", "experts", "fused")  # of pipelines, of experts spread over ranks, of fused kernels
@@ -135,7 +135,7 @@ def render_top(document: TopDocument, console: TerminalOutput) -> None:
 
 
 def _name_width(console: TerminalOutput) -> int:
-    """The letters of a name beside its numbers, or on a separate line if the terminal is too narrow."""
+    """The letters of a name on the line of its numbers, or on a separate line in a narrow terminal."""
     width = console.width - _NUMBERS
     return width if width >= _LEAST_NAME else console.width
 

@@ -103,7 +103,7 @@ def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
 
 
 def _print_answer(title: str, sentences: Iterable[str], console: TerminalOutput) -> None:
-    """Print a title and sentences with bullets, which show where a wrapped sentence ends."""
+    """Print a title and sentences with bullets, which separate wrapped sentences."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 

@@ -21,7 +21,7 @@ _ONE_EACH = phrase(
 
 
 def render_diff(document: DiffDocument, console: TerminalOutput) -> None:
-    """Print for every timeline where the time went, and the operators or lines that changed."""
+    """Print the change of time of every timeline, and the operators or lines that changed."""
     print_notes(document.notes, console)
     for timeline in document.timelines:
         units = say(" and ").join(counted(count, timeline.unit) for count in timeline.units)

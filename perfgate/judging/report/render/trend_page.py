@@ -110,7 +110,7 @@ class SeriesCells:
 def render_trend_page(
     document: TrendDocument, language: Language = "en", kept_files: Mapping[str, Sequence[KeptLink]] | None = None
 ) -> str:
-    """The page; ``kept`` are the kept files of runs beside changes, by the id of the run."""
+    """The page; ``kept`` are the kept files of the runs before and after changes, by the id of the run."""
     with speaking(language):
         causes, groups, health = sort_causes(document), _groups(document), document.health
         pictures = [_picture(cause, document, groups, kept_files or {}) for cause in document.causes[:MAX_PICTURES]]

@@ -93,7 +93,7 @@ class _History:
         for tick, words in zip(ticks, formats.quantities(ticks, self._unit, metric=self._metric)):
             y = self._y(tick)
             yield shape("line", "grid", x1=_LEFT, x2=right, y1=y, y2=y)
-            # At the right, beside the newest runs, which a narrow screen shows first.
+            # At the right, next to the newest runs, which a narrow screen shows first.
             yield shape("text", text=words, x=right + 8, y=y + 4, text_anchor="start")
         yield from self._dates()
 
@@ -177,7 +177,7 @@ def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
 
 
 def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
-    """Draw the status of every step of the checklist in every run, the newest at the right; nothing without runs."""
+    """Draw the status of every step of the checklist in every run, the newest at the right; empty without runs."""
     if not health:
         return Markup("")
     width = _ROW_NAME + max(len(health) * _CELL, 80) + 4

@@ -50,7 +50,7 @@ def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]
 
 @section("table", fold="moved")
 def failing(summary: Summary) -> SectionText | None:
-    """Regressed metrics, worst first, then improved ones. Folded after causes or a PASS."""
+    """Regressed metrics, worst first, then improvements. Folded after causes or a PASS."""
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None

@@ -19,7 +19,7 @@ _MOST_CARDS = 10
 
 @section("checklist in short")
 def card(summary: Summary) -> SectionText | None:
-    """One line for each workload: P50, utilization, top operators, batch knee and transfer, beside base and main."""
+    """One line for each workload: P50, utilization, top operators, batch knee and transfer, with base and main."""
     cards = card_lines(summary)
     most = min(_MOST_CARDS, summary.detail)
     return section_text("card", cards=cards[:most], more=numbers.beyond(cards, most)) if cards else None
@@ -27,7 +27,10 @@ def card(summary: Summary) -> SectionText | None:
 
 @section("trace")
 def trace(summary: Summary) -> SectionText | None:
-    """Kept traces of both sides, the page that draws them, and the command that repeats the check; None if nothing ran."""
+    """Kept traces of both sides, the page that draws them, and the command that repeats the check.
+
+    None for a skipped change.
+    """
     files: dict[str, list[Artifact]] = {}
     for link in summary.decision.links:
         files.setdefault(link.kind, []).append(link)
@@ -128,5 +131,5 @@ def undecided(summary: Summary) -> SectionText | None:
 
 @section("environment and samples", drop=90, fold="compared")
 def environment(summary: Summary) -> SectionText | None:
-    """Everything needed to reproduce the decision; None if nothing was measured."""
+    """Everything needed to reproduce the decision; None without a measurement."""
     return section_text("environment", decision=summary.decision) if summary.is_measured else None

@@ -27,7 +27,7 @@ Fill = Callable[[Summary], "SectionText | None"]
 class Section:
     """One section of the comment.
 
-    ``fill`` gives its text, None if there is nothing to show. ``title`` names the section in the comment's list of omissions.
+    ``fill`` gives its text, None if the section does not apply. ``title`` names the section in the comment's list of omissions.
     ``drop`` is its rank for removal if the comment is over its size budget: KEEP never, else the highest first. Neighbours of
     the same ``fold`` share one.
     """

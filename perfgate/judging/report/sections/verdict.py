@@ -69,7 +69,7 @@ def remedy(summary: Summary) -> SectionText | None:
 
 @section("workload file")
 def harness(summary: Summary) -> SectionText | None:
-    """How an edited workload file changed the measurement itself, whatever the verdict."""
+    """How an edited workload file changed the measurement itself; shown with any verdict."""
     changes = summary.telling_harness_changes
     if not changes:
         return None

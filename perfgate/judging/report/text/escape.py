@@ -1,4 +1,4 @@
-"""The one place that makes outside text harmless: for Markdown, for the terminal, for HTML.
+"""The only module that makes outside text harmless: for Markdown, for the terminal, for HTML.
 
 Outside text is everything from a document or a change request: names, messages, tracebacks. In Markdown a code span is
 the safe form: entities and backslashes are undone by mention and issue filters that run after parsing (GitHub), or shown
@@ -59,7 +59,7 @@ def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
 
 
 def fenced(text: str, *, lines: int = 12) -> str:
-    """The last lines of a text as a fenced block that nothing inside can close."""
+    """The last lines of a text as a fenced block that no line inside can close."""
     tail = text.rstrip().splitlines()[-lines:]
     visible = [clean(line, limit=_FENCED_WIDTH).rstrip() for line in tail] or ["(empty)"]
     # GitLab executes note lines that start with "/"; inside a fence it should not, one space makes sure of it.

@@ -139,7 +139,7 @@ def _word_list(values: Sequence[MessageValue], separator: str, spec: str = "") -
 
 
 def _uncatalogued(message: Message) -> str:
-    """A message of a newer perfgate or of a hostile document: nothing in it is ours."""
+    """A message of a newer perfgate or of a hostile document: all of it is outside text."""
     values = ", ".join(f"{name}={_word_value(value, '')}" for name, value in message.values.items())
     return f"{message.code} ({values})" if values else message.code
 

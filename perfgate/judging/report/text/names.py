@@ -12,7 +12,7 @@ from perfgate.document.decision import Missing, NoiseFloor
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.words import SentencePieces, Words, joined, phrase, say
 
-# Titles of a metric timed by another clock than the wall, if it has no title of its own for that clock.
+# Titles of a metric timed by another clock than the wall, if it has no title for that clock.
 CLOCK_TITLES: Mapping[Clock, str] = {
     "cpu": phrase("{title}, in CPU time"),
     "device": phrase("{title}, in device time"),
@@ -79,7 +79,7 @@ def title_of(entry: Comparison | NoiseFloor) -> str:
 
 
 def missing_words(entry: Missing) -> str:
-    """What is missing from the documents of a check, and who requires it."""
+    """A gap in the documents of a check, and the source that requires it."""
     words = [_missing(entry)]
     if entry.pairs:
         words.append(say(" in {pairs}", pairs=counted(len(entry.pairs), "pair")))
@@ -132,7 +132,7 @@ def listed(texts: Sequence[str], most: int = 3) -> SentencePieces:
 
 
 def with_more(texts: Iterable[str], more: int) -> SentencePieces:
-    """Texts with commas between, and the number of further ones."""
+    """Texts with commas between, and the number of further texts."""
     pieces: list[str] = []
     for text in texts:
         pieces += [Words(", "), text] if pieces else [text]

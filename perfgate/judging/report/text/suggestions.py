@@ -26,7 +26,7 @@ def unnamed_operator(suggestion: Suggestion) -> str:
 
 
 def gain_words(suggestion: Suggestion) -> Words:
-    """How much faster it makes what, measured or at most; empty if that is not noticeable."""
+    """The measured speed-up, or its upper bound; empty if it is not noticeable."""
     gain = suggestion.gain
     if gain is None or gain.speedup <= 1 + _NOTICEABLE:
         return EMPTY

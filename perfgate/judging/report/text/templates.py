@@ -101,7 +101,7 @@ def _environment(medium: Medium, language: Language) -> Environment:
     jinja.globals["absent"] = Words(translate("none", language))
     jinja.globals["language"] = Words(language)
     jinja.globals["version"] = Words(__version__)
-    # After a colon: Chinese ones are as wide as a character, with their space.
+    # After a colon: a Chinese colon is as wide as a character, with its space.
     jinja.globals["gap"] = Words("" if language == "zh" else " ")
     jinja.filters.update({name: getattr(media, name) for name in FILTERS if hasattr(media, name)})
     jinja.filters.update(_NUMBER_FILTERS)
@@ -112,7 +112,7 @@ def _environment(medium: Medium, language: Language) -> Environment:
 class _CompiledTemplates(BytecodeCache):
     """The code of templates for environments that differ in medium and language alone.
 
-    Jinja must compute nothing while it compiles: not ``optimized``, and ``finalize`` takes the context.
+    Jinja must not compute values while it compiles: not ``optimized``, and ``finalize`` takes the context.
     """
 
     def __init__(self) -> None:

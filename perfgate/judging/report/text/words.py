@@ -34,7 +34,7 @@ class Linked(str):
 class Prose(str):
     """A sentence of a document around outside names: its plain words stay words in every medium.
 
-    ``begins`` is whether it may begin a line, where a number might start a list.
+    ``begins`` is whether it may begin a line, so that a number might start a list.
     """
 
     begins: bool
@@ -66,7 +66,7 @@ def say(english: str, **values: str | int) -> str:
     """A sentence of ours in the current language, with values in its ``{places}``; without values, braces stay.
 
     It counts as ours if its values do. Around outside text it comes in pieces, which templates escape one by one.
-    ``make locale`` finds sentences that are literals in the call, and those of the catalogue. A constant is marked with
+    ``make locale`` finds sentences that are literals in the call, and the catalogue's. A constant is marked with
     ``phrase`` at its definition.
     """
     words = translate(english)

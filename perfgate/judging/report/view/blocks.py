@@ -33,7 +33,7 @@ BlockName = Literal["cause", "unknown", "bound", "change", "metric"]
 
 @dataclass(frozen=True)
 class BlockCost:
-    """What a regression costs, for ``shared/block_cost.j2``.
+    """The cost of a regression, for ``shared/block_cost.j2``.
 
     ``slower`` are the times that got worse, ``apart`` the time that the cause adds by itself, and ``at_most`` the slowdown that
     is still possible if no time is shown to be worse.
@@ -47,10 +47,10 @@ class BlockCost:
 
 @dataclass(frozen=True)
 class AcceptCommands:
-    """How to accept exactly one regression; each is None where it cannot be used.
+    """How to accept exactly one regression; each is None if it cannot be used.
 
-    ``command`` works anywhere, ``short_command`` is the short form for readers with the check's folder, and ``order`` the comment on a
-    forge with comment orders.
+    ``command`` works anywhere, ``short_command`` is the short form for readers with the check's folder, and ``order`` the
+    comment on a forge with comment orders.
     """
 
     command: str | None
@@ -63,7 +63,7 @@ class RegressionBlock:
     """The regressions of one cause; if no cause was found, ``worst`` names it.
 
     ``also`` are the cause's effects on other lines. ``unexplained`` is whether times got worse and a search found no cause.
-    ``reason`` is that of a broken rule or check. ``suggestion`` is the decision's without what the cause already shows.
+    ``reason`` explains a broken rule or check. ``suggestion`` leaves out the parts that the cause already shows.
 
     The block does not repeat the title: with ``in_title`` the title is about this block, and ``counts`` are the other metrics,
     each with the tensor that holds the additional memory. With ``names_cause`` the title of the comment names the cause and its
@@ -148,7 +148,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
 
 
 def _name(worst: Comparison, cost: BlockCost, *, has_cause: bool, in_title: bool, is_unexplained: bool) -> BlockName:
-    """The template of a block's first words; a block does not repeat what the title has said."""
+    """The template of a block's first words; a block does not repeat the title."""
     if has_cause:
         return "cause"
     if is_unexplained and in_title:
@@ -188,9 +188,9 @@ def _is_of_job(comparison: Comparison) -> bool:
 def _counts(
     regression: Regression, causes: Sequence[Cause], summary: Summary, *, title: Comparison | None
 ) -> list[tuple[Comparison, str | None]]:
-    """The regressed metrics other than times, rules and that of the title, each with the tensor that holds more memory.
+    """The regressed metrics other than times, rules and the title's metric, each with the tensor that holds more memory.
 
-    Those of the cause's own shape come first, to match the text below them.
+    The shape of the cause comes first, to match the text below them.
     """
     counts = []
     for at in regression.comparisons:
@@ -231,7 +231,7 @@ def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
 
 
 def _slower(times: Iterable[Comparison], titled: Comparison | None) -> list[tuple[Comparison, Words | None]]:
-    """The times that got worse; for the one in the title only the interval, since the title has the rest."""
+    """The times that got worse; for the time in the title only the interval, since the title has the rest."""
     slower: list[tuple[Comparison, Words | None]] = []
     for time in times:
         if time != titled:
@@ -245,7 +245,7 @@ def _slower(times: Iterable[Comparison], titled: Comparison | None) -> list[tupl
 
 
 def _worst_shapes(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The first comparison of each metric, which is that of its worst shape."""
+    """The first comparison of each metric, which belongs to its worst shape."""
     first: dict[str, Comparison] = {}
     for comparison in comparisons:
         first.setdefault(comparison.metric, comparison)

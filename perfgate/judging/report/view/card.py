@@ -139,7 +139,7 @@ def _number(row: StepComparison, summary: Summary) -> Words:
 
 
 def _both(row: StepComparison) -> Words:
-    """Two values; equal ones are shown once, unless they are batch sizes, which are often equal and look like one side's.
+    """Two values; equal values are shown once, unless they are batch sizes, which would then look like one side's.
 
     Values that were not measured side by side show no difference, so only head's is shown.
     """

@@ -212,7 +212,7 @@ class CauseView:
         return say(", an unchanged line; the change touches {line}", line=line)
 
     def _title(self) -> str:
-        """The change itself; of several lines only what the first adds."""
+        """The change itself; of several lines only the first one's share."""
         parts = [self._change()]
         if self._aspect == "full precision" and not self._head_input:
             parts.append(say(" in full precision"))

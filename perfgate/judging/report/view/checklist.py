@@ -31,7 +31,7 @@ _SHOWN_FINDINGS = 3
 
 @dataclass(frozen=True)
 class NumberView:
-    """A number of a step on both sides, beside main's stored runs."""
+    """A number of a step on both sides, and main's stored runs."""
 
     row: StepComparison
     stored: StoredComparison | None
@@ -104,7 +104,7 @@ class FindingView:
 
 
 def step_numbers(summary: Summary) -> list[NumberView]:
-    """The numbers of the checklist, in step order; labelled ones only if they lead or are not zero on a side."""
+    """The numbers of the checklist, in step order; a labelled number only if it leads or is not zero on both sides."""
     rows = [row for row in summary.decision.checklist if not row.labels or row.base or row.head or row.leads]
     return [_worded_number(row, summary.stored_beside(row)) for row in rows]
 
@@ -119,7 +119,7 @@ def other_notes(warnings: Iterable[Message]) -> list[Message]:
 
 
 def terminal_notes(warnings: Iterable[Message]) -> list[Message]:
-    """The notes without the one that repeats the selection on the command line."""
+    """The notes, except for a repetition of the selection on the command line."""
     return [note for note in warnings if _code(note) != _NOT_SELECTED]
 
 
@@ -219,7 +219,7 @@ def _unresolved(row: StepComparison, *, half: float) -> Words:
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:
-    """The number of steps by status, the good ones first: ``14 ok``, ``2 to look at``; then new and gone findings."""
+    """The number of steps by status, good statuses first: ``14 ok``, ``2 to look at``; then new and gone findings."""
     counts = Counter(step.status for step in steps)
     statuses = [(STATUS_NAMES[status], counts[status]) for status in STATUS_NAMES]
     statuses.append((phrase("new"), sum(len(new_of(step)) for step in steps)))
@@ -246,7 +246,7 @@ def worded_steps(steps: Iterable[StepSummary]) -> list[StepView]:
 
 
 def _worded_step(step: StepSummary) -> StepView:
-    # Several shapes may have the same finding; new ones come first.
+    # Several shapes may have the same finding; new findings come first.
     judged = sorted(step.findings, key=lambda finding: finding.standing != "new")
     new = new_of(step)
     notes: dict[tuple[str, bool], None] = {}

@@ -25,7 +25,7 @@ _MOST_FUNCTIONS = 6
 
 @dataclass(frozen=True)
 class Untimed:
-    """The slowest of the workloads that were counted and not timed, and what measuring its times would take."""
+    """The slowest of the workloads that were counted and not timed, and the budget for measuring its times."""
 
     workload: str
     pairs: int

@@ -31,7 +31,7 @@ from perfgate.judging.report.view.summary import Summary, code_of
 
 # The most significant fields of a different stack.
 _FIRST_FIELDS = ("torch", "torch_npu", "python")
-# The verdicts are the same words in every language; their translation is shown beside them.
+# The verdicts are the same words in every language; their translation follows them.
 _VERDICTS = {
     "PASS": phrase("PASS"),
     "WARN": phrase("WARN"),
@@ -96,7 +96,7 @@ def _reason(decision: DecisionDocument) -> str:
 
 
 def further_reasons(summary: Summary) -> list[Message]:
-    """The decision's reasons without the one in the title, and without acceptances, which are shown with their causes."""
+    """The decision's reasons that are not in the title, without acceptances, which are shown with their causes."""
     reasons = summary.decision.reasons[1 if _title(summary) is None else 0 :]
     return [reason for reason in reasons if code_of(reason) != "verdict.accepted"]
 

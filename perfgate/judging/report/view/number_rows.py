@@ -1,4 +1,4 @@
-"""Every number of a run or a check as a row, in base units: what all tables and formats for other tools are made of."""
+"""Every number of a run or a check as a row, in base units: the source of all tables and formats for other tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfgate.document.job import QUANTILES, JobRecord, sample_quantiles, typica
 from perfgate.document.run import RunDocument
 
 _RELATIVE = "1"
-# Labels that tell how a number was taken; the others tell which one it is.
+# Labels of the procedure; all other labels identify the number.
 _PROCEDURE = frozenset({"evidence", "clock", "limit"})
 # The label of a counter that differed between the calls.
 _UNSTABLE = "unstable"
@@ -100,8 +100,8 @@ def rows_of_check(
 def own_numbers(rows: Iterable[NumberRow]) -> list[NumberRow]:
     """One row for each known number of the run, or of the head of a check, for tools that keep one value of each.
 
-    Its labels are those that tell which number it is. Left out are unavailable numbers, counters that differed between the
-    calls, and single operators. The number of a step counts before that of a comparison, because it has an interval.
+    Only identifying labels stay. Left out are unavailable numbers, counters that differed between the
+    calls, and single operators. The number of a step counts before a comparison's, because it has an interval.
     """
     distinct: dict[tuple[object, ...], NumberRow] = {}
     for row in rows:

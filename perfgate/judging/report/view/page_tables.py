@@ -137,7 +137,7 @@ def _status(before: float | None, after: float | None) -> Words:
 
 
 def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterRow]:
-    """Every exact counter of both sides, changed ones marked."""
+    """Every exact counter of both sides, with changes marked."""
     before, after = _counters(base), _counters(head)
     rows = []
     for key in list(dict.fromkeys([*after, *before]))[:_MAX_ROWS]:
@@ -161,7 +161,7 @@ def _counters(run: RunDocument | None) -> Mapping[tuple[str, str, str], float]:
 
 
 def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedDifference]:
-    """The comparable fields of both testbeds, differing ones first."""
+    """The comparable fields of both testbeds, differences first."""
     after = head.testbed.comparable
     before = base.testbed.comparable if base else after
     fields = sorted(before.keys() | after.keys())

@@ -40,7 +40,7 @@ _WORDED = {
 _COOL = phrase(
     "let the device cool down or lock its clock, then re-run the job; {perfgate_doctor_fitness} shows its state."
 )
-# Against disturbances and tampering, the certain ones first.
+# Against disturbances and tampering, most certain first.
 _ON_INVALID: dict[InvalidKind, str] = {
     "code_changed": phrase(
         "find the process that writes these files. The change's code must not modify the base's files, and during a "
@@ -89,7 +89,7 @@ _LITERALS = {
 
 @dataclass(frozen=True)
 class _OpenNumber:
-    """A comparison that more evidence would decide: what was measured, and what is needed."""
+    """A comparison that more evidence would decide, with the measured and the necessary amount."""
 
     comparison: Paired
     measured: int
@@ -207,7 +207,7 @@ def _on_failure(summary: Summary, failed: set[str]) -> str:
 
 
 def _on_invalid(summary: Summary, kinds: set[InvalidKind]) -> str:
-    """The action against a disturbance or tampering; of several the one that is certain first."""
+    """The action against a disturbance or tampering; of several the most certain."""
     for kind, sentence in _ON_INVALID.items():
         if kind in kinds:
             return say(sentence, **_LITERALS)
@@ -310,7 +310,7 @@ def _is_undecided(summary: Summary) -> bool:
 
 
 def _lacking_evidence(summary: Summary) -> list[_OpenNumber]:
-    """The comparisons that more evidence would decide, first the one in the title; none if no known amount would.
+    """The comparisons that more evidence would decide, the title's first; empty if no known amount would.
 
     An upgrade report starts anew each time, so it cannot ask for more pairs.
     """
@@ -388,7 +388,7 @@ def _by_a_longer_job(open_number: _OpenNumber, summary: Summary) -> str:
 
 
 def _further_needs(lacking: Sequence[_OpenNumber], summary: Summary) -> str | None:
-    """The evidence that other numbers need than the one in the title, if more evidence for that is the remedy."""
+    """The evidence that numbers other than the title's need, if more evidence is the remedy."""
     if len(lacking) < 2 or _is_out_of_reach(lacking[0], summary):
         return None
     first = lacking[0].comparison

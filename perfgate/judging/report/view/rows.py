@@ -63,7 +63,7 @@ def row(comparison: Comparison, summary: Summary, block: int | None = None) -> C
 
 
 def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
-    """The rows, with equal ones of several places merged, e.g. a counter of every input shape."""
+    """The rows; equal rows of several places are merged, e.g. a counter of every input shape."""
     merged: dict[tuple[object, ...], ComparisonRow] = {}
     for entry in rows:
         key = _cells(entry)

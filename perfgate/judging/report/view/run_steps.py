@@ -17,7 +17,7 @@ from perfgate.judging.report.text.names import first_line, metric_name
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
 
-# Names of the statuses, the good ones first.
+# Names of the statuses, good statuses first.
 STATUS_NAMES = {
     "ok": phrase("ok"),
     "not_applicable": phrase("not applicable"),
@@ -125,7 +125,7 @@ def _notes(step: StepResult) -> list[str]:
 
 
 def _value_notes(present: list[Value]) -> list[str]:
-    """The values in their order; if there is no room for all, the step's leading ones are kept."""
+    """The values in their order; if there is no room for all, the leading values stay."""
     by_rank = sorted(present, key=lambda value: not _leads(value))
     leading = {id(value) for value in by_rank[:_SHOWN_VALUES]}
     notes: list[str] = []

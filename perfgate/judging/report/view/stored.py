@@ -1,4 +1,4 @@
-"""A value of the head beside main's stored runs, in words."""
+"""A value of the head compared with main's stored runs, in words."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OUTSIDE = {"above": phrase("head {head}, above {range}"), "below": phrase("head
 
 @dataclass(frozen=True)
 class StoredRow:
-    """A value of the head beside main's level.
+    """A value of the head, and main's level.
 
-    ``outside`` is set if it lies outside the range of one more run of main. If the level is not known, ``runs`` are the
-    incomparable ones.
+    ``outside`` is set if it lies outside the range of one more run of main. If the level is not known, ``runs`` counts the
+    incomparable runs.
     """
 
     name: str
@@ -41,10 +41,10 @@ class StoredRow:
     is_known: bool
 
 
-def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()) -> StoredRow:
-    """A row with enough unit and digits for the values ``beside`` it too."""
+def stored_row(comparison: StoredComparison, neighbours: Sequence[float | None] = ()) -> StoredRow:
+    """A row with a unit and digits that suit the ``neighbours`` too."""
     ends = comparison.interval or (None, None)
-    row = [comparison.head, comparison.typical, *ends, *beside]
+    row = [comparison.head, comparison.typical, *ends, *neighbours]
     head, typical, low, high, *_ = formats.quantities(row, comparison.unit, metric=comparison.metric)
     reach = _reach(low, high)
     outside = None

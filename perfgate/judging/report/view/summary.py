@@ -1,4 +1,4 @@
-"""A decision by outcome: moved, worst and failed metrics. It judges, ranks and words nothing."""
+"""A decision by outcome: moved, worst and failed metrics. It does not judge, rank or word them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class CommentContext:
     listed by the forge. ``source`` gives the address of a line of the head (``model.py:88``) on the forge.
     ``reproduce`` is the command that repeats the check locally; ``accept_order`` turns the number of a cause and its metrics
     into the comment that accepts them, in a repository that obeys ``/perfgate`` comments. ``folder`` is the check's folder if
-    the reader has it, and then a cause can be accepted by its number; "" is one that perfgate finds by itself. ``language`` is
-    that of the comment.
+    the reader has it, and then a cause can be accepted by its number; "" is the folder that perfgate finds by itself.
+    ``language`` is the language of the comment.
     """
 
     marker: str = ""
@@ -70,13 +70,13 @@ class Summary:
 
     @cached_property
     def metrics(self) -> list[Comparison]:
-        """The comparisons that count as metrics: not single operators, which only explain, nor untested ones, which inform."""
+        """The comparisons that count as metrics: not single operators, which explain, nor untested numbers, which inform."""
         tested = [comparison for comparison in self.decision.comparisons if comparison.outcome != "informs"]
         return [comparison for comparison in tested if not comparison.is_of_operator]
 
     @cached_property
     def informing(self) -> list[Comparison]:
-        """The numbers of both sides that no test compares, other than those of recordings."""
+        """The numbers of both sides that no test compares, except in recordings."""
         return [c for c in self.decision.comparisons if c.outcome == "informs" and not isinstance(c, Recorded)]
 
     @cached_property
@@ -106,7 +106,10 @@ class Summary:
 
     @cached_property
     def inconclusive(self) -> list[Comparison]:
-        """The undecided metrics: those that leave the verdict open first, then other gating ones; the worst estimate leads."""
+        """The undecided metrics: metrics that leave the verdict open first, then other gating metrics.
+
+        The worst estimate leads.
+        """
         return self._with_outcome("inconclusive")
 
     @cached_property
@@ -120,7 +123,7 @@ class Summary:
 
     @cached_property
     def worst(self) -> Comparison | None:
-        """The regression of the title: a broken rule or check, else the one of the first block that is first of all.
+        """The regression of the title: a broken rule or check, else a regression of the first block.
 
         Two recordings have no lines of a change, by which a block could lead: the first regression of all does.
         """
@@ -140,7 +143,7 @@ class Summary:
 
     @property
     def leading_cause(self) -> Cause | None:
-        """The cause of the title: that of the first block, if the block is about the same regression."""
+        """The cause of the title: the first block's, if the block is about the same regression."""
         worst = self.worst
         if worst is None:
             return None

@@ -215,7 +215,7 @@ class SkippedSeries:
 
 
 class Sorted(NamedTuple):
-    """The causes of a trend as they are reported: new ones by direction, open regressions, and those that ended since then."""
+    """The causes of a report: new causes by direction, open regressions, and causes that ended since the last report."""
 
     new_worse: list[TrendCause]
     new_better: list[TrendCause]
@@ -225,7 +225,7 @@ class Sorted(NamedTuple):
 
 
 def sort_causes(document: TrendDocument) -> Sorted:
-    """The reported causes, certain ones first, without those settled long ago."""
+    """The reported causes, certain causes first, without causes settled long ago."""
     sorted_causes = Sorted([], [], [], [], [])
     of_new = {
         "worse": sorted_causes.new_worse,
@@ -315,7 +315,7 @@ def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
 def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
     """The command that finds the commit of an open regression between the last good run and the first bad one, and shows it.
 
-    None if there is nothing to search. A number that only the checklist has is compared by no gate: any regression counts.
+    None without a range to search. A number that only the checklist has is compared by no gate: any regression counts.
     """
     series, change = lead
     if not _is_open_regression(cause) or not change.last_good or not change.first_bad:
@@ -370,7 +370,7 @@ def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView
 
 
 def _triage_commands(cause: TrendCause) -> list[str]:
-    """The command that notes a regression as known, or as what its histories suggest."""
+    """The command that acknowledges a regression, or gives it the state that its histories suggest."""
     state = cause.suggests
     if state is None and _is_open_regression(cause) and cause.triage is None:
         state = "acknowledged"
@@ -454,7 +454,7 @@ def change_words(moved: MovedSeries) -> Words:
 
 
 def headline(document: TrendDocument) -> Words:
-    """A sentence on the changes since the last report, or that nothing moved, or that no series could be examined."""
+    """A sentence on the changes since the last report, or that there are none, or that no series could be examined."""
     causes = sort_causes(document)
     moved: list[Words] = []
     if causes.new_worse:

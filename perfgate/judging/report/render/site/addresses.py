@@ -83,7 +83,7 @@ def is_address(text: str) -> bool:
 
 @dataclass(frozen=True)
 class SiteLinks:
-    """What the pages of a site may link to.
+    """The link targets of a site.
 
     ``written`` are the addresses of a site in files, None if every run and every two runs have a page. ``forms`` is whether
     the site answers forms, which files do not, and ``triage`` whether a form can give regressions a state. ``form_key`` takes

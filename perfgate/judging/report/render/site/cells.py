@@ -35,7 +35,7 @@ _POSITIONS: Mapping[Position, str] = {
 class CauseCard:
     """A regression or improvement: its leading change, the history of that, and everything else that it moved.
 
-    ``subject`` is that of the first bad run's commit.
+    ``subject`` belongs to the first bad run's commit.
     """
 
     row: CauseRow
@@ -62,7 +62,7 @@ class RunCells:
 
 @dataclass(frozen=True)
 class LevelCells:
-    """A number of one or two runs beside main's level, in one unit."""
+    """A number of one or two runs and main's level, in one unit."""
 
     metric: str
     place: str

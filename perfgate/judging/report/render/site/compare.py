@@ -1,4 +1,4 @@
-"""compare/: two runs of main, their numbers side by side beside main's level; no difference and no verdict."""
+"""compare/: two runs of main, their numbers side by side with main's level; no difference and no verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gates.html: the verdicts on changes, what became of each failure, and whether they justify a gate that blocks."""
+"""gates.html: the verdicts on changes, how each failure was settled, and whether they justify a gate that blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LABELS = {"PASS": "ok", "WARN": "attention", "FAIL": "regressed", "INCONCLUSIVE
 
 
 def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> str:
-    """The verdicts, newest first, each with the class of its label, and what became of a failure."""
+    """The verdicts, newest first, each with the class of its label, and how a failure was settled."""
     with speaking(language):
         page, records, history = SitePage(GATES, content, links), content.gates, content.trend.gates
         standing = {gate.commit for gate in history.standing} if history else set()
@@ -44,7 +44,7 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
 
 
 def _settlement(record: GateRecord, standing: Collection[str], accepted: Collection[str]) -> Words:
-    """What became of a failure; empty for another verdict."""
+    """How a failure was settled; empty for another verdict."""
     if record.commit in accepted:
         return say("accepted")
     if record.verdict != "FAIL":

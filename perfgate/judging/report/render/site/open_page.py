@@ -76,7 +76,7 @@ class _Anchors:
 
 
 def render_open(content: SiteContent, links: SiteLinks, language: Language) -> str:
-    """What is open, accepted, measured side by side, and settled."""
+    """The page of all regressions by their standing."""
     with speaking(language):
         page, anchors, trend = SitePage(OPEN, content, links), _Anchors(), content.trend
         causes = trend.open_regressions

@@ -1,4 +1,4 @@
-"""index.html: what is open, every workload with its leading numbers, and when each machine was last seen."""
+"""index.html: open regressions, every workload with its leading numbers, and when each machine was last seen."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _headline(content: SiteContent) -> Words:
 
 
 def _by_workload(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
-    """The current series of each workload, those with the most regressions first: a wall screen shows only these."""
+    """The current series of each workload, most regressions first: a wall screen shows only the top."""
     workloads: dict[str, list[TrendSeries]] = {}
     for entry in series:
         if entry.current and entry.points:
@@ -157,7 +157,7 @@ def _places(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
 def _leading(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     """The few numbers that stand for a place: those that users feel first, then the command's own."""
     ranked = [entry for entry in series if entry.metric in _RANKS or entry.metric.startswith(NUMBER)]
-    # What only informs stands for a place that has nothing else.
+    # Informing numbers stand only for a place without judged numbers.
     leading = [entry for entry in ranked if not entry.informing] or ranked
     leading.sort(key=lambda entry: _RANKS.get(entry.metric, len(_FIRST)))
     return leading[:_MAX_NUMBERS]

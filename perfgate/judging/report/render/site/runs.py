@@ -1,4 +1,4 @@
-"""runs/: the list of runs, and the page of one: its numbers beside main's level, checklist, machine and counters."""
+"""runs/: the list of runs, and the page of one: its numbers and main's level, checklist, machine and counters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RunError:
 
 @dataclass(frozen=True)
 class RunStep:
-    """A step with its title, and what its measurement took."""
+    """A step with its title, and the duration of its measurement."""
 
     row: ChecklistRow
     result: StepResult
@@ -146,7 +146,7 @@ def render_unreadable(address: str, reason: str, content: SiteContent, links: Si
 
 
 def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str]]:
-    """What was measured when; measured by which perfgate."""
+    """The commit, the time of the measurement, and the version of perfgate."""
     began, ended, queued = run.session.started_at, run.session.finished_at, run.session.queued
     facts: list[tuple[Words, str]] = [
         (say("commit"), run.source.commit or say("none")),
@@ -209,7 +209,7 @@ def _steps(run: RunDocument) -> list[RunStep]:
 
 
 def _device(run: RunDocument) -> list[tuple[str, Words, str]]:
-    """What the device reported while a workload was measured: metric, value and workload."""
+    """The values that the device reported while a workload was measured: metric, value and workload."""
     values = []
     for step in run.steps:
         for value in step.values:
@@ -220,7 +220,7 @@ def _device(run: RunDocument) -> list[tuple[str, Words, str]]:
 
 
 def _operators(run: RunDocument) -> list[tuple[str, list[OperatorRow]]]:
-    """The operators with the most time of their own, by place."""
+    """The operators with the most self time, by place."""
     places: dict[tuple[str, str], list[OperatorRow]] = {}
     for row in sorted(run.operators, key=lambda row: -row.self_time):
         listed = places.setdefault(row.place, [])
