@@ -29,12 +29,14 @@ class CardTurns:
     _is_refused: bool = False
 
     def wake(self, member: Member, shape: str) -> None:
-        """Let the card work if it idled for too long."""
-        if not member.has_queue or self._worked_ns is None:
+        """Let the card work if it idled for too long, or if that is unknown."""
+        if not member.has_queue:
             return
-        idle_seconds = (self.observer.clock_ns() - self._worked_ns) / 1e9
+        idle_seconds = MOST_WAKE_SECONDS
+        if self._worked_ns is not None:
+            idle_seconds = min(idle_seconds, (self.observer.clock_ns() - self._worked_ns) / 1e9)
         if idle_seconds > MOST_IDLE_SECONDS:
-            member.wake(shape, seconds=min(idle_seconds, MOST_WAKE_SECONDS))
+            member.wake(shape, seconds=idle_seconds)
 
     def note_work(self) -> None:
         self._worked_ns = self.observer.clock_ns()

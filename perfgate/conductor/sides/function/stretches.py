@@ -24,6 +24,7 @@ from perfgate.conductor.engine.engine import Engine
 from perfgate.conductor.engine.order import Lots, QuadTurns, Start
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.machine.cpus import quietest_cpus
+from perfgate.conductor.sides.function.card_turns import CardTurns
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.plan import RESIDENT_BLOCK_SECONDS, SURE_LOOKS, of_the_slower
 from perfgate.conductor.sides.function.warm import WarmPlace
@@ -134,6 +135,7 @@ class StretchTurns:
         self._checkouts = sides.base, sides.head
         self._cpus = quietest_cpus(self._bench.config.pair_cpus())
         self._warm = sides.warm_workers(self._cpus)
+        self._card = CardTurns(sides.observer, self._name, self._bench.say)
         gate = self._bench.config.gate
         self._block_seconds = gate.block_seconds
         if sides.residents is not None:
@@ -179,7 +181,10 @@ class StretchTurns:
                 turn = BlockRequest(
                     shape=shape, calls=calls, quad=self._quads + quad.index, sequence=self._blocks, as_served=True
                 )
+                if self.sides.residents is not None:
+                    self._card.wake(self._members[side], shape)
                 self._members[side].run_block(turn)
+                self._card.note_work()
                 self._blocks += 1
         return True
 
