@@ -1,4 +1,4 @@
-"""Sample the Python stacks of the process it runs in, in a thread of its own, and write them to the folder of its side.
+"""Sample the Python stacks of the process it runs in, in a separate thread, and write them to the folder of its side.
 
 Only the standard library is imported: the server's environment may lack perfgate's dependencies. A sample of a thread is
 its stack, the CPU time since its last one, and whether it waits in the kernel. Tasks of asyncio that wait in
@@ -18,6 +18,7 @@ import sysconfig
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -76,10 +77,26 @@ def _end() -> None:
         _sampler.join()
 
 
+@dataclass
+class _Sample:
+    """``count`` equal samples of a thread in a row; times in nanoseconds."""
+
+    thread: str
+    stack: int
+    begin: int
+    end: int
+    cpu: int
+    waited: bool
+    count: int = 1
+
+    def as_row(self) -> tuple[str, int, int, int, int, bool, int]:
+        return self.thread, self.stack, self.begin, self.end, self.cpu, self.waited, self.count
+
+
 class StackSampler:
     """Samples until it is stopped, and then writes ``PID.stacks``.
 
-    After ``first_write`` seconds, twice as many and so on it writes what there is, for a process may end without a word.
+    After ``first_write`` seconds, twice as many and so on it writes what there is, because a process may end abruptly.
     """
 
     def __init__(self, folder: Path, *, first_write: float = math.inf) -> None:
@@ -91,9 +108,8 @@ class StackSampler:
         self._frames: dict[tuple[CodeType, int], int] = {}
         self._listed: list[tuple[str, str, int, int, int]] = []
         self._stacks: dict[tuple[int, ...], int] = {}
-        # Thread, stack, begin, end, CPU time, and whether it waited: times in nanoseconds.
-        self._samples: list[list[Any]] = []
-        self._open: dict[str, list[Any]] = {}
+        self._samples: list[_Sample] = []
+        self._open: dict[str, _Sample] = {}
         self._clocks: dict[int, _ThreadClock] = {}
 
     def start(self) -> None:
@@ -175,10 +191,12 @@ class StackSampler:
         """Add a sample, or merge it with the last one of its thread if equal."""
         stack = self._stacks.setdefault(tuple(map(self._number_of, calls)), len(self._stacks))
         before = self._open.get(thread)
-        if joined and before is not None and before[1] == stack and before[5] == waited:
-            before[3], before[4], before[6] = end, before[4] + cpu, before[6] + 1
+        if joined and before is not None and before.stack == stack and before.waited == waited:
+            before.end = end
+            before.cpu += cpu
+            before.count += 1
             return
-        sample = [thread, stack, begin, end, cpu, waited, 1]
+        sample = _Sample(thread, stack, begin, end, cpu, waited)
         self._samples.append(sample)
         self._open[thread] = sample
 
@@ -201,7 +219,7 @@ class StackSampler:
             "library": sysconfig.get_paths()["stdlib"],
             "frames": self._listed,
             "stacks": list(self._stacks),
-            "samples": self._samples,
+            "samples": [sample.as_row() for sample in self._samples],
         }
 
     def _write(self, suffix: str, data: bytes) -> None:
