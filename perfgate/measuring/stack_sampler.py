@@ -160,8 +160,15 @@ class StackSampler:
             if thread not in self._clocks:
                 self._clocks[thread] = _ThreadClock(thread)
             cpu, waited = self._clocks[thread].read()
-            self._add(f"{name} {native}", [(one.f_code, line_of(one)) for one in stack], last, now, cpu, waited=waited)
-            loops += [one.f_locals.get("self") for one in stack if one.f_code.co_name == "run_forever"]
+            self._add(
+                f"{name} {native}",
+                [(caller.f_code, line_of(caller)) for caller in stack],
+                last,
+                now,
+                cpu,
+                waited=waited,
+            )
+            loops += [caller.f_locals.get("self") for caller in stack if caller.f_code.co_name == "run_forever"]
         if tasks:
             for loop in loops:
                 self._add_tasks(loop, now)

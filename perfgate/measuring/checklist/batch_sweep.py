@@ -41,10 +41,10 @@ def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -
     ``batch.knee.gain`` times as fast.
     """
     configured = context.workload.batch
-    named = context.workload.workload.batch_sizes
+    sizes = context.workload.workload.batch_sizes
     powers = _powers_of_two(sweep.call_seconds, context.limit("batch.knee.gain"))
     # The configured size comes first: it must work, and it must be in the sweep.
-    for size in chain([configured], sorted(named) if named else powers):
+    for size in chain([configured], sorted(sizes) if sizes else powers):
         if size in sweep.call_seconds:
             continue
         context.doing("trying batch size {size}", size=size)

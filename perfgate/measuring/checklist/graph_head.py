@@ -201,8 +201,8 @@ def _named(events: EventTable, part: str) -> EventTable:
 
 def _holds(*parts: str) -> Callable[[str], bool]:
     """A test for names that contain one of these parts; spaces equal underscores, and an empty part is in no name."""
-    wanted = [part.replace("_", " ") for part in parts if part]
-    return lambda name: any(part in name.replace("_", " ") for part in wanted)
+    plain_parts = [part.replace("_", " ") for part in parts if part]
+    return lambda name: any(part in name.replace("_", " ") for part in plain_parts)
 
 
 def _operators(events: EventTable) -> EventTable:

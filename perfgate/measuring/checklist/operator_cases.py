@@ -31,7 +31,7 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
     reference = context.workload.workload.reference
     if reference is None or context.workload.workload.train_step is not None:
         return
-    other = context.workload.around(as_model(reference))
+    native_workload = context.workload.around(as_model(reference))
     sweep = context.device.cache_sweeper()
     roofs: dict[Any, Roof | None] = {}
     slower: list[tuple[float, StepOutcome]] = []
@@ -41,7 +41,7 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
         if _strides(inputs) != _strides(context.workload.host_inputs(shape)):
             case.missing((_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost"))
             continue
-        native, candidate = partial(other.invoke, inputs), partial(context.workload.invoke, inputs)
+        native, candidate = partial(native_workload.invoke, inputs), partial(context.workload.invoke, inputs)
         seconds = _QUICK_SECONDS if context.quick else _HOT_SECONDS
         with quiet():
             hot = compare(native, candidate, context.device, seconds=seconds, seed=context.seed)

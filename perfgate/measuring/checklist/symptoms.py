@@ -188,14 +188,14 @@ def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> 
     """
     text = str(error)
     for symptom in SYMPTOMS:
-        found = symptom.match(error, text, at_call=at_call)
-        if found is None:
+        match = symptom.match(error, text, at_call=at_call)
+        if match is None:
             continue
-        values = {name: value.strip() for name, value in found.groupdict().items() if value is not None}
+        values = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
         if symptom.advice == "mistake.other-device":
-            other = (values.get("other") or values["gpus"]).lower()
-            values = {"device": device_kind or "", "other": _DEVICES.get(other, other)}
+            kind = (values.get("other") or values["gpus"]).lower()
+            values = {"device": device_kind or "", "other": _DEVICES.get(kind, kind)}
             if device_kind is None or values["other"] == device_kind:
                 continue
-        return Message(symptom.advice, values), found.group()
+        return Message(symptom.advice, values), match.group()
     return None

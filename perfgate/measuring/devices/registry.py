@@ -49,8 +49,8 @@ def open_device(kind: str) -> Device:
         return _open(match[1], int(match[2] or 0))
     except MeasuringError as error:
         there = [name for name in device_kinds() if name != match[1] and _opens(name)]
-        others = Message("device.closed-others", {"kinds": ", ".join(there)})
-        alternatives = others if there else Message("device.closed-no-other")
+        other_kinds = Message("device.closed-others", {"kinds": ", ".join(there)})
+        alternatives = other_kinds if there else Message("device.closed-no-other")
         values: dict[str, MessageValue] = {
             "device": repr(kind),
             "error": reason_of(error),

@@ -193,14 +193,14 @@ _PREPARE: dict[Operation, Callable[[_Rank, int], _Prepared]] = {
 
 def _meet(rank: _Rank) -> tuple[list[int], list[int]]:
     """Let all ranks do the same work and then meet, again and again; note when this one was through and how long it worked."""
-    ones = torch.ones(_WORK_SIZE, _WORK_SIZE, device=rank.device)
+    matrix = torch.ones(_WORK_SIZE, _WORK_SIZE, device=rank.device)
     arrived_ns, worked_ns = [], []
     for _ in range(rank.plan.rounds):
         dist.barrier()
         rank.synchronize()
         started = perf_counter_ns()
         for _ in range(_WORK_PRODUCTS):
-            torch.mm(ones, ones)
+            torch.mm(matrix, matrix)
         rank.synchronize()
         arrived = perf_counter_ns()
         dist.all_reduce(rank.met)

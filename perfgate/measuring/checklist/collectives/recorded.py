@@ -105,10 +105,10 @@ def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
             if (rates := readings.get(link_traffic(name, direction))) is not None:
                 add_rate(link.under(direction=direction), "communication.link_traffic", rates, window)
         losses = readings.get(lost_packets(name))
-        lost = None if losses is None else losses.risen_within(*window)
-        if lost is not None:
-            link.number("communication.lost_packets", lost)
-            link.above("communication.lost_packets", lost, {"link": name, "packets": round(lost)})
+        packets = None if losses is None else losses.risen_within(*window)
+        if packets is not None:
+            link.number("communication.lost_packets", packets)
+            link.above("communication.lost_packets", packets, {"link": name, "packets": round(packets)})
 
 
 def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary, waiting: float | None) -> None:

@@ -138,23 +138,23 @@ def _judge_steadiness(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) ->
 
     A drift counts by the end of its interval nearest to zero.
     """
-    span, held, limits = float(seconds.sum()), steadiness(seconds), outcome.limits
-    if held is None:
+    span, level, limits = float(seconds.sum()), steadiness(seconds), outcome.limits
+    if level is None:
         too_few = Message("times.too-few-for-steadiness", {"calls": int(seconds.size)})
         outcome.missing(_STEADINESS, too_few)
         return
-    stretch = seconds[held.start : held.end]
+    stretch = seconds[level.start : level.end]
     share = float(stretch.sum()) / span
-    outcome.number(_STEADINESS[0], held.drift, count=int(seconds.size), interval=(held.low, held.high))
-    outcome.number(_STEADINESS[1], share, count=held.levels)
-    evidence: MaybeEvidence = {"seconds": round(span, 1), "drift": held.drift, "low": held.low, "high": held.high}
-    drifts = outcome.above("latency.drift", max(0.0, held.low, -held.high), evidence)
-    if held.levels > 1:
+    outcome.number(_STEADINESS[0], level.drift, count=int(seconds.size), interval=(level.low, level.high))
+    outcome.number(_STEADINESS[1], share, count=level.levels)
+    evidence: MaybeEvidence = {"seconds": round(span, 1), "drift": level.drift, "low": level.low, "high": level.high}
+    drifts = outcome.above("latency.drift", max(0.0, level.low, -level.high), evidence)
+    if level.levels > 1:
         _add_quantiles(outcome.under(stretch="longest level"), stretch)
-        outcome.below("latency.steady_share", share, {**evidence, "levels": held.levels, "share": share})
+        outcome.below("latency.steady_share", share, {**evidence, "levels": level.levels, "share": share})
     elif not drifts:
         most = limit("latency.drift.warning", limits)
-        is_steady = -most <= held.low and held.high <= most
+        is_steady = -most <= level.low and level.high <= most
         outcome.note("latency.drift.steady" if is_steady else "latency.drift.undecided", "info", evidence)
 
 
@@ -227,8 +227,8 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
     promised, rate = sla.p99, None if sla.rate is None else f"{sla.rate:g}"
     if promised is None:
         return
-    named = {"shape": shape} if rate is None else {"shape": shape, "rate": rate}
-    p99 = next(value for value in outcome.values if value.metric == "latency.p99" and value.labels == named)
+    labels = {"shape": shape} if rate is None else {"shape": shape, "rate": rate}
+    p99 = next(value for value in outcome.values if value.metric == "latency.p99" and value.labels == labels)
     low, high = p99.interval or (None, None)
     evidence: MaybeEvidence = {"sla.p99": promised, "calls": p99.count or 0}
     if low is not None and low > promised:

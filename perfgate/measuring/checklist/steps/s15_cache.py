@@ -122,20 +122,20 @@ class _Buffers:
             self.refusal = Message("system.no-tensor-inputs")
         elif copies > _MOST_COPIES:
             self.refusal = Message("system.too-many-copies", {"size": size, "needed": copies})
-        made = []
+        inputs = []
         if self.refusal is None:
-            made = self._copied(context, copies)
-        self._copies = cycle(made)
+            inputs = self._copied(context, copies)
+        self._copies = cycle(inputs)
 
     def _copied(self, context: StepContext, copies: int) -> list[Any]:
         """Copies of the input, none if it cannot be copied."""
-        made = experiment(
+        inputs = experiment(
             context, lambda: [copy.deepcopy(self._inputs) for _ in range(copies)], failing="system.inputs-not-copied"
         )
-        if isinstance(made, FailedExperiment):
-            self.refusal = made.reason
+        if isinstance(inputs, FailedExperiment):
+            self.refusal = inputs.reason
             return []
-        return made
+        return inputs
 
     def same(self) -> Any:
         """Make a call on the same input as always."""
@@ -226,7 +226,7 @@ def _rates(counters: CounterColumns) -> dict[str, float]:
         if hits + misses:
             rates[access] = hits / (hits + misses)
     for column in counters.columns(_RATE).values():
-        known = column[(column >= 0) & (column <= 1)]
-        if known.size and not rates:
-            rates["all"] = float(known.mean())
+        rates_of_kernels = column[(column >= 0) & (column <= 1)]
+        if rates_of_kernels.size and not rates:
+            rates["all"] = float(rates_of_kernels.mean())
     return rates

@@ -219,9 +219,9 @@ def _add_states(outcome: StepOutcome, states: Sequence[DeviceState]) -> None:
 def _add_sensed_number(
     outcome: StepOutcome, metric: str, readings: Sequence[float | None], summary: Callable[[Sequence[float]], float]
 ) -> None:
-    known = [reading for reading in readings if reading is not None]
-    if known:
-        outcome.number(metric, summary(known), count=len(known))
+    numbers = [reading for reading in readings if reading is not None]
+    if numbers:
+        outcome.number(metric, summary(numbers), count=len(numbers))
     else:
         outcome.missing(metric, _SENSED[metric])
 
@@ -359,12 +359,12 @@ def _canaries(device: Device) -> dict[str, Callable[[], Any]]:
     if "own_memory" in device.capabilities:
         size = _DEVICE_SIZE
     # Fixed numbers, because the state of the random generator belongs to the workload.
-    left = (torch.arange(size * size, dtype=torch.float32).reshape(size, size) % 7).to(handle)
-    product, single = torch.empty_like(left), left[0, :1].clone()
+    matrix = (torch.arange(size * size, dtype=torch.float32).reshape(size, size) % 7).to(handle)
+    product, single = torch.empty_like(matrix), matrix[0, :1].clone()
 
     def multiply() -> None:
         with device.inference_mode():
-            torch.mm(left, left, out=product)
+            torch.mm(matrix, matrix, out=product)
 
     def launch() -> None:
         with device.inference_mode():

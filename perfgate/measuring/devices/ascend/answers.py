@@ -44,7 +44,7 @@ def unread_output(text: str, command: str) -> UnparsedAnswerError:
         words = " ".join(line.split())
         if any(map(str.isalnum, words)) and "Version:" not in words:
             lines.append(f'"{words[:_LONGEST_LINE]}"')
-    shown = "; ".join(lines[:_MOST_LINES])
+    first_lines = "; ".join(lines[:_MOST_LINES])
     return UnparsedAnswerError(
-        Message("device.npu-smi-unread", {"command": command, "lines": shown, "count": len(lines)})
+        Message("device.npu-smi-unread", {"command": command, "lines": first_lines, "count": len(lines)})
     )

@@ -76,8 +76,8 @@ class InfoTable(msgspec.Struct, kw_only=True):
         """The processes on a chip except for ``own``; None if the table has no processes."""
         if self.processes is None:
             return None
-        here = [row for row in self.processes if row.is_on(npu_id, chip_id)]
-        return [row.process for row in here if not row.is_one_of(own)]
+        on_chip = [row for row in self.processes if row.is_on(npu_id, chip_id)]
+        return [row.process for row in on_chip if not row.is_one_of(own)]
 
 
 def parse_info(text: str, command: str = "npu-smi info") -> InfoTable:

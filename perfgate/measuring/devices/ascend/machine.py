@@ -82,8 +82,10 @@ def check_cann(torch_npu: str, cann: str) -> FitnessCheck:
         detail = f"{detail}: torch_npu {torch_npu} is not in the published table"
         return FitnessCheck("npu cann", "unavailable", detail)
     if not listed:
-        other = f"torch_npu {published} is listed with CANN {needed}"
-        return FitnessCheck("npu cann", "unavailable", f"{detail}: CANN {cann} is not in the published table; {other}")
+        published_pair = f"torch_npu {published} is listed with CANN {needed}"
+        return FitnessCheck(
+            "npu cann", "unavailable", f"{detail}: CANN {cann} is not in the published table; {published_pair}"
+        )
     same = next((name for name in listed if release_of(name) == release_of(torch_npu)), None)
     return FitnessCheck(
         "npu cann",

@@ -44,8 +44,8 @@ def find_chip(index: int, runner: Runner = run_tool, environ: Mapping[str, str] 
     for chip in chips:
         if chip.logic_id == logic_id:
             return chip
-    shown = ", ".join(str(chip.logic_id) for chip in chips)
-    raise UnmeasuredError(Message("device.no-such-npu", {"logic_id": logic_id, "index": index, "shown": shown}))
+    logic_ids = ", ".join(str(chip.logic_id) for chip in chips)
+    raise UnmeasuredError(Message("device.no-such-npu", {"logic_id": logic_id, "index": index, "shown": logic_ids}))
 
 
 def _logic_id(index: int, environ: Mapping[str, str]) -> int:

@@ -149,11 +149,11 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
     visible = environ.get(_VISIBLE, "")
     entries = [entry.strip() for entry in visible.split(",") if entry.strip()]
     if not identity and entries and index >= len(entries):
-        shown = Message(
+        reason = Message(
             "device.gpu-not-visible",
             {"index": index, "variable": _VISIBLE, "value": visible[:80], "count": len(entries)},
         )
-        raise UnmeasuredError(shown)
+        raise UnmeasuredError(reason)
     name = identity or (entries[index] if entries else str(index))
     if identity or name.startswith("GPU-"):
         column, matches = "uuid", [row for row in rows if row["uuid"].startswith(name)]
@@ -162,8 +162,8 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
     else:
         column, matches = "index", [row for row in rows if row["index"] == name]
     if not matches:
-        others = ", ".join(row[column] for row in rows)[:160]
-        raise UnmeasuredError(Message("device.no-such-gpu", {"gpu": name[:80], "shown": others}))
+        listed = ", ".join(row[column] for row in rows)[:160]
+        raise UnmeasuredError(Message("device.no-such-gpu", {"gpu": name[:80], "shown": listed}))
     return matches[0]
 
 

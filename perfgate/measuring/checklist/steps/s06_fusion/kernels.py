@@ -138,8 +138,8 @@ def _sequences(runs: _Runs, elementwise: npt.NDArray[np.bool_]) -> tuple[npt.NDA
     first, row = group_rows(outputs, inputs)
     # One kernel may take the other's result if their shapes are equal, or unknown.
     may = [
-        NO_TEXT in (made, taken) or bool(set(runs.shapes[made]) & set(runs.shapes[taken]))
-        for made, taken in zip(outputs[first].tolist(), inputs[first].tolist())
+        NO_TEXT in (output, taker) or bool(set(runs.shapes[output]) & set(runs.shapes[taker]))
+        for output, taker in zip(outputs[first].tolist(), inputs[first].tolist())
     ]
     follows[pairs] = np.array(may, dtype=bool)[row]
     borders = np.concatenate(([0], np.flatnonzero(~follows) + 1, [elementwise.size]))

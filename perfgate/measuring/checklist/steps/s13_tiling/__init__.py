@@ -129,8 +129,8 @@ def _judge_products(
         if share >= heavy and bounds.get(product.op) in ("compute", "neither"):
             outcome.below("tiling.mfu", mfu, {"op": product.op, "mfu": mfu, "time_share": share})
     # Attention, grouped products and others on the cube cores.
-    others = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy}
-    for op in sorted(others.difference(product.op for product in products)):
+    without_flops = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy}
+    for op in sorted(without_flops.difference(product.op for product in products)):
         outcome.under(op=op).missing("tiling.mfu", Message("operators.flops-unknown"))
 
 

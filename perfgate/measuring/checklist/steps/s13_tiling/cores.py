@@ -76,8 +76,8 @@ def cube_clock(kernels: KernelTable) -> float | None:
     if len(counters) < len((_UTILIZATION, _CYCLES)):
         return None
     percent, cycles = counters[_UTILIZATION], counters[_CYCLES]
-    known = (percent > 0) & (cycles > 0) & (kernels.duration > 0)
-    clocks = cycles[known] / (percent[known] / 100 * kernels.duration[known] / 1e9)
+    is_counted = (percent > 0) & (cycles > 0) & (kernels.duration > 0)
+    clocks = cycles[is_counted] / (percent[is_counted] / 100 * kernels.duration[is_counted] / 1e9)
     if clocks.size:
         return float(np.median(clocks))
     return None
@@ -105,10 +105,10 @@ def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> 
 
 def _occupancy(rows: KernelTable, cores: int | None) -> float | None:
     blocks = rows.numbers["blocks"]
-    known = (blocks > 0) & (rows.duration > 0)
-    if not cores or not known.any():
+    has_blocks = (blocks > 0) & (rows.duration > 0)
+    if not cores or not has_blocks.any():
         return None
-    return float(np.average(np.minimum(blocks[known], cores) / cores, weights=rows.duration[known]))
+    return float(np.average(np.minimum(blocks[has_blocks], cores) / cores, weights=rows.duration[has_blocks]))
 
 
 def _busiest_pipe(rows: KernelTable, attainable: float) -> tuple[float | None, Bound | None]:
@@ -118,10 +118,10 @@ def _busiest_pipe(rows: KernelTable, attainable: float) -> tuple[float | None, B
     for name in _PIPE_COLUMNS:  # computing pipes first: they win a tie
         if name not in columns:
             continue
-        known = ~np.isnan(columns[name]) & (rows.duration > 0)
-        if not known.any():
+        is_timed = ~np.isnan(columns[name]) & (rows.duration > 0)
+        if not is_timed.any():
             continue
-        share = float(np.average(columns[name][known], weights=rows.duration[known]))
+        share = float(np.average(columns[name][is_timed], weights=rows.duration[is_timed]))
         if attained is None or share > attained:
             attained = share
             bound = "memory"
