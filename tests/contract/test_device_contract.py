@@ -17,6 +17,7 @@ import torch
 from perfgate.errors import MeasuringError
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.devices.device import Capability, Device
+from perfgate.measuring.devices.kernels import work_of as hash_of
 from perfgate.measuring.devices.registry import device_kinds, open_device
 from perfgate.measuring.timing.open_loop import run_open_loop
 from tests.each import each
@@ -303,3 +304,17 @@ def test_device__cache__its_size_or_nothing_and_a_sweep_that_takes_time(case: Ca
 
 def test_device__among_its_kind__its_index_is_one_that_is_visible(case: Case) -> None:
     assert 0 <= case.device.index < case.device.visible_devices()
+
+
+def test_device__record_kernels__those_of_every_call_where_they_are_known(case: Case) -> None:
+    if "kernel_times" not in case.device.capabilities:
+        with pytest.raises(MeasuringError):
+            case.device.record_kernels(case.call, calls=3)
+        return
+
+    kernels = case.device.record_kernels(case.call, calls=3)
+
+    assert kernels
+    assert len(kernels) % 3 == 0
+    assert all(kernel.name and kernel.ns > 0 for kernel in kernels)
+    assert hash_of(kernels) == hash_of(case.device.record_kernels(case.call, calls=3))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from perfgate.document.telemetry import DeviceState
+from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import (
     Capability,
     HostMemory,
@@ -271,6 +272,8 @@ class FakeDevice:
         return path
 
     def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:
+        if "kernel_times" not in self.capabilities:
+            raise MeasuringError("a fake device without kernel_times has no kernels")
         self._kernels = kernels = []
         try:
             for _ in range(calls):
