@@ -328,9 +328,14 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind == "measured"
 
     @property
+    def lowest(self) -> float:
+        """The lower bound of a measured speed-up with an interval; else the speed-up."""
+        return self.interval[0] if self.interval else self.speedup
+
+    @property
     def saved(self) -> float:
         """The share of the time that is saved: the lower bound of a measured gain, the upper bound of an estimated one."""
-        return 1 - 1 / (self.interval[0] if self.interval else self.speedup)
+        return 1 - 1 / self.lowest
 
 
 class Suggestion(ShapeEntry, frozen=True, kw_only=True):

@@ -36,18 +36,19 @@ def suggestions(run: RunDocument) -> list[Suggestion]:
         for finding in step.findings:
             if finding.rule in RULE_ADVICE:
                 suggestion = _suggestion(run, step, finding, RULE_ADVICE[finding.rule])
-                advice += [suggestion] if suggestion else []
+                if suggestion:
+                    advice.append(suggestion)
     return _ranked([*advice, *on_advisories(run)])
 
 
 def shown_faster(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     """The suggestions that a step tried and found faster, by the whole interval: together they are the best that was tried."""
-    return [suggestion for suggestion in suggestions if suggestion.gain is not None and _is_faster(suggestion.gain)]
-
-
-def _is_faster(gain: Gain) -> bool:
-    lowest = gain.interval[0] if gain.interval else gain.speedup
-    return gain.is_measured and lowest > 1
+    faster = []
+    for suggestion in suggestions:
+        gain = suggestion.gain
+        if gain is not None and gain.is_measured and gain.lowest > 1:
+            faster.append(suggestion)
+    return faster
 
 
 def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
@@ -128,10 +129,12 @@ def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
 
 
 def _rank(suggestion: Suggestion) -> tuple[int, float, int, bool, str, str]:
-    gain = suggestion.gain
+    kind, saved = len(_KINDS), 0.0
+    if suggestion.gain:
+        kind, saved = _KINDS[suggestion.gain.kind], suggestion.gain.saved
     return (
-        _KINDS[gain.kind] if gain else len(_KINDS),
-        -gain.saved if gain else 0.0,
+        kind,
+        -saved,
         _SEVERITIES[suggestion.severity],
         suggestion.source != "perfgate",
         suggestion.workload,
@@ -160,17 +163,19 @@ def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:
 def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Advice) -> Suggestion | None:
     evidence = finding.evidence
     tried = _gain(advice.tried, run, step.workload, evidence)
-    in_vain = tried is not None and (tried.interval[0] if tried.interval else tried.speedup) <= 1
-    if in_vain and advice.instead is None:
-        return None
+    name, code = f"advice.{finding.rule}", advice.code
+    if tried is not None and tried.lowest <= 1:
+        if advice.instead is None:
+            return None
+        name, code, tried = f"{name}.instead", "", None
     if isinstance(advice.gain, EstimatedGain):
         share = _reachable_share(advice.gain, run, step.workload, evidence)
         if share is not None and share < _NOTICEABLE:
             return None
     try:
-        message = message_from(f"advice.{finding.rule}.instead" if in_vain else f"advice.{finding.rule}", evidence)
+        message = message_from(name, evidence)
         english(message)
-        code = "" if in_vain else advice.code.format_map(evidence)
+        code = code.format_map(evidence)
     except (KeyError, ValueError, TypeError):  # a document of another version: its evidence differs in names or types
         return None
     line = evidence.get("line")
@@ -187,7 +192,7 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
         severity=finding.severity,
         line=None if line is None else str(line),
         evidence=evidence,
-        gain=(None if in_vain else tried) or _gain(advice.gain, run, step.workload, evidence),
+        gain=tried or _gain(advice.gain, run, step.workload, evidence),
         code=code or None,
         command=command,
     )
@@ -212,11 +217,14 @@ def _gain(
 
 
 def _measured(source: MeasuredGain, value: Value | None) -> Gain | None:
-    speedup = _speedup(source, value.value if value else None)
+    speedup = None if value is None else _speedup(source, value.value)
     if speedup is None or value is None:
         return None
-    low, high = (_speedup(source, end) for end in value.interval or (None, None))
-    interval = None if low is None or high is None else (min(low, high), max(low, high))
+    interval = None
+    if value.interval:
+        low, high = (_speedup(source, end) for end in value.interval)
+        if low is not None and high is not None:
+            interval = (min(low, high), max(low, high))
     return Gain(kind="measured", speedup=speedup, of=source.of, interval=interval)
 
 
@@ -224,10 +232,14 @@ def _speedup(source: MeasuredGain, number: float | None) -> float | None:
     """A metric's value as the speed-up it implies, None if it implies none."""
     if number is None:
         return None
-    ratio = 1 - number if source.loss else number
+    ratio = number
+    if source.loss:
+        ratio = 1 - number
     if not (math.isfinite(ratio) and ratio > 0):
         return None
-    return 1 / ratio if source.loss or source.inverse else ratio
+    if source.loss or source.inverse:
+        return 1 / ratio
+    return ratio
 
 
 def _reachable_share(
@@ -239,19 +251,24 @@ def _reachable_share(
         return None
     if source.seconds:
         call = _value(run, P50, workload, evidence)
-        return share / call.value if call is not None and call.value else None
+        if call is None or not call.value:
+            return None
+        return share / call.value
     if source.stays:
         share *= 1 - (_number(evidence, source.stays) or 0.0)
     if source.of_busy:
         # Without the device's own figure, its busy share stands in for the call's share, which is not larger.
         busy = _value(run, "utilization.busy", workload, evidence)
-        share *= busy.value if busy is not None and busy.value is not None else 1.0
+        if busy is not None and busy.value is not None:
+            share *= busy.value
     return share
 
 
 def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:
     number = evidence.get(name)
-    return float(number) if isinstance(number, (int, float)) and math.isfinite(number) else None
+    if isinstance(number, (int, float)) and math.isfinite(number):
+        return float(number)
+    return None
 
 
 def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Value | None:

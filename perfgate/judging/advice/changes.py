@@ -73,7 +73,9 @@ def _rule_of_stalls(stalls: NumberComparison) -> str:
 
 def _line_of_stalls(stalls: NumberComparison) -> Part | None:
     line = None if stalls.reason is None else stalls.reason.values.get("line")
-    return Part(line=line, base=stalls.base or 0.0, head=stalls.head or 0.0) if isinstance(line, str) else None
+    if not isinstance(line, str):
+        return None
+    return Part(line=line, base=stalls.base or 0.0, head=stalls.head or 0.0)
 
 
 def _on_counter(comparison: Exact) -> Iterator[_Advised]:
@@ -119,19 +121,23 @@ def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
     for explained in explanations:
         measured = explained.measured or 0.0
         for number, part in enumerate(explained.contributions):
-            rule = _rule_of(part, first=number == 0) if part.seconds >= _TELLS * measured > 0 else None
-            if rule is not None:
-                yield (
-                    rule,
-                    msgspec.structs.replace(
-                        part,
-                        workload=explained.workload,
-                        shape=explained.shape,
-                        op=(part.function if rule == "slower-python" else None) or part.op,
-                        base_inputs=part.base_inputs or "?",
-                        head_inputs=part.head_inputs or "?",
-                    ),
-                )
+            if not part.seconds >= _TELLS * measured > 0:
+                continue
+            rule = _rule_of(part, first=number == 0)
+            if rule is None:
+                continue
+            op = part.op
+            if rule == "slower-python" and part.function:
+                op = part.function
+            delta = msgspec.structs.replace(
+                part,
+                workload=explained.workload,
+                shape=explained.shape,
+                op=op,
+                base_inputs=part.base_inputs or "?",
+                head_inputs=part.head_inputs or "?",
+            )
+            yield rule, delta
 
 
 def _rule_of(part: OperatorDelta, *, first: bool) -> str | None:

@@ -129,5 +129,5 @@ def field_differences(before: Mapping[str, str] | None, after: Mapping[str, str]
     if before is None or after is None:
         return []
     fields = [field for field in sorted({*before, *after}) if before.get(field) != after.get(field)]
-    shown = fields[:_MOST_DIFFERENCES]
-    return [TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in shown]
+    first = fields[:_MOST_DIFFERENCES]
+    return [TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in first]

@@ -19,16 +19,19 @@ def level_around(series: TrendSeries, run: StoredRun, *, without: Sequence[Store
     edges = [change.at for change in series.changes if change.standing != "refuted"]
     start = max((edge for edge in edges if edge <= at), default=0)
     end = min((edge for edge in edges if edge > at), default=len(series.points))
-    level = [point for point in series.points[start:end] if not any(_is_of(point, entry) for entry in without)]
-    return [point.value for point in level]
+    values = []
+    for point in series.points[start:end]:
+        if not any(_is_of(point, entry) for entry in without):
+            values.append(point.value)
+    return values
 
 
 def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:
     """The index of a run's version; for a run without a point, the index of the version before it."""
-    # From the end, as most runs that are asked for are new.
-    own = next((index for index in reversed(range(len(points))) if _is_of(points[index], run)), None)
-    if own is not None:
-        return own
+    # From the end, as most queries are about new runs.
+    for index in reversed(range(len(points))):
+        if _is_of(points[index], run):
+            return index
     began = moment(run.started_at)
     return max(sum(moment(point.started_at) <= began for point in points) - 1, 0)
 

@@ -37,7 +37,7 @@ def judged(
     examined = [_with_evidence(change, series, confirmations) for change in series.changes]
     changes: list[TrendChange] = []
     for change in examined:
-        later = [other for other in examined if other.evidence != "refuted" and other.at > change.at]
+        later = [entry for entry in examined if entry.evidence != "refuted" and entry.at > change.at]
         standing = _standing(change, later, series, accepted, triaged)
         changes.append(_with_news(standing, series, before, newest))
     return msgspec.structs.replace(series, changes=changes)
@@ -50,9 +50,9 @@ def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
     for entry in series:
         for change in entry.changes:
             if change.first_bad and entry.current:
-                known = KnownChange(entry.key, change.first_bad[:12], change.direction, change.standing, name_of(entry))
+                state = KnownChange(entry.key, change.first_bad[:12], change.direction, change.standing, name_of(entry))
                 size, order = -abs(change.delta or 1.0), rank.index(change.standing)
-                ranked.append((change.direction == "changed", order, size, msgspec.structs.astuple(known), known))
+                ranked.append((change.direction == "changed", order, size, msgspec.structs.astuple(state), state))
     ranked.sort(key=lambda row: row[:4])
     return TrendState(newest=newest, known=[row[-1] for row in ranked[:MOST_KNOWN]])
 
@@ -63,11 +63,11 @@ def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
         return []
     by_key = {entry.key: entry for entry in series if entry.current}
     names: list[str] = []
-    for known in before.known:
-        entry = by_key.get(known.series)
-        is_open = known.standing in ("new", "open") and known.direction == "worse"
-        if is_open and entry is not None and not any(_is_same(known, change, entry) for change in entry.changes):
-            names.append(known.name)
+    for earlier in before.known:
+        entry = by_key.get(earlier.series)
+        is_open = earlier.standing in ("new", "open") and earlier.direction == "worse"
+        if is_open and entry is not None and not any(_is_same(earlier, change, entry) for change in entry.changes):
+            names.append(earlier.name)
     return sorted(names)
 
 
@@ -133,10 +133,10 @@ def _standing(
     back = _back_at(change, later)
     if back is not None:
         return msgspec.structs.replace(change, standing="resolved", resolved_by=back.first_bad)
-    acceptance = next((one for one in accepted if _accepts(one, change, series)), None)
-    if acceptance is not None:
-        reason = f"{acceptance.accepted_by}: {acceptance.reason}"
-        return msgspec.structs.replace(change, standing="accepted", accepted=reason, accepted_until=acceptance.until)
+    for acceptance in accepted:
+        if _accepts(acceptance, change, series):
+            reason, until = f"{acceptance.accepted_by}: {acceptance.reason}", acceptance.until
+            return msgspec.structs.replace(change, standing="accepted", accepted=reason, accepted_until=until)
     state = triaged.of(change, series)
     if state is not None and state.state == "expected":
         return msgspec.structs.replace(change, standing="accepted", accepted=f"{state.author}: {state.reason}")
@@ -148,10 +148,10 @@ def _back_at(change: TrendChange, later: Sequence[TrendChange]) -> TrendChange |
     if not later or (later[-1].after - change.before) / size > LEFT_OVER:
         return None
     back = later[-1]
-    for other in reversed(later):
-        if (other.after - change.before) / size > LEFT_OVER:
+    for entry in reversed(later):
+        if (entry.after - change.before) / size > LEFT_OVER:
             break
-        back = other
+        back = entry
     return back
 
 

@@ -40,7 +40,7 @@ class TriagedChanges:
         at = index_of(series, triage.commit)
         if at is None or abs(at - change.at) > NEAR:
             return False
-        return change is min(series.changes, key=lambda other: abs(other.at - at))
+        return change is min(series.changes, key=lambda entry: abs(entry.at - at))
 
 
 def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: TriagedChanges) -> TrendCause:
@@ -48,10 +48,10 @@ def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: Triag
     triages: list[Triage] = []
     for place in cause.changes:
         entry = series[place.series]
-        given = triaged.of(entry.changes[place.change], entry)
-        if given is not None:
-            triages.append(given)
-    triage = max(triages, key=lambda given: moment(given.changed_at), default=None)
+        state_of_change = triaged.of(entry.changes[place.change], entry)
+        if state_of_change is not None:
+            triages.append(state_of_change)
+    triage = max(triages, key=lambda triage: moment(triage.changed_at), default=None)
     state = triage.state if triage else "new"
     cause = msgspec.structs.replace(cause, triage=triage)
     if cause.standing == "resolved" and (state == "acknowledged" or (state == "new" and cause.news)):
@@ -81,14 +81,14 @@ def meant(acceptances: Iterable[Acceptance], triages: Iterable[Triage], today: d
 
 
 def expired(acceptances: Iterable[Acceptance], causes: Iterable[TrendCause], today: date) -> list[Acceptance]:
-    """The acceptances that ended in the last weeks, and those that ended while their regression is open."""
+    """The acceptances that ended in the last weeks, and acceptances that ended while their regression is open."""
     open_commits: set[str | None] = set()
     for cause in causes:
         if cause.standing in ("new", "open"):
             open_commits |= _commits(cause)
     recent = (today - RECENT).isoformat()
     ended = [acceptance for acceptance in acceptances if not acceptance.counts_on(today)]
-    return [one for one in ended if str(one.until) >= recent or one.commit in open_commits]
+    return [entry for entry in ended if str(entry.until) >= recent or entry.commit in open_commits]
 
 
 def _commits(change: TrendChange | TrendCause) -> set[str | None]:

@@ -40,12 +40,12 @@ def uplifts(
     spans: Sequence[TestbedSpan], comparable: Mapping[str, Mapping[str, str]], series: Sequence[TrendSeries]
 ) -> list[Uplift]:
     """The uplifts, newest first; ``comparable`` has the fields of the testbeds with a readable run."""
-    found: list[Uplift] = []
+    newest_last: list[Uplift] = []
     for number, after in enumerate(spans):
         before = _predecessor(after, spans[:number], comparable)
         if before is not None:
-            found.append(_uplift(before, after, comparable, series))
-    return found[::-1]
+            newest_last.append(_uplift(before, after, comparable, series))
+    return newest_last[::-1]
 
 
 def with_differences(
@@ -80,15 +80,15 @@ def _predecessor(
         end = moment(span.last_seen)
         return end <= latest_end and end < moment(after.last_seen)
 
-    ended = [
-        span
-        for span in earlier
-        if span.device_kind == after.device_kind and span.fingerprint in comparable and has_ended(span)
-    ]
+    ended = []
+    for span in earlier:
+        is_alike = span.device_kind == after.device_kind and span.fingerprint in comparable
+        if is_alike and has_ended(span):
+            ended.append(span)
 
     def distance(span: TestbedSpan) -> tuple[int, float]:
-        fields, others = comparable[span.fingerprint], comparable[after.fingerprint]
-        differing = sum(fields.get(name) != others.get(name) for name in fields.keys() | others.keys())
+        old, new = comparable[span.fingerprint], comparable[after.fingerprint]
+        differing = sum(old.get(name) != new.get(name) for name in old.keys() | new.keys())
         return differing, -moment(span.last_seen).timestamp()
 
     return min(ended, key=distance, default=None)
@@ -102,45 +102,52 @@ def _uplift(
 ) -> Uplift:
     bridged = list(_bridged(before, after, series))
     widening = _widening(bridged)
-    moved = [msgspec.structs.replace(one, moved=True) for one in bridged if _has_moved(one, widening)]
-    unmoved = [one for one in bridged if _has_stayed(one, widening, series)]
-    moved.sort(key=lambda one: (one.direction != "worse", -abs(one.delta or 1.0)))
+    moved: list[BridgedMetric] = []
+    commits: set[str] = set()
+    unmoved = 0
+    for entry in bridged:
+        commits.update(entry.commits)
+        if _has_moved(entry, widening):
+            moved.append(msgspec.structs.replace(entry, moved=True))
+        elif _has_stayed(entry, widening, series):
+            unmoved += 1
+    moved.sort(key=lambda entry: (entry.direction != "worse", -abs(entry.delta or 1.0)))
     return Uplift(
         before=before.fingerprint,
         after=after.fingerprint,
         since=after.first_seen,
         differences=field_differences(comparable[before.fingerprint], comparable[after.fingerprint]),
         last_commit=_last_commit(before, series),
-        commits=sorted(set().union(*(one.commits for one in bridged))),
+        commits=sorted(commits),
         moved=moved,
-        unmoved=len(unmoved),
-        undecided=len(bridged) - len(moved) - len(unmoved),
+        unmoved=unmoved,
+        undecided=len(bridged) - len(moved) - unmoved,
     )
 
 
 def _widening(bridged: Sequence[BridgedMetric]) -> float:
-    """By how much wider the intervals must be for chance to show any metric of one uplift in twenty as moved.
+    """The factor for the intervals at which chance shows any metric of one uplift in twenty as moved.
 
     Source: Bonferroni's bound over the noisy metrics.
     """
-    noisy = sum(one.interval is not None for one in bridged)
+    noisy = sum(entry.interval is not None for entry in bridged)
     return float(ndtri(1 - FALSE_ALARMS / 2 / max(noisy, 1))) / _Z95
 
 
-def _has_moved(one: BridgedMetric, widening: float) -> bool:
-    if one.interval is None:
-        return one.old != one.new
-    low, high = _widened(one.interval, widening)
+def _has_moved(entry: BridgedMetric, widening: float) -> bool:
+    if entry.interval is None:
+        return entry.old != entry.new
+    low, high = _widened(entry.interval, widening)
     return low > 0 or high < 0
 
 
-def _has_stayed(one: BridgedMetric, widening: float, series: Sequence[TrendSeries]) -> bool:
-    """Whether the metric is shown to be the same within its tolerance. A noisy one that has not moved need not be."""
-    if one.interval is None:
-        return one.old == one.new
-    tolerance = metric(series[one.after].metric).tolerance
+def _has_stayed(entry: BridgedMetric, widening: float, series: Sequence[TrendSeries]) -> bool:
+    """Whether the metric is shown to be the same within its tolerance. A noisy metric may be neither."""
+    if entry.interval is None:
+        return entry.old == entry.new
+    tolerance = metric(series[entry.after].metric).tolerance
     margin = math.log1p(_SAME if tolerance is None else tolerance)
-    low, high = _widened(one.interval, widening)
+    low, high = _widened(entry.interval, widening)
     return low <= 0 <= high and -margin < low and high < margin
 
 
@@ -198,13 +205,15 @@ def _effect(pairs: Sequence[tuple[TrendPoint, TrendPoint]], noise: float) -> tup
 
 
 def _last_commit(before: TestbedSpan, series: Sequence[TrendSeries]) -> str | None:
-    """The newest commit on the old testbed: measured on the new one, it joins them."""
-    points = [
-        entry.points[-1]
-        for entry in series
-        if entry.fingerprint == before.fingerprint and entry.points and entry.points[-1].commit
-    ]
-    return max(points, key=lambda point: moment(point.started_at)).commit if points else None
+    """The newest commit on the old testbed: measuring it on the new testbed joins both."""
+    newest: TrendPoint | None = None
+    for entry in series:
+        if entry.fingerprint != before.fingerprint or not entry.points or not entry.points[-1].commit:
+            continue
+        point = entry.points[-1]
+        if newest is None or moment(point.started_at) > moment(newest.started_at):
+            newest = point
+    return newest.commit if newest else None
 
 
 def _place(series: TrendSeries) -> _Place:

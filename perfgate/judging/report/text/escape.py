@@ -32,8 +32,11 @@ _WORD = r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)"
 def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
     """One line of visible characters, at most ``limit`` long: control, bidi, surrogate replaced."""
     visible = text[: 8 * limit].translate(_VISIBLE)
-    visible = visible if len(text) <= 8 * limit else visible + " …"
-    return visible if len(visible) <= limit else visible[: limit - 1].rstrip() + "…"
+    if len(text) > 8 * limit:
+        visible += " …"
+    if len(visible) > limit:
+        visible = visible[: limit - 1].rstrip() + "…"
+    return visible
 
 
 def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
@@ -60,10 +63,13 @@ def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
 
 def fenced(text: str, *, lines: int = 12) -> str:
     """The last lines of a text as a fenced block that no line inside can close."""
-    tail = text.rstrip().splitlines()[-lines:]
-    visible = [clean(line, limit=_FENCED_WIDTH).rstrip() for line in tail] or ["(empty)"]
-    # GitLab executes note lines that start with "/"; inside a fence it should not, one space makes sure of it.
-    visible = [f" {line}" if line.startswith("/") else line for line in visible]
+    visible = []
+    for line in text.rstrip().splitlines()[-lines:] or ["(empty)"]:
+        text_line = clean(line, limit=_FENCED_WIDTH).rstrip()
+        # GitLab executes note lines that start with "/"; inside a fence it should not, one space makes sure of it.
+        if text_line.startswith("/"):
+            text_line = f" {text_line}"
+        visible.append(text_line)
     fence = "`" * max(3, _longest_run("\n".join(visible)) + 1)
     return "\n".join([fence, *visible, fence])
 
@@ -79,9 +85,12 @@ class _Visible(dict[int, str]):
         import unicodedata
 
         category = unicodedata.category(character)
-        is_space = character in "\n\r\t\v\f" or category == "Zs"
-        self[number] = " " if is_space else _REPLACEMENT if category in _INVISIBLE else character
-        return self[number]
+        if character in "\n\r\t\v\f" or category == "Zs":
+            character = " "
+        elif category in _INVISIBLE:
+            character = _REPLACEMENT
+        self[number] = character
+        return character
 
 
 _VISIBLE = _Visible()

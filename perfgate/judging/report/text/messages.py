@@ -108,7 +108,8 @@ def _fill(sentence: str, values: Mapping[str, MessageValue]) -> str:
     """Put values into a sentence of ours, piece by piece."""
     pieces: list[str] = []
     for literal, name, spec, _ in Formatter().parse(sentence):
-        pieces += [Words(literal)] if literal else []
+        if literal:
+            pieces.append(Words(literal))
         if name is not None:
             pieces += pieces_of(_word_value(values[name], spec or ""))
     return _joined(pieces)
@@ -133,7 +134,8 @@ def _word_value(value: MessageValue, spec: str) -> str:
 def _word_list(values: Sequence[MessageValue], separator: str, spec: str = "") -> str:
     pieces: list[str] = []
     for position, value in enumerate(values):
-        pieces += [separator] if position else []
+        if position:
+            pieces.append(separator)
         pieces += pieces_of(_word_value(value, spec))
     return _joined(pieces)
 

@@ -116,8 +116,8 @@ def named(comparison: Comparison, *, placeless: bool = False) -> str:
     """The metric of a comparison and, unless ``placeless``, its place."""
     metric, at = title_of(comparison), place_of(comparison)
     if comparison.is_of_operator:
-        called = say("calls to {metric}", metric=metric)
-        return called if placeless else say("calls to {metric} in {place}", metric=metric, place=at)
+        sentence = phrase("calls to {metric}") if placeless else phrase("calls to {metric} in {place}")
+        return say(sentence, metric=metric, place=at)
     return metric if placeless else say("{metric} of {place}", metric=metric, place=at)
 
 
@@ -135,7 +135,9 @@ def with_more(texts: Iterable[str], more: int) -> SentencePieces:
     """Texts with commas between, and the number of further texts."""
     pieces: list[str] = []
     for text in texts:
-        pieces += [Words(", "), text] if pieces else [text]
+        if pieces:
+            pieces.append(Words(", "))
+        pieces.append(text)
     if more > 0:
         pieces.append(say(" and {more}", more=counted(more, "more", "more")))
     return joined(pieces)

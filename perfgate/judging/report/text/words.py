@@ -95,8 +95,11 @@ def joined(texts: Iterable[str]) -> SentencePieces:
     spaced: list[str] = []
     for text in texts:
         for piece in filter(None, pieces_of(text)):
-            gap = gap_between(spaced[-1], piece) if spaced and current_language() != "en" else ""
-            spaced += [Words(gap), piece] if gap else [piece]
+            if spaced and current_language() != "en":
+                gap = gap_between(spaced[-1], piece)
+                if gap:
+                    spaced.append(Words(gap))
+            spaced.append(piece)
     return SentencePieces(spaced)
 
 
