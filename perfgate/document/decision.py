@@ -294,6 +294,19 @@ class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
     message: Message
     lines: list[str] = []
 
+    @property
+    def hides(self) -> bool:
+        """Whether it may hide a regression."""
+        return self.kind in ("removed", "changed", "unknown")
+
+    @property
+    def is_removal(self) -> bool:
+        return self.kind == "removed"
+
+    @property
+    def is_not_comparable(self) -> bool:
+        return self.kind == "not_comparable"
+
 
 class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One side of the comparison, and why it was chosen. ``sha256`` is that of its run document's content.

@@ -20,7 +20,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.message import Message, quote
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
-from perfgate.judging.gate.plan.harness import hides, is_consequence
+from perfgate.judging.gate.plan.harness import is_consequence
 
 
 class VerdictRule(NamedTuple):
@@ -87,7 +87,7 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     invalid = [
         Message("verdict.place", {"place": "/".join(entry.place), "what": entry.message}) for entry in basis.invalid
     ]
-    other_files = [_about(c.workload, c.message) for c in basis.changes if c.kind == "not_comparable"]
+    other_files = [_about(c.workload, c.message) for c in basis.changes if c.is_not_comparable]
     testbeds = [difference.field for difference in basis.differences] if basis.comparing == "code" else []
     bounds = [_name(c) for c in basis.undecided if isinstance(c, Bound) and c.gating]
     return [
@@ -126,7 +126,7 @@ def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
         for comparison in basis.comparisons
         if comparison.accepted
     ]
-    hiding = [_about(change.workload, change.message) for change in basis.changes if hides(change)]
+    hiding = [_about(change.workload, change.message) for change in basis.changes if change.hides]
     return [
         VerdictRule("WARN", "harness", hiding),
         VerdictRule("WARN", "doubtful", doubtful),

@@ -218,26 +218,6 @@ def with_rates(run: RunDocument, *turns: dict[str, float]) -> RunDocument:
 WHOLE, BROKEN, LEFT = {"8": 500.0, "16": 500.0}, {"8": 500.0, "16": 50.0}, {"8": 500.0}
 
 
-@pytest.mark.parametrize(
-    ("of_base", "of_head"),
-    [
-        ([WHOLE], [LEFT]),
-        ([{}], [BROKEN, LEFT]),
-        ([{}], [LEFT, BROKEN]),
-        ([WHOLE], [LEFT, LEFT]),
-    ],
-)
-def test_budget__the_worst_batch_size_left_out__inconclusive_by_its_name(
-    of_base: list[dict[str, float]], of_head: list[dict[str, float]]
-) -> None:
-    base, head = sides(NO_CHANGE)
-    everything = judged(with_rates(base, *of_base), with_rates(head, BROKEN, BROKEN), RATE)
-    assert everything.verdict == "FAIL"
-    decision = judged(with_rates(base, *of_base), with_rates(head, *of_head), RATE)
-    assert decision.verdict == "INCONCLUSIVE"
-    assert worded(decision.reasons) == ["missing: encoder/long batch.throughput (head)"]
-
-
 def test_budget__base_stopped_the_sweep_earlier__judged_by_what_the_head_has() -> None:
     base, head = sides(NO_CHANGE)
     decision = judged(with_rates(base, LEFT), with_rates(head, WHOLE, WHOLE), RATE)

@@ -10,7 +10,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument, HarnessChange, Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
-from perfgate.document.run import CodeChange, CorrectnessResult, ErrorDetail, FailedPair, Harness, RunDocument
+from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, Harness, RunDocument
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code
@@ -52,18 +52,6 @@ def judged(before: list[Harness], after: list[Harness], ratios: list[float] = NO
     base, head = sides(ratios)
     base, head = msgspec.structs.replace(base, harness=before), msgspec.structs.replace(head, harness=after)
     return decide(base, head, policy=Policy(), history=History())
-
-
-def test_decide__workload_file_changed_and_no_harness__evidence_is_missing() -> None:
-    """Whoever leaves the harness out of both documents hides what the file no longer measures."""
-    base, head = sides(NO_CHANGE)
-    source = msgspec.structs.replace(head.source, changes=[CodeChange(file="perf/workload.py", first=3, last=3)])
-    head = msgspec.structs.replace(head, source=source)
-
-    decision = decide(base, head, policy=Policy(), history=History())
-
-    assert decision.verdict == "INCONCLUSIVE"
-    assert [(entry.metric, entry.side) for entry in decision.missing] == [("harness", "head")]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pytest
 
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import DecisionDocument, Policy
@@ -14,7 +13,7 @@ from perfgate.judging.gate.compare.operators import judge_subroutines
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
 from tests.unit.gate.builders import SHAPE, WORKLOAD
-from tests.unit.gate.test_operators import TIMES, measured
+from tests.unit.gate.test_operators import measured
 from tests.wording import worded
 
 POLICY = Policy(looks=[16, 32], tolerances={"op.*": 0.05, "op.aten::copy_": 0.5, "op.aten::t@other": 0.0})
@@ -63,38 +62,6 @@ def test_decide__one_operator_slower__the_gate_fails_where_it_is_judged_and_pass
         [f"regressed: {WORKLOAD}/{SHAPE} op.aten::mm"],
     )
     assert decided(base, head, Policy(looks=[16, 32])).verdict == "PASS"
-
-
-@pytest.mark.parametrize("side", ["base", "head"])
-@pytest.mark.parametrize("left_out", ["all", "one operator of one pair", "all of one pair"])
-def test_decide__times_of_judged_operators_left_out__named_and_no_pass(side: str, left_out: str) -> None:
-    documents = dict(zip(("base", "head"), measured(pairs=32)))
-    assert decided(**documents).verdict == "PASS"
-    without: dict[str, float] = {op: time for op, time in TIMES.items() if op != "aten::mm"}
-    kept = {SHAPE: without} if left_out == "one operator of one pair" else {}
-    documents[side] = msgspec.structs.replace(
-        documents[side],
-        replicates=[
-            msgspec.structs.replace(one, operators=kept) if left_out == "all" or one.pair == 3 else one
-            for one in documents[side].replicates
-        ],
-    )
-    decision = decided(**documents)
-    assert decision.verdict == "INCONCLUSIVE"
-    named = "op.aten::mm" if left_out == "one operator of one pair" else "operators"
-    assert [(entry.metric, entry.side) for entry in decision.missing] == [(named, side)]
-
-
-def test_decide__nothing_profiled_on_either_side__named_and_no_pass() -> None:
-    base, head = (
-        msgspec.structs.replace(
-            side, replicates=[msgspec.structs.replace(one, operators={}) for one in side.replicates]
-        )
-        for side in measured(pairs=32)
-    )
-    decision = decided(base, head)
-    assert [(entry.metric, entry.side) for entry in decision.missing] == [("operators", "both")]
-    assert decision.verdict == "INCONCLUSIVE"
 
 
 # Of a call of 1 ms; whatever runs in it runs within the model.
@@ -155,25 +122,6 @@ def test_decide__function_that_the_change_removed__no_matter_of_its_time() -> No
     documents["head"] = without(documents["head"], "function.model.py:Net.mask")
     decision = decided(**documents, policy=OF_PYTHON)
     assert (decision.verdict, decision.missing) == ("PASS", [])
-
-
-@pytest.mark.parametrize("side", ["base", "head"])
-@pytest.mark.parametrize(
-    ("left_out", "pairs", "named"),
-    [
-        ("function.model.py:Net.mask", {3}, "function.model.py:Net.mask"),
-        ("", {3}, "subroutines"),
-        ("", set(range(32)), "subroutines"),
-    ],
-)
-def test_decide__times_of_judged_functions_left_out__named_and_no_pass(
-    side: str, left_out: str, pairs: set[int], named: str
-) -> None:
-    documents = with_parts({})
-    documents[side] = without(documents[side], left_out, pairs)
-    decision = decided(**documents, policy=OF_PYTHON)
-    assert decision.verdict == "INCONCLUSIVE"
-    assert [(entry.metric, entry.side) for entry in decision.missing] == [(named, side)]
 
 
 def without(run: RunDocument, name: str, pairs: set[int] | None = None) -> RunDocument:

@@ -130,26 +130,6 @@ def test_look__stalls_in_few_quads__more_stretches_would_help_until_all_are_meas
     assert not Look(*documents(), Policy(), workload=WORKLOAD).more_calls_would_help()
 
 
-def test_decide__stretches_left_out__inconclusive_by_name() -> None:
-    base, head = documents()
-    without = msgspec.structs.replace(head, replicates=[r for r in head.replicates if r.arm != "stretch"])
-    decision = decided(base, without)
-    assert decision.verdict == "INCONCLUSIVE"
-    assert [(m.metric, m.shape, m.side) for m in decision.missing] == [("latency.mean", SHAPE, "head")]
-    neither = msgspec.structs.replace(base, replicates=[r for r in base.replicates if r.arm != "stretch"])
-    assert decided(neither, without).verdict == "PASS"
-    decision = decided(neither, without, Required(stretches=True))
-    assert [(m.metric, m.side) for m in decision.missing] == [("latency.mean", "both")]
-
-
-def test_decide__one_of_two_starts_left_out_on_both_sides__inconclusive() -> None:
-    base, head = (
-        msgspec.structs.replace(run, replicates=[r for r in run.replicates if (r.arm, r.pair) != ("stretch", 1)])
-        for run in documents()
-    )
-    assert [m.metric for m in decided(base, head).missing] == ["latency.mean"]
-
-
 def test_decide__stretches_taken_on_a_throttled_device__inconclusive_by_name() -> None:
     base, head = (
         msgspec.structs.replace(run, replicates=[_throttled(r) if r.arm == "stretch" else r for r in run.replicates])

@@ -112,12 +112,31 @@ class RowTable:
         return set(self._by_metric)
 
 
-RowTables = dict[str, RowTable]
+class SideTables(NamedTuple):
+    """The rows of one workload or job on both sides."""
+
+    base: RowTable
+    head: RowTable
+
+    def any_has(self, row: Row) -> bool:
+        return row in self.base.rows or row in self.head.rows
+
+    def both_have(self, row: Row) -> bool:
+        return row in self.base.rows and row in self.head.rows
+
+    def of_metric(self, metric: str) -> list[Row]:
+        """The rows of a metric that either side has."""
+        return list(dict.fromkeys([*self.base.of_metric(metric), *self.head.of_metric(metric)]))
+
+    def metrics(self, prefix: str | tuple[str, ...]) -> list[str]:
+        """The metrics with such a name that either side has."""
+        names = self.base.metrics | self.head.metrics
+        return sorted(name for name in names if name.startswith(prefix))
 
 
-def rows_of_workloads(run: RunDocument, side: Side, *, profiles: bool = False) -> RowTables:
-    """The rows of each workload in a document, those of its ``profiles`` only if they are to be judged."""
-    tables: RowTables = defaultdict(RowTable)
+def rows_of_workloads(run: RunDocument, side: Side, *, profiles: bool = False) -> dict[str, RowTable]:
+    """The rows of each workload in a document; rows of its ``profiles`` only if they are to be judged."""
+    tables: dict[str, RowTable] = defaultdict(RowTable)
     for record in run.workloads:
         _add_record(tables[record.name], record, run)
     for replicate in run.replicates:

@@ -38,7 +38,7 @@ class RequiredJob:
         hashes = {job.sha256 for job in (*base.jobs, *head.jobs) if job.name == name}
         if hashes == {own.sha256}:
             return own
-        before, after = _harness_of(base, name), _harness_of(head, name)
+        before, after = harness_of(base, name), harness_of(head, name)
         if before is None or after is None or before.settings != own.written:
             return None
         changed = JobReference.from_written(name, after.settings, judged_by=own.settings)
@@ -49,7 +49,7 @@ class RequiredJob:
         return self.on_device or any(run.testbed.device_kind != "cpu" for run in evidence.runs)
 
 
-def _harness_of(run: RunDocument, name: str) -> Harness | None:
+def harness_of(run: RunDocument, name: str) -> Harness | None:
     return next((harness for harness in run.harness if harness.workload == name), None)
 
 

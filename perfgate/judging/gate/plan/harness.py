@@ -33,19 +33,14 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
     return [msgspec.structs.replace(change, lines=lines.get(change.workload, [])) for change in changes]
 
 
-def hides(change: HarnessChange) -> bool:
-    """Whether a change may hide a regression; a mere addition hides none."""
-    return change.kind in ("removed", "changed", "unknown")
-
-
 def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
-    unable = {change.workload for change in changes if change.kind == "not_comparable"}
+    unable = {change.workload for change in changes if change.is_not_comparable}
     return failure.workload in unable
 
 
 def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Comparison]:
     """A comparison for every shape that has none because the base does not run under the head's file."""
-    reasons = {change.workload: change.message for change in changes if change.kind == "not_comparable"}
+    reasons = {change.workload: change.message for change in changes if change.is_not_comparable}
     entry = metric(LATENCY)
     return [
         Paired(

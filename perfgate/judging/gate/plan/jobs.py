@@ -6,11 +6,8 @@ whether it gates: none of this is taken from an artifact if the trusted side kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from perfgate.catalogue.names import NUMBER
 from perfgate.document.job import JobRecord
-from perfgate.document.run import Side
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import (
@@ -29,119 +26,108 @@ from perfgate.judging.gate.evidence.job_rows import (
     ZERO,
     settings_text,
 )
-from perfgate.judging.gate.evidence.rows import Expected, Row, RowTable
+from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables
 from perfgate.judging.gate.evidence.trusted import RequiredJob, trusted_numbers
-from perfgate.judging.gate.plan.difference import Requirement, on_both_sides
+from perfgate.judging.gate.plan.difference import SIDES, Plan
 
 
-class JobPlan:
+class JobPlan(Plan):
     """The rows that both documents must have of one job, given what each has."""
 
     def __init__(
         self,
         name: str,
         evidence: Evidence,
-        tables: Mapping[Side, RowTable],
+        tables: SideTables,
         required: RequiredJob | None,
         settings: JobReference | None,
     ) -> None:
+        super().__init__(tables)
         self._name = name
         self._evidence = evidence
-        self._tables = tables
         self._required = required
         self._settings = settings
 
-    def requirements(self) -> Iterator[Requirement]:
-        """Yield what is required; only the job itself if a document has no record or no turns of it."""
+    def require_evidence(self) -> None:
+        """Require the rows; only the job itself if a document has no record or no turns of it."""
         whole = Row(self._name)
-        if not all(whole in table.rows for table in self._tables.values()):
-            yield from on_both_sides([Expected(whole)])
+        if not self.tables.both_have(whole):
+            self.require(whole)
             return
         record = next(job for job in self._evidence.base.run.jobs if job.name == self._name)
-        for table in self._tables.values():
-            yield from on_both_sides(table.announced)
-        yield from self._turns()
-        yield from self._values(record)
-        for side, table in self._tables.items():
+        for table in self.tables:
+            for expected in table.announced:
+                self.require(*expected)
+        self._require_turns()
+        self._require_values(record)
+        for side, table in zip(SIDES, self.tables):
             for expected in table.promised:
-                yield Requirement(side, expected)
+                self.require(*expected, side=side)
         if self._required is not None:
-            yield from self._configured(self._required, record)
+            self._require_settings(self._required, record)
 
-    def _turns(self) -> Iterator[Requirement]:
-        """Yield as many turns of each quad as any other quad has, from the first quad to the last of either side."""
-        numbers: set[tuple[str | float, ...]] = set()
-        last = -1
-        for table in self._tables.values():
-            for turn in table.of_metric(TURNS):
-                numbers.add(turn.key)
-                last = max(last, turn.unit)
+    def _require_turns(self) -> None:
+        """Require as many turns of each quad as any other quad has, from the first quad to the last of either side."""
+        turns = self.tables.of_metric(TURNS)
+        numbers = sorted({turn.key for turn in turns})
+        last = max((turn.unit for turn in turns), default=-1)
         for quad in range(last + 1):
-            for number in sorted(numbers):
-                yield from on_both_sides([Expected(Row(self._name, "", TURNS, "turn", quad, number))])
+            for number in numbers:
+                self.require(Row(self._name, "", TURNS, "turn", quad, number))
 
-    def _values(self, record: JobRecord) -> Iterator[Requirement]:
-        """Yield in every turn the numbers that any other turn has, and gating ones above 0.
+    def _require_values(self, record: JobRecord) -> None:
+        """Require in every turn the numbers that any other turn has, and gating ones above 0.
 
         Times, rates and amounts are above 0; otherwise they have no ratio, and are not compared. A program's count may be 0,
         and is then 0 in all turns of both sides.
         """
         numbers = {number.metric: number for number in record.numbers}
-        measured: set[str] = set()
-        for table in self._tables.values():
-            measured |= {row.metric for row in table.rows if row.key == (MEASURED,)}
+        measured = {row.metric for table in self.tables for row in table.rows if row.key == (MEASURED,)}
         for metric in sorted(numbers.keys() | measured):
-            for side, table in self._tables.items():
+            for side, table in zip(SIDES, self.tables):
                 for turn in table.of_metric(TURNS):
-                    yield Requirement(side, Expected(turn._replace(metric=metric)))
+                    self.require(turn._replace(metric=metric), side=side)
+        declared = self._required.reference.settings.numbers if self._required is not None else {}
         for metric, number in numbers.items():
-            is_count = metric.startswith(NUMBER) and number.unit == "1" and metric not in self._declared()
+            is_named_by_program = metric.startswith(NUMBER) and metric.removeprefix(NUMBER) not in declared
+            is_count = is_named_by_program and number.unit == "1"
             if number.gating and not (is_count and self._is_always_zero(metric)):
-                yield from self._above_zero(metric)
-
-    def _declared(self) -> set[str]:
-        """The metrics of the numbers that the base's configuration declares."""
-        if self._required is None:
-            return set()
-        return {f"{NUMBER}{key}" for key in self._required.reference.settings.numbers}
+                for side, table in zip(SIDES, self.tables):
+                    for turn in _of_turns(table, metric):
+                        self.require(turn._replace(key=(*turn.key, ABOVE_ZERO)), side=side)
 
     def _is_always_zero(self, metric: str) -> bool:
-        return not any(
-            turn._replace(key=(*turn.key, ZERO)) not in table.rows
-            for table in self._tables.values()
-            for turn in _of_turns(table, metric)
-        )
-
-    def _above_zero(self, metric: str) -> Iterator[Requirement]:
-        for side, table in self._tables.items():
+        for table in self.tables:
             for turn in _of_turns(table, metric):
-                yield Requirement(side, Expected(turn._replace(key=(*turn.key, ABOVE_ZERO))))
+                if turn._replace(key=(*turn.key, ZERO)) not in table.rows:
+                    return False
+        return True
 
-    def _configured(self, required: RequiredJob, record: JobRecord) -> Iterator[Requirement]:
-        """Yield the trusted side's settings, and under them the numbers as it lists them."""
+    def _require_settings(self, required: RequiredJob, record: JobRecord) -> None:
+        """Require the trusted side's settings, and under them the numbers as it lists them."""
         settings = self._settings
         own = settings or required.reference
-        yield from self._fixed(Row(self._name, "", SETTINGS, key=(CONFIGURED,)), settings_text(own.kind, own.sha256))
+        self._require_fixed(SETTINGS, settings_text(own.kind, own.sha256), CONFIGURED)
         if settings is None:
             return
-        yield from self._fixed(Row(self._name, "", FITS), AS_SET)
-        yield from self._fixed(Row(self._name, "", STEPS_COUNTED), AS_SET)
+        self._require_fixed(FITS, AS_SET)
+        self._require_fixed(STEPS_COUNTED, AS_SET)
         on_device = required.is_on_device(self._evidence)
-        trusted = trusted_numbers(required, settings, record, on_device=on_device).numbers
-        for number in trusted:
-            yield from self._fixed(Row(self._name, "", f"{number.metric}.unit"), number.unit)
-            yield from self._fixed(Row(self._name, "", f"{number.metric}.better"), number.better)
-        must_gate = {*settings.must_gate, *(number.metric for number in trusted if number.gating)}
+        must_gate = set(settings.must_gate)
+        for number in trusted_numbers(required, settings, record, on_device=on_device).numbers:
+            self._require_fixed(f"{number.metric}.unit", number.unit)
+            self._require_fixed(f"{number.metric}.better", number.better)
+            if number.gating:
+                must_gate.add(number.metric)
         for metric in sorted(must_gate):
-            yield from self._fixed(Row(self._name, "", metric, key=(GATES,)))
+            self._require_fixed(metric, "", GATES)
         if settings.settings.file:
-            yield from self._fixed(Row(self._name, "", NUMBERS, key=(OF_PROGRAM,)))
+            self._require_fixed(NUMBERS, "", OF_PROGRAM)
         for metric in sorted(required.numbers):
-            listed = Row(self._name, "", metric, key=(LISTED,))
-            yield from on_both_sides([Expected(listed, named_by="store")])
+            self.require(Row(self._name, "", metric, key=(LISTED,)), named_by="store")
 
-    def _fixed(self, row: Row, text: str = "") -> list[Requirement]:
-        return on_both_sides([Expected(row, text, named_by="configuration")])
+    def _require_fixed(self, metric: str, text: str, *key: str) -> None:
+        self.require(Row(self._name, "", metric, key=key), text, "configuration")
 
 
 def _of_turns(table: RowTable, metric: str) -> list[Row]:

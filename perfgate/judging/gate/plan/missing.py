@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import HarnessChange, Missing, Policy
-from perfgate.document.run import Side
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import rows_of_job
-from perfgate.judging.gate.evidence.rows import SEAL, Expected, Row, RowTable, rows_of_workloads
+from perfgate.judging.gate.evidence.rows import SEAL, Row, RowTable, SideTables, rows_of_workloads
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
-from perfgate.judging.gate.plan.difference import SIDES, Requirement, missing_rows, on_both_sides
+from perfgate.judging.gate.plan.difference import Plan
 from perfgate.judging.gate.plan.jobs import JobPlan, settings_of
 from perfgate.judging.gate.plan.workloads import WorkloadPlan
 
@@ -27,29 +26,25 @@ def missing_evidence(
     """The missing rows of both documents, by name. Omitted evidence never improves a verdict.
 
     ``timed`` is False if the sides cannot be compared by time, which is reported elsewhere, as are workloads that fail to load,
-    that the change removed, or that the base cannot run.
+    that the change removed, or that the base cannot run, and turns that failed.
     """
-    workloads = _workload_names(evidence, required)
-    missing = _missing_seals(evidence, [*workloads, *_job_names(evidence, required)], required)
-    elsewhere = _reported_elsewhere(evidence, changes)
+    base, head = evidence.runs
+    workloads = _workload_names(evidence, required.workloads)
+    missing = _missing_seals(evidence, [*workloads, *_job_names(evidence, required.jobs)], required)
+    reported = _reported_elsewhere(evidence, changes)
     # The verdict gives the reason why these have no times.
-    untimed = {pair.workload for pair in evidence.head.run.failed_pairs if pair.error.is_of_slow_calls}
+    untimed = {pair.workload for pair in head.failed_pairs if pair.error.is_of_slow_calls}
     profiles = judges_subroutines(policy.tolerances)
-    rows = [rows_of_workloads(run, side, profiles=profiles) for side, run in zip(SIDES, evidence.runs)]
+    of_base = rows_of_workloads(base, "base", profiles=profiles)
+    of_head = rows_of_workloads(head, "head", profiles=profiles)
     for name in workloads:
-        if name not in elsewhere:
-            tables: dict[Side, RowTable] = {side: of_side[name] for side, of_side in zip(SIDES, rows)}
-            plan = WorkloadPlan(name, evidence, tables, required, policy)
-            missing += missing_rows(plan.requirements(timed=timed and name not in untimed), tables)
-    return missing + _missing_of_jobs(evidence, required, timed=timed)
-
-
-def _missing_of_jobs(evidence: Evidence, required: Required, *, timed: bool) -> list[Missing]:
-    """The missing rows of jobs. Turns that failed are reported as that."""
-    missing: list[Missing] = []
-    failed = {pair.workload for pair in evidence.head.run.failed_pairs}
+        if name not in reported:
+            plan = WorkloadPlan(name, evidence, SideTables(of_base[name], of_head[name]), required, policy)
+            plan.require_evidence(timed=timed and name not in untimed)
+            missing += plan.missing()
+    failed = {pair.workload for pair in head.failed_pairs}
     trusted = required.jobs if timed else {}
-    for name in _job_names(evidence, required if timed else Required()):
+    for name in _job_names(evidence, trusted):
         if name not in failed:
             missing += _missing_of_job(name, evidence, trusted.get(name))
     return missing
@@ -58,13 +53,15 @@ def _missing_of_jobs(evidence: Evidence, required: Required, *, timed: bool) -> 
 def _missing_of_job(name: str, evidence: Evidence, required: RequiredJob | None) -> list[Missing]:
     settings = settings_of(name, evidence, required)
     work = required.work if required is not None else ()
-    tables = {side: rows_of_job(run, name, settings, work) for side, run in zip(SIDES, evidence.runs)}
+    base, head = evidence.runs
+    tables = SideTables(rows_of_job(base, name, settings, work), rows_of_job(head, name, settings, work))
     plan = JobPlan(name, evidence, tables, required, settings)
-    return missing_rows(plan.requirements(), tables)
+    plan.require_evidence()
+    return plan.missing()
 
 
-def _workload_names(evidence: Evidence, required: Required) -> list[str]:
-    names = [*required.workloads]
+def _workload_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
+    names = list(required)
     for run in evidence.runs:
         names += [workload.name for workload in run.workloads]
         names += [replicate.workload for replicate in run.replicates]
@@ -74,8 +71,8 @@ def _workload_names(evidence: Evidence, required: Required) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _job_names(evidence: Evidence, required: Required) -> list[str]:
-    names = [*required.jobs]
+def _job_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
+    names = list(required)
     for run in evidence.runs:
         names += [job.name for job in run.jobs]
     names += [turn.workload for turn in evidence.base.run.turns]
@@ -84,26 +81,28 @@ def _job_names(evidence: Evidence, required: Required) -> list[str]:
 
 def _reported_elsewhere(evidence: Evidence, changes: Sequence[HarnessChange]) -> set[str]:
     base, head = evidence.runs
-    workloads = [*base.workloads, *head.workloads]
-    failed = {workload.name for workload in workloads if workload.error}
-    not_comparable = {change.workload for change in changes if change.kind == "not_comparable"}
-    removed = {change.workload for change in changes if change.kind == "removed"}
-    return failed | not_comparable | (removed - {workload.name for workload in workloads})
+    listed: set[str] = set()
+    reported: set[str] = set()
+    for workload in (*base.workloads, *head.workloads):
+        listed.add(workload.name)
+        if workload.error:
+            reported.add(workload.name)
+    for change in changes:
+        if change.is_not_comparable or (change.is_removal and change.workload not in listed):
+            reported.add(change.workload)
+    return reported
 
 
-def _missing_seals(evidence: Evidence, names: Iterable[str], required: Required) -> list[Missing]:
+def _missing_seals(evidence: Evidence, names: Collection[str], required: Required) -> list[Missing]:
     """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
     has_any = any(run.seal is not None for run in evidence.runs)
     if evidence.recorded or not (required.sealed or has_any):
         return []
-    tables: dict[Side, RowTable] = {"base": RowTable(), "head": RowTable()}
-    rows = [Row(name, "", SEAL) for name in names]
-    for table, run in zip(tables.values(), evidence.runs):
-        for row in rows if run.seal is not None else ():
-            table.add(row)
-    return missing_rows(_all(rows), tables)
-
-
-def _all(rows: Iterable[Row]) -> Iterator[Requirement]:
-    for row in rows:
-        yield from on_both_sides([Expected(row)])
+    plan = Plan(SideTables(RowTable(), RowTable()))
+    for name in names:
+        row = Row(name, "", SEAL)
+        for table, run in zip(plan.tables, evidence.runs):
+            if run.seal is not None:
+                table.add(row)
+        plan.require(row)
+    return plan.missing()

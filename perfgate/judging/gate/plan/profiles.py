@@ -2,56 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from itertools import chain
+from collections.abc import Collection
 
 from perfgate.catalogue.names import LATENCY, OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import Policy
-from perfgate.document.run import Side
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.place import ShapePlace
-from perfgate.judging.gate.evidence.rows import OPERATORS, SUBROUTINES, Expected, Row, RowTable
+from perfgate.judging.gate.evidence.rows import OPERATORS, SUBROUTINES, Row
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
-from perfgate.judging.gate.plan.difference import Requirement, on_both_sides
+from perfgate.judging.gate.plan.difference import SIDES, Plan
 
 _KINDS = {OPERATORS: (OPERATOR_TIME,), SUBROUTINES: PYTHON_TIMES}
 
 
-def profiled_rows(
-    tables: Mapping[Side, RowTable], evidence: Evidence, policy: Policy, place: ShapePlace
-) -> Iterator[Requirement]:
-    """Yield the profile of each pair, and in it every named time that the other side has."""
+def require_profiles(plan: Plan, evidence: Evidence, policy: Policy, place: ShapePlace) -> None:
+    """Require the profile of each pair, and in it every named time that the other side has."""
     for kind, prefixes in _KINDS.items():
         if not judges_subroutines(policy.tolerances, prefixes):
             continue
-        for process in tables["head"].of_metric(LATENCY):
+        for process in plan.tables.head.of_metric(LATENCY):
             if process.arm == "ab" and not process.shape:
-                whole = Row(place.workload, place.shape, kind, "ab", process.unit)
-                yield from on_both_sides([Expected(whole)])
-        names: set[str] = set()
-        for table in tables.values():
-            names |= {metric for metric in table.metrics if metric.startswith(prefixes)}
-        for name in sorted(names):
-            is_counted_apart = (
-                kind == OPERATORS and (place, name.removeprefix(OPERATOR_TIME)) in evidence.changed_counts
-            )
+                plan.require(Row(place.workload, place.shape, kind, "ab", process.unit))
+        for name in plan.tables.metrics(prefixes):
+            operator = name.removeprefix(OPERATOR_TIME)
+            is_counted_apart = kind == OPERATORS and (place, operator) in evidence.changed_counts
             if not is_counted_apart and configured_tolerance(policy, name, *place) is not None:
-                yield from _mirrored(tables, kind, [row for row in _of_both(tables, name) if row.shape == place.shape])
+                rows = [row for row in plan.tables.of_metric(name) if row.shape == place.shape]
+                _require_times(plan, kind, rows)
 
 
-def _of_both(tables: Mapping[Side, RowTable], metric: str) -> list[Row]:
-    return list(dict.fromkeys(chain.from_iterable(table.of_metric(metric) for table in tables.values())))
-
-
-def _mirrored(tables: Mapping[Side, RowTable], kind: str, rows: Collection[Row]) -> Iterator[Requirement]:
-    """Yield the times of one name in the pairs that each side profiled.
+def _require_times(plan: Plan, kind: str, rows: Collection[Row]) -> None:
+    """Require the times of one name in the pairs that each side profiled.
 
     A module or function that one side never ran was added or removed by the change.
     """
-    for side, table in tables.items():
+    for side, table in zip(SIDES, plan.tables):
         is_known = any(row in table.rows for row in rows)
         for row in rows:
             is_profiled = row._replace(metric=kind) in table.rows
             if is_profiled and (is_known or kind == OPERATORS):
-                yield Requirement(side, Expected(row))
+                plan.require(row, side=side)

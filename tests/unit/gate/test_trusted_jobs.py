@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any, get_args
 
@@ -72,59 +72,6 @@ def test_job__as_the_settings_say__lacks_nothing(kind: JobKind) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_job__nothing_measured__is_missing_by_name(kind: JobKind) -> None:
-    base, head = (replace(run, jobs=[], turns=[]) for run in measured(SETTINGS[kind], SLOWER))
-    reference = reference_of(SETTINGS[kind])
-    decision = judged((base, head), reference)
-    assert decision.verdict == "INCONCLUSIVE"
-    assert [(entry.workload, entry.side) for entry in decision.missing] == [(reference.name, "both")]
-
-
-def ways(kind: JobKind) -> Iterator[tuple[str, Callable[[RunDocument], RunDocument]]]:
-    """What may be left out of a side, and how."""
-
-    def fields(change: Callable[[Turn], dict[str, Any]]) -> Callable[[RunDocument], RunDocument]:
-        return lambda run: replace(run, turns=[replace(turn, **change(turn)) for turn in run.turns])
-
-    yield "turns", lambda run: replace(run, turns=[])
-    yield "record", lambda run: replace(run, jobs=[])
-    yield "turn", lambda run: replace(run, turns=run.turns[:-1])
-    yield "quad", lambda run: replace(run, turns=[turn for turn in run.turns if turn.quad != 3])
-    yield "last quads", lambda run: replace(run, turns=[turn for turn in run.turns if turn.quad < 2])
-    number = reference_of(SETTINGS[kind]).must_gate[0]
-    yield "number", fields(lambda turn: {"values": {k: v for k, v in turn.values.items() if k != number}})
-    if kind != "command":
-        yield "work", fields(lambda _: {"work": {}})
-        yield "output", fields(lambda _: {"output": ""})
-        yield "out of turn", fields(lambda _: {"out_of_turn": None})
-    if kind == "server":
-        yield "late", fields(lambda _: {"late": None})
-        yield "requests", fields(lambda _: {"requests": ""})
-    if kind == "ranks":
-        yield "counts", fields(lambda _: {"counts": []})
-        yield "counts of a rank", fields(lambda turn: {"counts": turn.counts[:1]})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_job__something_left_out_on_one_side_or_both__never_a_better_verdict(kind: JobKind) -> None:
-    base, other = measured(SETTINGS[kind], SLOWER)
-    verdicts = {"FAIL", "INCONCLUSIVE"}
-    for what, without in ways(kind):
-        for documents in ((without(base), other), (base, without(other)), (without(base), without(other))):
-            assert judged(documents, reference_of(SETTINGS[kind])).verdict in verdicts, what
-
-
-@pytest.mark.parametrize(("kind", "head"), [("server", Does(text="a b c e")), ("ranks", Does(loss=2.1))])
-def test_job__other_output_that_both_sides_leave_out__is_missing(kind: JobKind, head: Does) -> None:
-    documents, reference = measured(SETTINGS[kind], head), reference_of(SETTINGS[kind])
-    assert judged(documents, reference).verdict == "FAIL"
-    emptied = judged(with_turns(documents, lambda _: {"output": ""}), reference)
-    assert (emptied.verdict, lacking(emptied)) == ("INCONCLUSIVE", {"job.output"})
-    in_one_quad = judged(with_turns(documents, lambda turn: {"output": "" if turn.quad == 5 else "a"}), reference)
-    assert (in_one_quad.verdict, in_one_quad.missing[0].pairs) == ("INCONCLUSIVE", [5])
-
-
 def test_server__a_program_checks_its_answers__every_start_has_an_output() -> None:
     settings = SETTINGS["server"] + 'check = "python check.py"\nsame_output = false\n'
     reference = reference_of(settings)
@@ -167,30 +114,6 @@ def test_server__share_of_equal_answers__may_be_as_small_as_of_base_against_itse
         assert int(said[3]) / int(said[2]) == pytest.approx(1 - (share.base or 0))
 
 
-@pytest.mark.parametrize("sides", [(0,), (1,), (0, 1)])
-def test_server__answers_of_a_start_left_out__are_missing(sides: tuple[int, ...]) -> None:
-    documents, reference = job_documents(SHARE, Does(usual=0.8), Does(usual=0.1)), reference_of(SHARE)
-    for change in (
-        lambda _: {"texts": []},
-        lambda turn: {"texts": [] if turn.start == 1 else turn.texts},
-        lambda turn: {"texts": turn.texts[:1]},
-    ):
-        decision = judged(with_turns(documents, change, *sides), reference)
-        assert decision.verdict in ("INCONCLUSIVE", "FAIL")
-        assert "job.output" in lacking(decision)
-
-
-def test_server__one_answer_left_out_of_every_turn_of_head__is_missing_without_a_trusted_side_too() -> None:
-    """The answers behind it would be compared with those to other requests."""
-    documents = job_documents(SHARE, Does(usual=0.8), Does(usual=0.1))
-    shorter = with_turns(documents, lambda turn: {"texts": turn.texts[1:]}, 1)
-
-    decision = decide(*shorter, policy=Policy(), history=History())
-
-    assert decision.verdict in ("INCONCLUSIVE", "FAIL")
-    assert "texts" in lacking(decision)
-
-
 def test_server__output_that_nobody_asked_for__is_not_missing() -> None:
     reference = reference_of(SETTINGS["server"] + "same_output = false\n")
     documents = with_turns(with_job(measured(SETTINGS["server"]), sha256=reference.sha256), lambda _: {"output": ""})
@@ -200,14 +123,6 @@ def test_server__output_that_nobody_asked_for__is_not_missing() -> None:
 def test_ranks__script_without_losses__has_an_output_all_the_same() -> None:
     documents = measured(SETTINGS["ranks"])
     assert all(turn.output for run in documents for turn in run.turns)
-
-
-def test_ranks__losses_that_may_differ__are_missing_where_they_are_left_out() -> None:
-    settings = SETTINGS["ranks"] + "loss_tolerance = 0.001\n"
-    documents, reference = measured(settings, Does(loss=2.1)), reference_of(settings)
-    assert judged(documents, reference).verdict == "FAIL"
-    bare = with_turns(documents, lambda turn: {"values": {k: v for k, v in turn.values.items() if k != "ranks.loss"}})
-    assert (judged(bare, reference).verdict, lacking(judged(bare, reference))) == ("INCONCLUSIVE", {"ranks.loss"})
 
 
 @pytest.mark.parametrize(
@@ -362,19 +277,6 @@ def test_work__that_mains_stored_run_has__must_be_there() -> None:
     assert lacking(judged(named_by_the_program(SAME), required)) == {"work.requests"}
     documents = with_turns(named_by_the_program(SAME), lambda _: {"work": {"requests": 8}})
     assert judged(documents, required).verdict == "PASS"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sides", [(0,), (1,), (0, 1)])
-def test_number__that_is_more_than_0_in_every_measurement__is_missing_where_it_is_0(
-    kind: JobKind, sides: tuple[int, ...]
-) -> None:
-    reference = reference_of(SETTINGS[kind])
-    for metric in reference.must_gate:
-        documents = with_turns(measured(SETTINGS[kind]), lambda turn: {"values": {**turn.values, metric: 0.0}}, *sides)  # noqa: B023
-        decision = judged(documents, reference)
-        assert decision.verdict == "INCONCLUSIVE"
-        assert lacking(decision) == {metric}
 
 
 def test_number__that_a_program_counts__may_be_0_on_both_sides_and_not_on_one() -> None:
