@@ -79,7 +79,7 @@ def compared(name: str) -> Compared:
         return "pairs" if FAMILIES[entry.family].gating else "beside"
     if entry.own_rule:
         return "rule"
-    if entry.counted or (entry.step == GATE_STEP and entry.kind == "exact"):
+    if entry.counted or (entry.step == GATE_STEP and entry.is_exact):
         return "count"
     if entry.part and not name.startswith(NUMBER):
         return "part"

@@ -97,14 +97,19 @@ class Metric(Entry, frozen=True):
     advice: str = ""
 
     @property
+    def is_exact(self) -> bool:
+        """Whether it has no noise."""
+        return self.kind == "exact"
+
+    @property
     def is_whole(self) -> bool:
         is_number = self.unit in ("1", "B") and not self.share and self.sort in (None, "count")
-        return self.whole or (self.kind == "exact" and is_number)
+        return self.whole or (self.is_exact and is_number)
 
     @property
     def depends_on_load(self) -> bool:
         """Whether its values differ on a busy machine, as times do; exact counts and bytes are the same there."""
-        return self.kind == "noisy" and self.unit != "B"
+        return not self.is_exact and self.unit != "B"
 
     @property
     def number_sort(self) -> Literal["share"] | Sort:
@@ -115,7 +120,7 @@ class Metric(Entry, frozen=True):
     def repeatable(self) -> bool:
         """Whether the gate compares it over repeated steps if ``[gate.tolerance]`` names it, and otherwise not at all."""
         compared = self.family or self.counted or self.part or self.tolerance is not None
-        return self.kind == "noisy" and self.step != GATE_STEP and not compared
+        return not self.is_exact and self.step != GATE_STEP and not compared
 
 
 class Family(Entry, frozen=True):

@@ -47,6 +47,15 @@ class Work:
     # The standard error of a sampled amount.
     error: float = 0.0
 
+    @property
+    def is_python(self) -> bool:
+        """Whether it is a function of the project and no operator."""
+        return self.kind == "python"
+
+    @property
+    def is_copy(self) -> bool:
+        return self.kind == "copy"
+
 
 class AlignedWork(NamedTuple):
     """The same work on both sides; a side without it is None, never both."""

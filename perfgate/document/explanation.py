@@ -32,6 +32,8 @@ Reach = Literal["line", "caller", "function", "elsewhere"]
 PartKind = Literal[
     "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
 ]
+# An operator that runs more or less often.
+_COUNTED_KINDS: frozenset[PartKind | None] = frozenset({"added", "removed", "more", "fewer"})
 InputsChange = Literal["shape", "dtype", "layout"]
 Bottleneck = Literal["compute", "memory", "scheduling", "synchronisation", "transfer", "communication"]
 
@@ -126,6 +128,16 @@ class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
     def is_launching(self) -> bool:
         """Whether it is the time between operators that grew with their number."""
         return self.kind == "launching"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it runs more or less often."""
+        return self.kind in _COUNTED_KINDS
+
+    @property
+    def is_other_work(self) -> bool:
+        """Whether the code does other work: it runs an operator more or less often, on other inputs, or waits for it."""
+        return self.is_counted or self.kind in ("other_inputs", "waiting")
 
     @property
     def more_count(self) -> float:
@@ -226,6 +238,21 @@ class Cause(CauseCount, frozen=True, kw_only=True):
     @property
     def more_count(self) -> float:
         return self.head_count - self.base_count
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is the time outside operators."""
+        return self.kind == "outside"
+
+    @property
+    def is_launching(self) -> bool:
+        """Whether it is the time between operators that grew with their number."""
+        return self.kind == "launching"
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether it is a part of an operator that its line calls: it runs more often, and no counter names it."""
+        return not self.counted and self.kind in _COUNTED_KINDS
 
     @property
     def changes_the_rest(self) -> bool:

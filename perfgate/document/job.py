@@ -49,6 +49,23 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
     numbers: list[JobNumber] = []
 
+    @property
+    def is_server(self) -> bool:
+        return self.kind == "server"
+
+    @property
+    def has_ranks(self) -> bool:
+        return self.kind == "ranks"
+
+    @property
+    def is_command(self) -> bool:
+        return self.kind == "command"
+
+    @property
+    def starts_afresh(self) -> bool:
+        """Whether every turn has a fresh process, so that no two quads share the luck of a start."""
+        return self.is_command or self.fits == "alternate"
+
 
 class CollectiveCount(msgspec.Struct, frozen=True, kw_only=True):
     """How often a rank called a collective, and the number of elements in all calls together."""

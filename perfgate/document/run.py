@@ -291,6 +291,11 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     flops: float | None = None
     moved_bytes: float | None = None
 
+    @property
+    def is_python(self) -> bool:
+        """Whether it is a function of the project and no operator."""
+        return self.kind == "python"
+
 
 class Roof(msgspec.Struct, frozen=True, kw_only=True):
     """The best rates of the device, measured once a run: a product of float32 matrices, and a copy (read and write)."""

@@ -31,7 +31,7 @@ from perfgate.document.samples import BlockColumns
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.compare.alpha import subjects_of
 from perfgate.judging.gate.compare.checklist import compare_checklist
-from perfgate.judging.gate.compare.comparison import with_accepted
+from perfgate.judging.gate.compare.comparison import not_compared, with_accepted
 from perfgate.judging.gate.compare.counters import notes_on_varying
 from perfgate.judging.gate.compare.head_rules import compare_rules
 from perfgate.judging.gate.compare.implied_numbers import waited_of_jobs
@@ -57,7 +57,7 @@ from perfgate.judging.gate.explain.operator_changes import operator_changes, rep
 from perfgate.judging.gate.explain.operator_table import joined, operator_times
 from perfgate.judging.gate.explain.profiles import explain_jobs, missing_profiles
 from perfgate.judging.gate.explain.regressions import with_regressions
-from perfgate.judging.gate.plan.harness import harness_changes, not_compared
+from perfgate.judging.gate.plan.harness import harness_changes
 from perfgate.judging.gate.plan.missing import missing_evidence
 from perfgate.judging.gate.sides import (
     duration_of,

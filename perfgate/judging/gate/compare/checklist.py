@@ -87,7 +87,7 @@ class _Checklist:
             paired = self._paired.get((number.workload, number.shape, number.metric))
         if paired is not None and paired.outcome != "not_comparable":
             return _from_comparison(row, paired)
-        if METRICS[number.metric].kind == "exact":
+        if METRICS[number.metric].is_exact:
             return _counted(row)
         if (number.workload, number.shape) in self._set_aside:
             return row

@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.document.comparison import Checked, Comparison, Exact, Outcome, Paired
+from perfgate.catalogue.names import LATENCY
+from perfgate.document.comparison import Checked, Comparison, Exact, Outcome, Paired, Recorded
+from perfgate.document.decision import HarnessChange
 from perfgate.document.explanation import Part
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
-from perfgate.document.run import Source
+from perfgate.document.run import RunDocument, Source
 from perfgate.judging.gate.evidence.numbers import Levels, Number
-from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.place import ShapePlace, places
 from perfgate.judging.gate.evidence.tolerance import key_matches
 from perfgate.judging.gate.evidence.values import relative_change, rounded
 
+_Number = TypeVar("_Number", Exact, Paired, Recorded)
 
-def exact(
+
+def compared(
+    kind: type[_Number],
     place: ShapePlace,
     name: str,
-    outcome: Outcome,
+    outcome: Outcome = "inconclusive",
     *,
-    gating: bool,
+    gating: bool = True,
     base: float | None = None,
     head: float | None = None,
     allowed: float | None = None,
     reason: Message | None = None,
     parts: Sequence[Part] = (),
-) -> Exact:
-    """The comparison of a count, of which a growth by the share ``allowed`` is tolerated."""
+) -> _Number:
+    """A number of both sides with the unit and direction of its catalogue entry; a worsening by ``allowed`` is tolerated."""
     entry = metric(name)
-    return Exact(
+    return kind(
         workload=place.workload,
         shape=place.shape,
         metric=name,
@@ -49,34 +55,18 @@ def exact(
     )
 
 
-def paired(place: ShapePlace, name: str) -> Paired:
-    """An undecided number of both sides, with unit and direction of its catalogue entry."""
-    entry = metric(name)
-    return Paired(
-        workload=place.workload,
-        shape=place.shape,
-        metric=name,
-        unit=entry.unit,
-        better=entry.better,
-        outcome="inconclusive",
-        gating=True,
-    )
-
-
-def informing(number: Number, levels: Levels) -> Paired:
-    """A number of a job on both sides that no test compares."""
-    return msgspec.structs.replace(
-        paired(number.place, number.metric),
-        evidence="quad",
-        outcome="informs",
-        gating=False,
-        base=rounded(levels.base),
-        head=rounded(levels.head),
-    )
-
-
-def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
-    """A check that fails because head's output, or work, differs from base's."""
+def checked(
+    place: ShapePlace,
+    name: str,
+    outcome: Outcome,
+    *,
+    gating: bool = True,
+    base: float | None,
+    head: float,
+    reason: Message | None = None,
+    parts: Sequence[Part] = (),
+) -> Checked:
+    """A check of the output, or a count that only such a check can excuse."""
     entry = metric(name)
     return Checked(
         workload=place.workload,
@@ -84,35 +74,60 @@ def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
         metric=name,
         unit=entry.unit,
         better=entry.better,
-        outcome="regressed",
-        gating=True,
-        base=1.0,
-        head=0.0,
+        outcome=outcome,
+        gating=gating,
+        base=base,
+        head=head,
         reason=reason,
+        parts=list(parts),
     )
 
 
+def informing(number: Number, levels: Levels) -> Paired:
+    """A number of a job on both sides that no test compares."""
+    row = compared(Paired, number.place, number.metric, "informs", gating=False)
+    base, head = rounded(levels.base), rounded(levels.head)
+    return msgspec.structs.replace(row, evidence="quad", base=base, head=head)
+
+
+def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
+    """A check that fails because head's output, or work, differs from base's."""
+    return checked(place, name, "regressed", base=1.0, head=0.0, reason=reason)
+
+
+def not_compared(head: RunDocument, changes: Iterable[HarnessChange]) -> list[Comparison]:
+    """A comparison for every shape that has none because the base does not run under the head's file."""
+    reasons = {change.workload: change.message for change in changes if change.is_not_comparable}
+    comparisons: list[Comparison] = []
+    for place in places(head):
+        if place.workload in reasons:
+            reason = reasons[place.workload]
+            comparisons.append(compared(Paired, place, LATENCY, "not_comparable", gating=False, reason=reason))
+    return comparisons
+
+
 def with_accepted(
-    comparisons: Iterable[Comparison], head: Source, acceptances: Sequence[Acceptance]
+    comparisons: Iterable[Comparison], head: Source, acceptances: Iterable[Acceptance]
 ) -> list[Comparison]:
     """The comparisons, with those accepted for this very commit no longer gating.
 
     A wrong output cannot be an intended regression, and an acceptance does not cover uncommitted changes.
     """
-    of_commit = [] if head.dirty else [acceptance for acceptance in acceptances if acceptance.commit == head.commit]
+    of_commit: list[Acceptance] = []
+    if not head.dirty:
+        of_commit += [acceptance for acceptance in acceptances if acceptance.commit == head.commit]
     return [_accepted(comparison, of_commit) for comparison in comparisons]
 
 
 def _accepted(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Comparison:
-    is_costless = isinstance(comparison, Exact) and comparison.costless
-    judged = comparison.gating or is_costless
-    if not judged or comparison.outcome != "regressed" or isinstance(comparison, Checked):
+    if comparison.outcome != "regressed" or isinstance(comparison, Checked):
+        return comparison
+    if not comparison.gating and not (isinstance(comparison, Exact) and comparison.costless):
         return comparison
     for acceptance in acceptances:
-        if not key_matches(acceptance.metric, comparison.metric, comparison.workload, comparison.shape):
-            continue
-        accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
-        if isinstance(comparison, Exact):
-            return msgspec.structs.replace(comparison, gating=False, costless=False, accepted=accepted)
-        return msgspec.structs.replace(comparison, gating=False, accepted=accepted)
+        if key_matches(acceptance.metric, comparison.metric, comparison.workload, comparison.shape):
+            accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
+            if isinstance(comparison, Exact):
+                return msgspec.structs.replace(comparison, gating=False, costless=False, accepted=accepted)
+            return msgspec.structs.replace(comparison, gating=False, accepted=accepted)
     return comparison

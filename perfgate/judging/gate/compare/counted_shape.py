@@ -19,7 +19,7 @@ from perfgate.document.comparison import Checked, Exact, Outcome
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Aspect, Part
 from perfgate.document.message import Message, MessageValue
-from perfgate.judging.gate.compare.comparison import exact
+from perfgate.judging.gate.compare.comparison import checked, compared
 from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.evidence.place import ShapePlace
@@ -120,7 +120,8 @@ class CountedShape:
         parts: Sequence[Part] = (),
     ) -> Exact:
         """The comparison of a counter by its values, with an outcome that the counts alone do not give."""
-        return exact(
+        return compared(
+            Exact,
             self.place,
             name,
             outcome,
@@ -136,19 +137,9 @@ class CountedShape:
         self, name: str, outcome: Outcome, *, reason: Message | None = None, parts: Sequence[Part] = ()
     ) -> Checked:
         """A count that the workload's check of the output excuses, or would excuse."""
-        entry = metric(name)
-        return Checked(
-            workload=self.place.workload,
-            shape=self.place.shape,
-            metric=name,
-            unit=entry.unit,
-            better=entry.better,
-            outcome=outcome,
-            gating=False,
-            base=self.base.values[name],
-            head=self.head.values[name],
-            reason=reason,
-            parts=list(parts[:MAX_PARTS]),
+        base, head = self.base.values[name], self.head.values[name]
+        return checked(
+            self.place, name, outcome, gating=False, base=base, head=head, reason=reason, parts=parts[:MAX_PARTS]
         )
 
     def overlap(self, name: str) -> Message:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from perfgate.document.comparison import Exact, Outcome
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import exact
+from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.evidence.place import ShapePlace
 
 
@@ -83,7 +83,8 @@ class Count:
     ) -> Exact:
         """The comparison of the closest counts."""
         base, head = self.closest
-        return exact(
+        return compared(
+            Exact,
             self.place,
             self.metric,
             outcome or self.outcome,

@@ -12,7 +12,7 @@ from perfgate.catalogue.lookup import FAST_PATHS, is_known
 from perfgate.document.comparison import Outcome, Paired
 from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import paired
+from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.rule import (
     MOST_PAIRS,
     Errors,
@@ -65,29 +65,27 @@ def judge_effect(
 
     ``floor`` is the noise floor from base against base.
     """
-    compared = msgspec.structs.replace(
-        paired(number.place, number.metric),
+    row = msgspec.structs.replace(
+        compared(Paired, number.place, number.metric, gating=number.gating, allowed=number.terms.tolerance),
         unit=number.unit,
         better=number.better,
         evidence=effect.evidence,
-        gating=number.gating,
         base=rounded(effect.base),
         head=rounded(effect.head),
-        tolerance=number.terms.tolerance,
         pairs=effect.size,
         starts=_starts(number, effect),
         clock=effect.clock,
     )
     if not effect.fair:
         code = "gate.cpu-not-alike" if effect.clock == "cpu" else "gate.no-fair-clock"
-        return msgspec.structs.replace(compared, reason=Message(code))
+        return msgspec.structs.replace(row, reason=Message(code))
     worse = _worse(number, effect)
     bounds = interval(worse, errors)
     conclusion = _conclusion(number, effect, errors, bounds, p_adjusted, floor)
     visible = detectable(worse, math.log1p(number.terms.tolerance), errors, tests=tests)
     is_of_processes = effect.evidence == "pair"
     judged = msgspec.structs.replace(
-        compared,
+        row,
         outcome=conclusion.outcome,
         delta=rounded(change_of(effect.differences.estimate)),
         p=rounded(p_above(worse.values, 0.0, worse.weights)) if is_of_processes else None,

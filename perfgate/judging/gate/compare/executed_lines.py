@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from perfgate.catalogue.names import COMMAND_LINES
-from perfgate.document.comparison import Comparison
+from perfgate.document.comparison import Comparison, Exact
 from perfgate.document.decision import Policy
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import exact
+from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.evidence.executed_lines import FEWEST_COUNTED, counted_lines
 from perfgate.judging.gate.evidence.place import ShapePlace
@@ -31,7 +31,7 @@ def compare_lines(
         return
     if min(*before, *after) <= 0:
         reason = Message("gate.lines-of-one-side")
-        yield exact(place, COMMAND_LINES, "inconclusive", gating=True, reason=reason)
+        yield compared(Exact, place, COMMAND_LINES, reason=reason)
         return
     allowed = tolerance(policy, COMMAND_LINES, *place)
     base_range, head_range = Range.of(map(rounded, before)), Range.of(map(rounded, after))

@@ -16,7 +16,7 @@ from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS, CorrectnessResult, ShapeKernels
 from perfgate.judging.gate.compare.bounds import compare_bounds
-from perfgate.judging.gate.compare.comparison import differing_output
+from perfgate.judging.gate.compare.comparison import checked, differing_output
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.place import ShapePlace
 
@@ -42,14 +42,10 @@ def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Check
         if check.status not in _CORRECT:
             continue
         before = _check_of_base(base, check)
-        yield Checked(
-            workload=check.workload,
-            shape=check.shape,
-            metric=CORRECTNESS,
-            unit="1",
-            better="neutral",
-            outcome="regressed" if check.status == "failed" else "unchanged",
-            gating=True,
+        yield checked(
+            ShapePlace(check.workload, check.shape),
+            CORRECTNESS,
+            "regressed" if check.status == "failed" else "unchanged",
             base=_CORRECT.get(before.status) if before else None,
             head=_CORRECT[check.status],
             reason=quote(check.message) if isinstance(check.message, str) else check.message,

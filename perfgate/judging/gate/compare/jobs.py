@@ -23,7 +23,7 @@ from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.producers.quads import JobQuads
 from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
-from perfgate.judging.gate.evidence.quads import Quad, counts_lines, other_work, quads_of, turns_of
+from perfgate.judging.gate.evidence.quads import Quad, other_work, quads_of, turns_of
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.clusters import START_LUCK
@@ -40,7 +40,7 @@ def compare_jobs(evidence: Evidence, policy: Policy) -> Iterator[Comparison]:
         quads = list(quads_of(evidence, job.name).values())
         yield from _other_work(place, quads)
         yield from _other_output(place, quads, policy)
-        if counts_lines(job):
+        if job.is_command:
             yield from compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
         lines = lines_with_more_calls(_profile_of(base, job.name), _profile_of(head, job.name), head.source.changes)
         yield from compare_counts(place, *turns_of(quads), policy, lines)

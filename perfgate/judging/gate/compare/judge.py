@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from perfgate.document.comparison import Comparison
+from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import NoiseFloor, Policy
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare import answers, effects, stretches
 from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.comparison import informing, paired
+from perfgate.judging.gate.compare.comparison import compared, informing
 from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.evidence.answers import AnswerCounts
 from perfgate.judging.gate.evidence.effect import PairedEffect
@@ -96,6 +96,5 @@ def _is_corrected(number: Number) -> bool:
 
 def _unmeasured(number: Number, reason: Message) -> Comparison:
     """A number that cannot be compared is undecided."""
-    return msgspec.structs.replace(
-        paired(number.place, number.metric), evidence="turn", tolerance=number.terms.tolerance, reason=reason
-    )
+    row = compared(Paired, number.place, number.metric, allowed=number.terms.tolerance, reason=reason)
+    return msgspec.structs.replace(row, evidence="turn")

@@ -24,8 +24,6 @@ MIN_RUNS = 3
 LEVEL = 0.99
 _LARGEST_LOGARITHM = 700.0
 
-Ends = tuple[float, float]
-
 
 def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str) -> list[float]:
     """The values of a metric from main's runs, oldest first, that later runs are compared with.
@@ -62,7 +60,7 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
     return [*current.values, *improved.values]
 
 
-def prediction_interval(values: Sequence[float], name: str) -> Ends | None:
+def prediction_interval(values: Sequence[float], name: str) -> tuple[float, float] | None:
     """The interval in which one more run of the same code lies; None of too few runs.
 
     A noisy number that all runs agree on has shown no spread yet, which is not the same as having none.
@@ -145,10 +143,10 @@ class _Level:
             return 1
         return -1 if value < low else 0
 
-    def interval(self) -> Ends | None:
+    def interval(self) -> tuple[float, float] | None:
         """m ± t(0.99, S-1) s sqrt(1 + 1/S), of logarithms if all values are positive."""
         runs, has_spread = len(self.values), self._lowest < self._highest
-        if runs < MIN_RUNS or (not has_spread and self._metric.kind == "noisy"):
+        if runs < MIN_RUNS or not (has_spread or self._metric.is_exact):
             return None
         if not has_spread:
             return self._lowest, self._lowest

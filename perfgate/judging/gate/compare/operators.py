@@ -19,7 +19,7 @@ from perfgate.document.comparison import Outcome, Paired
 from perfgate.document.decision import Invalid, Policy
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS
-from perfgate.judging.gate.compare.comparison import paired
+from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
 from perfgate.judging.gate.evidence.index import Evidence, Kind, PairedTimes
 from perfgate.judging.gate.evidence.place import ShapePlace
@@ -191,8 +191,7 @@ def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float)
     if outcome == "regressed":
         parts = [Part(name=subject.name, base=test.base or 0.0, head=test.head or 0.0, line=test.line)]
     return msgspec.structs.replace(
-        paired(subject.place, subject.metric),
-        outcome=outcome,
+        compared(Paired, subject.place, subject.metric, outcome, allowed=allowed, parts=parts),
         base=test.base,
         head=test.head,
         delta=test.delta,
@@ -200,7 +199,5 @@ def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float)
         confidence=test.confidence,
         p=test.p,
         p_adjusted=test.q,
-        tolerance=allowed,
         pairs=test.pairs,
-        parts=parts,
     )

@@ -19,7 +19,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import exact
+from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.evidence.communication import exposed, profiled_starts
 from perfgate.judging.gate.evidence.place import ShapePlace
@@ -61,7 +61,7 @@ def compare_counts(
             yield count.comparison(parts=[_with_line(part, lines) for part in parts])
         elif base_total != head_total:
             reason = Message("gate.starts-disagree")
-            yield exact(place, name, "inconclusive", gating=True, base=base_total, head=head_total, reason=reason)
+            yield compared(Exact, place, name, base=base_total, head=head_total, reason=reason)
 
 
 class _Starts(list[StartWork]):

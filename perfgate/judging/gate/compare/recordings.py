@@ -12,17 +12,20 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from perfgate.catalogue.lookup import METRICS, metric
+import msgspec
+
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.comparison import Comparison, Outcome, Recorded
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import KernelTimes, OperatorRow, RunDocument
+from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
 from perfgate.judging.gate.evidence.place import ShapePlace, places
 from perfgate.judging.gate.evidence.tolerance import tolerance
-from perfgate.judging.gate.evidence.values import relative_change, rounded_if_known
+from perfgate.judging.gate.evidence.values import rounded_if_known
 
 FEWEST_STEPS = 3
 NOT_COMPARED = Message("gate.recorded-only")
@@ -155,22 +158,8 @@ def _judged(
     parts: Sequence[Part] = (),
     reason: Message | None = None,
 ) -> Recorded:
-    entry = metric(name)
-    return Recorded(
-        workload=place.workload,
-        shape=place.shape,
-        metric=name,
-        unit=entry.unit,
-        better=entry.better,
-        outcome=outcome,
-        gating=outcome != "informs",
-        base=rounded_if_known(base),
-        head=rounded_if_known(head),
-        delta=None if outcome == "informs" else relative_change(base, head),
-        tolerance=allowed,
-        parts=list(parts),
-        reason=reason,
-    )
+    row = compared(Recorded, place, name, outcome, base=base, head=head, allowed=allowed, reason=reason, parts=parts)
+    return msgspec.structs.replace(row, base=rounded_if_known(base), head=rounded_if_known(head))
 
 
 # --- times of steps and operators, which are only shown
@@ -215,4 +204,5 @@ def _step_values(run: RunDocument) -> dict[tuple[ShapePlace, str], float]:
 
 
 def _shown(place: ShapePlace, name: str, base: float | None, head: float | None) -> Recorded:
-    return _judged(place, name, "informs", base, head, reason=NOT_COMPARED)
+    row = _judged(place, name, "informs", base, head, reason=NOT_COMPARED)
+    return msgspec.structs.replace(row, gating=False, delta=None)

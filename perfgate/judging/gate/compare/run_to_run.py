@@ -13,7 +13,7 @@ import msgspec
 
 from perfgate.document.site import BesideLevel, Position
 from perfgate.document.trend import TrendSeries
-from perfgate.judging.gate.compare.main_level import LEVEL, MIN_RUNS, Ends, prediction_interval
+from perfgate.judging.gate.compare.main_level import LEVEL, MIN_RUNS, prediction_interval
 from perfgate.judging.gate.evidence.checklist import median
 from perfgate.judging.gate.evidence.values import rounded
 
@@ -32,7 +32,7 @@ def beside_level(series: TrendSeries, value: float | None, level: Sequence[float
     )
 
 
-def _position(value: float | None, interval: Ends | None, versions: int) -> Position:
+def _position(value: float | None, interval: tuple[float, float] | None, versions: int) -> Position:
     if value is None:
         return "unknown"
     if interval is None:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from perfgate.catalogue.names import SETTINGS
-from perfgate.document.comparison import Comparison
+from perfgate.document.comparison import Comparison, Exact
 from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange, CounterSet
-from perfgate.judging.gate.compare.comparison import exact
+from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
 from perfgate.judging.gate.evidence.index import Evidence
 
@@ -24,13 +24,13 @@ def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
         if base is None or not base.settings:
             continue
         if not head.settings:
-            yield exact(place, SETTINGS, "inconclusive", gating=False, reason=Message("gate.no-settings"))
+            yield compared(Exact, place, SETTINGS, gating=False, reason=Message("gate.no-settings"))
             continue
         for name in _differing(base, head):
             if (place.workload, name) not in reported:
                 reported.add((place.workload, name))
                 reason = _difference(name, base.settings.get(name), head.settings.get(name), changes)
-                yield exact(place, SETTINGS, "inconclusive", gating=False, reason=reason)
+                yield compared(Exact, place, SETTINGS, gating=False, reason=reason)
 
 
 def _differing(base: CounterSet, head: CounterSet) -> list[str]:

@@ -18,13 +18,13 @@ from perfgate.catalogue.names import MEAN
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message, MessageValue
-from perfgate.judging.gate.compare.comparison import paired
+from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number
 from perfgate.judging.gate.evidence.stalls import HALF
 from perfgate.judging.gate.evidence.stretches import FAMILY, LOOKS, StretchSample, StretchSide, stretches_of
-from perfgate.judging.gate.evidence.values import relative_change, rounded
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.error_control import nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
 
@@ -55,13 +55,9 @@ def judge_sample(number: Number, sample: StretchSample, policy: Policy, *, alpha
 
 
 def _compared(number: Number, sample: StretchSample, base: float, head: float, p_adjusted: float) -> Paired:
-    base, head = rounded(base), rounded(head)
+    base, head, allowed = rounded(base), rounded(head), number.terms.tolerance
     return msgspec.structs.replace(
-        paired(number.place, number.metric),
-        base=base,
-        head=head,
-        delta=relative_change(base, head),
-        tolerance=number.terms.tolerance,
+        compared(Paired, number.place, number.metric, base=base, head=head, allowed=allowed),
         p_adjusted=rounded(p_adjusted),
         pairs=sample.quads,
         starts=sample.starts,
@@ -116,21 +112,21 @@ def _bounds_of_mean(sample: StretchSample, policy: Policy) -> _Bounds:
 
 def _judge_mean(number: Number, sample: StretchSample, policy: Policy, alpha: float, p_adjusted: float) -> Paired:
     low, high, level = _bounds_of_mean(sample, policy)
-    compared = msgspec.structs.replace(
+    row = msgspec.structs.replace(
         _compared(number, sample, float(sample.base.means.mean()), float(sample.head.means.mean()), p_adjusted),
         interval=(rounded(low), rounded(high)),
         confidence=rounded(1 - 2 * level),
     )
     allowed, sufficient = number.terms.tolerance, number.terms.margins[-1]
     if sample.effect > allowed and p_adjusted <= alpha:
-        return msgspec.structs.replace(compared, outcome="regressed")
+        return msgspec.structs.replace(row, outcome="regressed")
     if sample.effect < -allowed and _over_looks(_p_better_mean(sample), sample.quads) <= alpha:
-        return msgspec.structs.replace(compared, outcome="improved")
+        return msgspec.structs.replace(row, outcome="improved")
     if high <= sufficient:
-        return msgspec.structs.replace(compared, outcome="unchanged", excluded=sufficient)
+        return msgspec.structs.replace(row, outcome="unchanged", excluded=sufficient)
     bound = Message("gate.upper-bound", {"bound": rounded(high), "confidence": rounded(1 - level)})
     reason = Message("gate.slowdown-possible", {"size": rounded(sufficient), "shown": bound})
-    return msgspec.structs.replace(compared, reason=reason)
+    return msgspec.structs.replace(row, reason=reason)
 
 
 # --- stalls
@@ -153,12 +149,12 @@ def _p_of_stalls(less: StretchSide, more: StretchSide) -> float:
 
 
 def _judge_stalls(number: Number, sample: StretchSample, alpha: float, p_adjusted: float) -> Paired:
-    compared = _compared(number, sample, sample.base.stalls.share, sample.head.stalls.share, p_adjusted)
+    row = _compared(number, sample, sample.base.stalls.share, sample.head.stalls.share, p_adjusted)
     allowed, effect = number.terms.tolerance, _stall_effect(sample)
     if effect > allowed and p_adjusted <= alpha and sample.effect > STALLS_MATTER:
-        return msgspec.structs.replace(compared, outcome="regressed", reason=rare_slow_calls(sample))
+        return msgspec.structs.replace(row, outcome="regressed", reason=rare_slow_calls(sample))
     # Fewer stalls, or an unclear difference, leave no verdict open: the mean bounds what they can cost.
-    informing = msgspec.structs.replace(compared, gating=False)
+    informing = msgspec.structs.replace(row, gating=False)
     is_better = effect < -allowed and _over_looks(p_fewer_stalls(sample), sample.quads) <= alpha
     if is_better and sample.effect < -STALLS_MATTER:
         return msgspec.structs.replace(informing, outcome="improved")

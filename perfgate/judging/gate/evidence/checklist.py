@@ -78,7 +78,7 @@ def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
 def is_of_turns(name: str) -> bool:
     """Whether a metric is compared by turns of its step: it is not an exact count, and the pairs do not measure it."""
     entry = METRICS.get(name)
-    return bool(entry and entry.leading and entry.kind == "noisy" and not entry.family and name not in SAMPLED)
+    return bool(entry and entry.leading and not entry.is_exact and not entry.family and name not in SAMPLED)
 
 
 class PairedNumbers:

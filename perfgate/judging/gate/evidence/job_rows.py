@@ -51,7 +51,7 @@ def rows_of_job(run: RunDocument, name: str, settings: JobReference | None, work
                 table.add(number._replace(key=(*row.key, ZERO)))
             if 0 < value < math.inf:
                 table.add(number._replace(key=(*row.key, ABOVE_ZERO)))
-        if turn.requests or record.kind != "server":
+        if turn.requests or not record.is_server:
             table.announce(row._replace(metric=REQUESTS), _text_of([turn.requests, sorted(turn.without)]))
         else:
             table.announce(row._replace(metric=REQUESTS), whole=False)
@@ -98,16 +98,16 @@ def _text_of(value: object) -> str:
 def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -> None:
     """Promise the fields that turns report, such as a side's earlier activity or the delay of its requests."""
     starts = {turn.start for turn in turns}
-    if record.kind != "command" and record.fits != "alternate":
+    if not record.starts_afresh:
         # The first turn of a start has no turn before it, on either half of the devices.
         first = len(starts) * (2 if record.fits == "swap" else 1)
         reported = sum(turn.out_of_turn is not None for turn in turns)
         table.promise(Row(record.name, "", "out_of_turn"), whole=reported >= len(turns) - first)
-    if record.kind == "ranks":
+    if record.has_ranks:
         table.promise(Row(record.name, "", "counts"), whole=_are_counted(turns))
-    if record.kind == "server":
+    if record.is_server:
         table.promise(Row(record.name, "", "late"), whole=all(turn.late is not None for turn in turns))
-    if record.kind == "command":
+    if record.is_command:
         table.promise(Row(record.name, "", "counters"), whole=len(counted_lines(turns)) >= FEWEST_COUNTED)
     answers = {turn.start: len(turn.texts) for turn in turns if turn.texts}
     if answers:
@@ -144,11 +144,12 @@ def _promise_proofs(
     table: RowTable, record: JobRecord, turns: Sequence[Turn], settings: JobReference, work: Iterable[str]
 ) -> None:
     """Promise the proof that the turns of a side are comparable with those of the other: their work and their output."""
-    asked = _work_of(settings, work)
-    with_output = set(_turns_with_output(settings, turns))
+    asked = _work_of(record, settings, work)
+    with_output = set(_turns_with_output(record, settings, turns))
     for row, turn in _turns_by_row(settings.name, turns):
         for name, times in asked.items():
-            is_done = _has_done(turn.work.get(name), times)
+            count = turn.work.get(name)
+            is_done = count is not None and (times is None or (count > 0 and count % times == 0))
             table.promise(row._replace(metric=f"work.{name}"), whole=is_done, named_by="configuration")
         output = row._replace(metric=OUTPUT)
         table.promise(output, whole=row in with_output, named_by="configuration")
@@ -164,13 +165,13 @@ def _promise_proofs(
     table.add(Row(settings.name, "", FITS), AS_SET if fits else record.fits)
 
 
-def _work_of(settings: JobReference, stored: Iterable[str]) -> dict[str, int | None]:
+def _work_of(record: JobRecord, settings: JobReference, stored: Iterable[str]) -> dict[str, int | None]:
     """The counts of work that each turn must have, each with its divisor: a visit of ``alternate`` has several turns."""
     own = settings.settings
-    asked: dict[str, int | None] = dict.fromkeys(_WORK[settings.kind] or sorted(stored))
-    if settings.kind == "ranks":
+    asked: dict[str, int | None] = dict.fromkeys(_WORK[record.kind] or sorted(stored))
+    if record.has_ranks:
         asked |= {"steps": own.steps, "ranks": own.ranks}
-    if settings.kind == "server":
+    if record.is_server:
         asked["requests"] = _requests_of(settings)
         # A streamed answer has at least one token.
         asked["output_tokens"] = 1 if own.streams_tokens else None
@@ -182,18 +183,14 @@ def _requests_of(settings: JobReference) -> int:
     return load.requests
 
 
-def _has_done(count: int | None, times: int | None) -> bool:
-    return count is not None and (times is None or (count > 0 and count % times == 0))
-
-
-def _turns_with_output(settings: JobReference, turns: Sequence[Turn]) -> Iterator[Row]:
+def _turns_with_output(record: JobRecord, settings: JobReference, turns: Sequence[Turn]) -> Iterator[Row]:
     """Yield the turns that have the output that the settings let both sides compare, or need none.
 
     A program that checks a server's answers looks at those of the first turn of a start alone, and if the share of equal
     answers is compared, a start has them once.
     """
     own = settings.settings
-    needs_none = settings.kind == "command" or not (own.same_output or own.check)
+    needs_none = record.is_command or not (own.same_output or own.check)
     checked = {turn.start for turn in turns if turn.output} if own.check else set()
     if own.compares_share:
         answers = own.probe_loads * _requests_of(settings)
@@ -214,5 +211,4 @@ def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterabl
     wanted = settings.settings.fits
     if record.fits not in (("resident", "alternate") if wanted == "auto" else (wanted,)):
         return False
-    has_own_processes = settings.kind == "command" or record.fits == "alternate"
-    return not has_own_processes or all(turn.start == turn.quad for turn in turns)
+    return not record.starts_afresh or all(turn.start == turn.quad for turn in turns)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from perfgate.document.job import Fits, JobKind, JobRecord, Turn, turns_by_quad
+from perfgate.document.job import Fits, JobKind, Turn, turns_by_quad
 from perfgate.judging.gate.evidence.index import Evidence
 
 # The numbers of quads after which a job may be decided. A quad of a command is two whole runs, one of the other kinds some
@@ -49,16 +49,6 @@ def turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:
 def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
     """The numbers of quads after which a job may be decided; an alternate job, with one process a turn, counts as a command."""
     return LOOKS["command" if fits == "alternate" else kind]
-
-
-def starts_afresh(job: JobRecord) -> bool:
-    """Whether every turn has a fresh process, so that no two quads share the luck of a start."""
-    return job.kind == "command" or job.fits == "alternate"
-
-
-def counts_lines(job: JobRecord) -> bool:
-    """Whether the lines of Python that a turn executes are counted: a program runs from start to end in it."""
-    return job.kind == "command"
 
 
 class OtherWork(NamedTuple):

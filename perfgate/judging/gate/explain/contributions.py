@@ -30,7 +30,7 @@ from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.explain.input_changes import inputs_change
-from perfgate.judging.gate.explain.kinds import CHANGED_KINDS, COUNTED_KINDS, EXPLAINS, kind_of_change
+from perfgate.judging.gate.explain.kinds import EXPLAINS, kind_of_change
 from perfgate.judging.gate.explain.profiler_cost import cost_of_an_event, without_profiler
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import median
@@ -220,7 +220,7 @@ class _TracedCall:
         if counted_at:
             return counted_at
         # A new copy on the device: the host began to wait for it.
-        is_new_copy = site is not None and site.base is None and site.row.kind == "copy"
+        is_new_copy = site is not None and site.base is None and site.row.is_copy
         wait = self._more_waits
         if is_new_copy and wait is not None and "copy" in wait.name:
             return wait.line
@@ -281,8 +281,8 @@ class _Trace:
     def __init__(self, account: CallAccount) -> None:
         self.account = account
         self.work = traced_work(account.rows)
-        self.of_operators = [row for row in self.work if row.kind != "python"]
-        self.of_python = [row for row in self.work if row.kind == "python"]
+        self.of_operators = [row for row in self.work if not row.is_python]
+        self.of_python = [row for row in self.work if row.is_python]
         self.operators: dict[str, list[Work]] = {}
         for row in self.work:
             self.operators.setdefault(row.operator, []).append(row)
@@ -331,16 +331,16 @@ def _in_order(parts: Sequence[OperatorDelta], measured: float, counted: Collecti
     for number, part in enumerate(parts):
         seconds = sign * part.seconds
         of_lines[part.line or number] += seconds
-        if seconds > 0 and (part.is_launching or part.kind in CHANGED_KINDS):
+        if seconds > 0 and (part.is_launching or part.is_other_work):
             of_changes += seconds
     threshold = EXPLAINS * abs(measured)
 
     def order(numbered: tuple[int, OperatorDelta]) -> tuple[bool, bool, float, bool, float, str]:
         number, part = numbered
         line_seconds = of_lines[part.line or number]
-        is_changed = part.kind in CHANGED_KINDS
+        is_changed = part.is_other_work
         is_cause = is_changed or (not part.is_launching and of_changes < threshold <= line_seconds)
-        is_inner = part.kind in COUNTED_KINDS and part.op not in counted
+        is_inner = part.is_counted and part.op not in counted
         return part.is_launching, not is_cause, -line_seconds, is_inner, -sign * part.seconds, part.op
 
     return [part for _, part in sorted(enumerate(parts), key=order)]

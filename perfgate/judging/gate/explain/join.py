@@ -14,7 +14,7 @@ from perfgate.document.comparison import Comparison, NumberComparison, Recorded
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, OperatorDelta, Part
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
-from perfgate.judging.gate.explain.kinds import COUNTED_KINDS, EXPLAINS
+from perfgate.judging.gate.explain.kinds import EXPLAINS
 
 replace = msgspec.structs.replace
 _COMPILING: Mapping[str, Compiling] = {
@@ -153,7 +153,7 @@ def _explained(decision: DecisionDocument) -> Iterator[Cause]:
         for rank, part in enumerate(explanation.contributions):
             if part.seconds > 0:
                 fact = explained_fact(explanation.place, part.function or part.op, part)
-                is_counted = part.kind in COUNTED_KINDS
+                is_counted = part.is_counted
                 yield replace(
                     fact,
                     base_count=(part.base_count or 0) if is_counted else 0.0,

@@ -6,9 +6,6 @@ from perfgate.document.explanation import PartKind
 
 # The share of a call's change from which a change in the work done is its cause, rather than operators that take longer.
 EXPLAINS = 0.25
-COUNTED_KINDS: frozenset[PartKind | None] = frozenset({"added", "removed", "more", "fewer"})
-# The code asks for other work.
-CHANGED_KINDS: frozenset[PartKind | None] = COUNTED_KINDS | {"other_inputs", "waiting"}
 
 
 def kind_of_change(base_count: float, head_count: float, seconds: float) -> PartKind:

@@ -67,7 +67,7 @@ class Moves:
             return False
         shape = finding.evidence.get("shape")
         # One pattern may take the place of another, and their count stays.
-        if metric(name).kind == "exact":
+        if metric(name).is_exact:
             for operator in _operators(finding):
                 if sign in self._moved[_Number(workload, str(shape), OPERATOR_COUNT + operator)]:
                     return True

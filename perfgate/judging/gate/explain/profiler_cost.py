@@ -15,13 +15,12 @@ from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import CallAccount
 from perfgate.judging.gate.evidence.index import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.explain.kinds import COUNTED_KINDS
 from perfgate.stats.summary import median
 
 
 def cost_of_an_event(account: CallAccount, pairs: PairedTimes, clocked: float) -> float:
     """The seconds that the pairs' profiler adds to a call with every operator, or with the launch of every kernel."""
-    events = sum(row.count for row in account.rows if row.kind != "python")
+    events = sum(row.count for row in account.rows if not row.is_python)
     if not events or not pairs:
         return 0.0
     profiled = median([sum(base.values()) for base, _ in pairs])
@@ -69,4 +68,4 @@ def _without_launches(part: OperatorDelta, cost: float) -> OperatorDelta:
 
 
 def _more_runs(part: OperatorDelta) -> float:
-    return part.more_count if part.kind in COUNTED_KINDS else 0.0
+    return part.more_count if part.is_counted else 0.0

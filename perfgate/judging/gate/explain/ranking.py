@@ -16,7 +16,7 @@ import msgspec
 
 from perfgate.document.explanation import Cause
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
-from perfgate.judging.gate.explain.kinds import COUNTED_KINDS, EXPLAINS
+from perfgate.judging.gate.explain.kinds import EXPLAINS
 
 replace = msgspec.structs.replace
 
@@ -134,8 +134,8 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
     their number is explained by the operators that were added.
     """
     first_of_line = _first_of_lines(causes)
-    outside = next((cause for cause in first_of_line.values() if cause.kind == "outside"), None)
-    launching = [cause.rank for cause in causes if cause.kind == "launching"]
+    outside = next((cause for cause in first_of_line.values() if cause.is_outside), None)
+    launching = [cause.rank for cause in causes if cause.is_launching]
     most_bytecodes = max((cause.more_count for cause in causes if cause.amount == "bytecodes"), default=0.0)
 
     def rank_of(cause: Cause) -> int | None:
@@ -145,7 +145,7 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
         if cause.rank is None and launching and _is_added(cause):
             return launching[-1]
         leading = first_of_line.get(cause.line)
-        if leading is not None and cause.counted and cause.more_count > 0 and _is_inner(leading):
+        if leading is not None and cause.counted and cause.more_count > 0 and leading.is_inner:
             return leading.rank
         return cause.rank
 
@@ -163,11 +163,6 @@ def _first_of_lines(causes: Iterable[Cause]) -> dict[str | None, Cause]:
 
 def _is_added(cause: Cause) -> bool:
     return cause.counted and cause.amount == "calls" and cause.aspect is None and cause.more_count > 0
-
-
-def _is_inner(cause: Cause) -> bool:
-    """Whether it is a part of an operator that the line calls: it runs more often, and no counter names it."""
-    return not cause.counted and cause.kind in COUNTED_KINDS
 
 
 def changed_function(top: Cause, causes: Iterable[Cause]) -> Cause | None:

@@ -7,13 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import LATENCY
-from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import Failure, HarnessChange
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument
-from perfgate.judging.gate.evidence.place import places
 
 MAX_LINES = 12
 _Kind = Literal["removed", "changed", "added", "unknown"]
@@ -36,26 +32,6 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
 def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
     unable = {change.workload for change in changes if change.is_not_comparable}
     return failure.workload in unable
-
-
-def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Comparison]:
-    """A comparison for every shape that has none because the base does not run under the head's file."""
-    reasons = {change.workload: change.message for change in changes if change.is_not_comparable}
-    entry = metric(LATENCY)
-    return [
-        Paired(
-            workload=place.workload,
-            shape=place.shape,
-            metric=LATENCY,
-            unit=entry.unit,
-            better=entry.better,
-            outcome="not_comparable",
-            gating=False,
-            reason=reasons[place.workload],
-        )
-        for place in places(head)
-        if place.workload in reasons
-    ]
 
 
 def _differences(name: str, base: Harness | None, head: Harness | None) -> Iterator[_Difference]:

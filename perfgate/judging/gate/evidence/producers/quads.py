@@ -23,7 +23,7 @@ from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
 from perfgate.judging.gate.evidence.place import ShapePlace
-from perfgate.judging.gate.evidence.quads import LOOKS, Quad, looks_of, other_work, quads_of, starts_afresh, turns_of
+from perfgate.judging.gate.evidence.quads import LOOKS, Quad, looks_of, other_work, quads_of, turns_of
 from perfgate.judging.gate.evidence.server_counters import RATIOS, ratio_of
 from perfgate.judging.gate.evidence.stalls import stall_effect
 from perfgate.stats.summary import median
@@ -75,7 +75,7 @@ class JobQuads:
         head = np.array([_mean_log(quad.head, name) for quad in self.quads])
         if not (np.isfinite(base).all() and np.isfinite(head).all()):
             return None
-        starts = None if starts_afresh(self._job) else [quad.start for quad in self.quads]
+        starts = None if self._job.starts_afresh else [quad.start for quad in self.quads]
         return PairedEffect.of(Differences.of(head - base, starts), math.exp(median(base)), "quad")
 
     def _number(self, entry: JobNumber, effect: PairedEffect) -> Number:
