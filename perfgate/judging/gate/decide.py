@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Set
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.comparison import Bound, Checked, Comparison
@@ -35,10 +35,9 @@ from perfgate.judging.gate.compare.comparison import not_compared, with_accepted
 from perfgate.judging.gate.compare.counters import notes_on_varying
 from perfgate.judging.gate.compare.head_rules import compare_rules
 from perfgate.judging.gate.compare.implied_numbers import waited_of_jobs
-from perfgate.judging.gate.compare.jobs import compare_quantiles
+from perfgate.judging.gate.compare.jobs import compare_quantiles, notes_on_requests
 from perfgate.judging.gate.compare.operators import compare_operators
 from perfgate.judging.gate.compare.recordings import recorded_times, untimed_places
-from perfgate.judging.gate.compare.servers import notes_on_requests
 from perfgate.judging.gate.compare.settings import notes_on_settings
 from perfgate.judging.gate.compare.sides import compare_sides, set_aside, shares_of
 from perfgate.judging.gate.compare.stored import compare_stored
@@ -67,9 +66,9 @@ from perfgate.judging.gate.sides import (
     notes_of_sides,
     package_differences,
     side_of,
+    summarize_steps,
     testbed_differences,
 )
-from perfgate.judging.gate.steps import summarize_steps
 from perfgate.judging.gate.unmeasured import unmeasured
 from perfgate.judging.gate.verdict import VerdictBasis, verdict_of
 from perfgate.version import __version__
@@ -141,7 +140,7 @@ def decide(
         uncounted=_uncounted(base, head),
     )
     decision = _with_base(_document(head, policy, basis), evidence, chosen_because)
-    decision = msgspec.structs.replace(
+    decision = replace(
         _with_operators(decision, evidence, timed=is_comparable),
         checklist=compare_checklist(evidence, comparisons, policy, invalid=session.invalid),
         quantiles=compare_quantiles(evidence),
@@ -188,7 +187,7 @@ def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: M
     """The decision with the base, and how both sides were measured."""
     base, head = evidence.runs
     rounds = [len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]
-    return msgspec.structs.replace(
+    return replace(
         decision,
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
@@ -212,7 +211,7 @@ def _with_operators(decision: DecisionDocument, evidence: Evidence, *, timed: bo
         explained += explanations(evidence, decision.comparisons, tests, invalid=invalid)
     explained += explain_jobs(evidence, decision.comparisons)
     times = operator_times(evidence, tests, explained, invalid=invalid) if timed else []
-    return msgspec.structs.replace(
+    return replace(
         decision,
         operators=joined(operator_changes(evidence), tests, times),
         explanations=explained,
@@ -259,7 +258,7 @@ def _unmeasured(
 ) -> DecisionDocument:
     """The decision on a change of which nothing was measured."""
     verdict, reason = settled
-    return msgspec.structs.replace(
+    return replace(
         _document(head, policy, VerdictBasis("code")),
         verdict=verdict,
         reasons=[reason],
@@ -289,7 +288,7 @@ def _document(head: RunDocument, policy: Policy, basis: VerdictBasis) -> Decisio
         verdict=verdict,
         reasons=reasons,
         base=SideSummary(),
-        head=msgspec.structs.replace(side_of(head.source, sha256=content_sha256(head)), reviewed=reviewed),
+        head=replace(side_of(head.source, sha256=content_sha256(head)), reviewed=reviewed),
         device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
         policy=policy,
         procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[]),

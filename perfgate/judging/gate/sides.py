@@ -6,18 +6,23 @@ from collections.abc import Mapping, Set
 from datetime import datetime
 
 import msgspec
+from msgspec.structs import replace
 
-from perfgate.document.decision import Failure, PackageDifference, SideSummary, TestbedDifference
+from perfgate.catalogue.lookup import CARDS
+from perfgate.catalogue.records import GATE_STEP
+from perfgate.document.decision import Failure, PackageDifference, SideSummary, StepSummary, TestbedDifference
 from perfgate.document.message import Message
-from perfgate.document.run import Artifact, ErrorDetail, FailedPair, RunDocument, Side, Source
+from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, FailedPair, RunDocument, Side, Source
 from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError
+
+LEFT_OUT = "left_out"
 
 
 def side_of(source: Source, chosen_because: Message | None = None, *, sha256: str | None = None) -> SideSummary:
     """One side of a decision; ``sha256`` is that of the run document's content, if it was measured."""
     side = msgspec.convert(source, SideSummary, from_attributes=True)
-    return msgspec.structs.replace(side, chosen_because=chosen_because, sha256=sha256)
+    return replace(side, chosen_because=chosen_because, sha256=sha256)
 
 
 def testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
@@ -80,7 +85,7 @@ def notes_of_sides(base: RunDocument, head: RunDocument) -> list[Message]:
 
 def kept_files(run: RunDocument, side: Side) -> list[Artifact]:
     """The kept files of a side, by their paths in the check folder."""
-    return [msgspec.structs.replace(file, path=f"{side}/{file.path}") for file in run.artifacts]
+    return [replace(file, path=f"{side}/{file.path}") for file in run.artifacts]
 
 
 def duration_of(head: RunDocument) -> float:
@@ -91,3 +96,35 @@ def duration_of(head: RunDocument) -> float:
         return round((finished - started).total_seconds(), 3)
     except (TypeError, ValueError) as error:  # TypeError: one of the two has a time zone
         raise DocumentError("the session's times are not ISO 8601 with a time zone: {error}", error=error) from error
+
+
+# --- the steps of the head's checklist
+
+
+def summarize_steps(head: RunDocument) -> list[StepSummary]:
+    """The steps of every workload with a checklist; step 20 is the decision itself."""
+    steps = [msgspec.convert(step, StepSummary, from_attributes=True) for step in head.steps]
+    measured: dict[str, set[int]] = {}
+    for step in head.steps:
+        measured.setdefault(step.workload, set()).add(step.number)
+    for workload, numbers in measured.items():
+        missing = [number for number in CARDS if number not in numbers and number != GATE_STEP]
+        steps += [_left_out(head, workload, number) for number in missing]
+    return steps
+
+
+def _left_out(head: RunDocument, workload: str, number: int) -> StepSummary:
+    return StepSummary(
+        number=number,
+        slug=CARDS[number].slug,
+        workload=workload,
+        status=LEFT_OUT,
+        reason=Message(_why(head, workload, number)),
+    )
+
+
+def _why(head: RunDocument, workload: str, number: int) -> str:
+    if head.session.command == FROM_PROFILE:
+        return "gate.step-not-recorded"
+    asked = {step for record in head.workloads if record.name == workload for step in record.steps}
+    return "gate.step-not-asked" if asked and number not in asked else "gate.step-without-result"

@@ -12,7 +12,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, Finding, MessageValue, RunDocument, StepResult, StepStatus, Value
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.explain.matched_findings import unmatched
+from perfgate.judging.gate.explain.findings import unmatched
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
+from msgspec.structs import replace
 from scipy.special import betainc, betaincinv
 
 from perfgate.catalogue.names import JOB_OUTPUT
@@ -67,7 +67,7 @@ def _shares(number: Number, counts: AlikeAnswers) -> Paired:
         return row
     low_head, high_head = _clopper_pearson(counts.other_alone, answers)
     low_base, high_base = _clopper_pearson(counts.own_alone, answers)
-    return msgspec.structs.replace(
+    return replace(
         row,
         delta=relative_change(base, head),
         interval=(rounded((low_head - high_base) / base), rounded((high_head - low_base) / base)),

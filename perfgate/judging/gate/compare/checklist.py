@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, judged_by
 from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE, OPERATOR_SHARE
@@ -29,8 +29,6 @@ KNEE_GAIN = "batch.knee.gain"
 # So many operators stand for the step that lists them.
 _NAMED_OPERATORS = 3
 _SEVERITIES = ("info", "severe", "warning")
-
-_replace = msgspec.structs.replace
 
 
 def compare_checklist(
@@ -99,7 +97,7 @@ class _Checklist:
     def _from_turns(self, row: StepComparison, number: ChecklistNumber) -> StepComparison:
         constant = self._evidence.checklist.constant(number)
         if constant is not None:
-            return _replace(row, evidence="count", base=rounded(constant), head=rounded(constant), delta=0.0)
+            return replace(row, evidence="count", base=rounded(constant), head=rounded(constant), delta=0.0)
         effect = self._evidence.checklist.get(number)
         if isinstance(effect, Message) or effect.differences.size < 2:
             return row
@@ -123,11 +121,11 @@ class _Checklist:
         """The row with the budget of its number, or else with a limit on it."""
         budget = self._budgets.get((row.workload, row.shape, row.metric))
         if budget is not None:
-            return _replace(row, bound=budget.bound, at_most=budget.better == "lower")
+            return replace(row, bound=budget.bound, at_most=budget.better == "lower")
         limit = self._limits.get(row.metric)
         if limit is None or not limit.value.labels.items() <= row.labels.items():
             return row
-        return _replace(row, bound=limit.bound, at_most=limit.value.at_most)
+        return replace(row, bound=limit.bound, at_most=limit.value.at_most)
 
 
 def _places_of(invalid: Iterable[Invalid]) -> set[tuple[str, str]]:
@@ -193,12 +191,12 @@ def _range_of(value: Value | None) -> tuple[float, float] | None:
 def _counted(row: StepComparison) -> StepComparison:
     if row.base is None or row.head is None:
         return row
-    return _replace(row, evidence="count", delta=relative_change(row.base, row.head))
+    return replace(row, evidence="count", delta=relative_change(row.base, row.head))
 
 
 def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> StepComparison:
     bounds = _bounds(effect, policy)
-    row = _replace(
+    row = replace(
         row,
         evidence=_of_step(effect.evidence),
         base=rounded(effect.base),
@@ -211,7 +209,7 @@ def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> S
         return row
     zero = zero_of(row.metric)
     delta = 0.0 if effect.base == effect.head else relative_change(zero + effect.base, zero + effect.head)
-    return _replace(
+    return replace(
         row,
         delta=delta,
         interval=(rounded(change_of(bounds.low)), rounded(change_of(bounds.high))),
@@ -240,7 +238,7 @@ def _from_sizes(row: StepComparison, before: Knee, after: Knee) -> StepCompariso
     A size lies within its range at level ``CONFIDENCE``, so the ratio of two lies within the ratio of their ranges at level
     ``2 * CONFIDENCE - 1`` or higher (Bonferroni).
     """
-    return _replace(
+    return replace(
         row,
         evidence="turn",
         base=float(before.size),
@@ -259,7 +257,7 @@ def _of_step(unit: EvidenceUnit) -> StepEvidence:
 
 
 def _from_comparison(row: StepComparison, paired: Paired) -> StepComparison:
-    return _replace(
+    return replace(
         row,
         evidence=_of_step(paired.evidence),
         base=paired.base,
@@ -296,7 +294,7 @@ def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
     leading: set[int] = set()
     for (step, _), of_step in of_steps.items():
         leading.update(map(id, _leading_rows(step, of_step)))
-    return [_replace(row, leads=True) if id(row) in leading else row for row in rows]
+    return [replace(row, leads=True) if id(row) in leading else row for row in rows]
 
 
 def _leading_rows(step: int, rows: Sequence[StepComparison]) -> Sequence[StepComparison]:

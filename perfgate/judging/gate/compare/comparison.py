@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY
@@ -87,7 +87,7 @@ def informing(number: Number, levels: Levels) -> Paired:
     """A number of a job on both sides that no test compares."""
     row = compared(Paired, number.place, number.metric, "informs", gating=False)
     base, head = rounded(levels.base), rounded(levels.head)
-    return msgspec.structs.replace(row, evidence="quad", base=base, head=head)
+    return replace(row, evidence="quad", base=base, head=head)
 
 
 def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
@@ -128,6 +128,6 @@ def _accepted(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Comp
         if key_matches(acceptance.metric, comparison.metric, comparison.workload, comparison.shape):
             accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
             if isinstance(comparison, Exact):
-                return msgspec.structs.replace(comparison, gating=False, costless=False, accepted=accepted)
-            return msgspec.structs.replace(comparison, gating=False, accepted=accepted)
+                return replace(comparison, gating=False, costless=False, accepted=accepted)
+            return replace(comparison, gating=False, accepted=accepted)
     return comparison

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import FAST_PATHS, is_known
 from perfgate.document.comparison import Outcome, Paired
@@ -65,7 +65,7 @@ def judge_effect(
 
     ``floor`` is the noise floor from base against base.
     """
-    row = msgspec.structs.replace(
+    row = replace(
         compared(Paired, number.place, number.metric, gating=number.gating, allowed=number.terms.tolerance),
         unit=number.unit,
         better=number.better,
@@ -78,13 +78,13 @@ def judge_effect(
     )
     if not effect.fair:
         code = "gate.cpu-not-alike" if effect.clock == "cpu" else "gate.no-fair-clock"
-        return msgspec.structs.replace(row, reason=Message(code))
+        return replace(row, reason=Message(code))
     worse = _worse(number, effect)
     bounds = interval(worse, errors)
     conclusion = _conclusion(number, effect, errors, bounds, p_adjusted, floor)
     visible = detectable(worse, math.log1p(number.terms.tolerance), errors, tests=tests)
     is_of_processes = effect.evidence == "pair"
-    judged = msgspec.structs.replace(
+    judged = replace(
         row,
         outcome=conclusion.outcome,
         delta=rounded(change_of(effect.differences.estimate)),
@@ -112,7 +112,7 @@ def _starts(number: Number, effect: PairedEffect) -> int | None:
 def _with_interval(compared: Paired, bounds: Interval) -> Paired:
     sign = -1.0 if compared.better == "higher" else 1.0
     low, high = sorted([rounded(change_of(sign * bounds.low)), rounded(change_of(sign * bounds.high))])
-    return msgspec.structs.replace(compared, interval=(low, high), confidence=rounded(bounds.confidence))
+    return replace(compared, interval=(low, high), confidence=rounded(bounds.confidence))
 
 
 class _Conclusion(NamedTuple):
@@ -176,7 +176,7 @@ def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) ->
 def _with_doubts(compared: Paired, number: Number, worse: Differences, errors: Errors) -> Paired:
     """The comparison, undecided if its metric or its direction is not known, and open only if it may do more than fail."""
     if number.only_worse and compared.outcome != "regressed":
-        return msgspec.structs.replace(compared, gating=False, pairs_needed=None)
+        return replace(compared, gating=False, pairs_needed=None)
     if not is_known(number.metric):
         return _undecided(compared, Message("gate.unknown-metric"))
     if number.directed or compared.outcome not in ("improved", "unchanged"):
@@ -188,7 +188,7 @@ def _with_doubts(compared: Paired, number: Number, worse: Differences, errors: E
 
 
 def _undecided(compared: Paired, reason: Message) -> Paired:
-    return msgspec.structs.replace(compared, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None)
+    return replace(compared, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None)
 
 
 def shown_effects(name: str, differences: Differences) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS
@@ -55,7 +55,7 @@ def _excused(
     if not comparison.gating or comparison.outcome != "regressed":
         return comparison
     if comparison.metric == LOW_PRECISION_OPS and comparison.place in faster:
-        return msgspec.structs.replace(comparison, gating=False)
+        return replace(comparison, gating=False)
     if not isinstance(comparison, Exact) or comparison.place not in not_slower or fails_alone(comparison, policy):
         return comparison
-    return msgspec.structs.replace(comparison, gating=False, costless=True)
+    return replace(comparison, gating=False, costless=True)

@@ -5,28 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, RANKS_LOSS
-from perfgate.document.comparison import Checked, Comparison
+from perfgate.catalogue.names import COMMAND_LINES, JOB_OUTPUT, JOB_WORK, RANKS_LOSS
+from perfgate.document.comparison import Checked, Comparison, Exact
 from perfgate.document.decision import Policy, QuantileComparison
-from perfgate.document.job import sample_quantiles
+from perfgate.document.job import Turn, sample_quantiles
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.compare.comparison import differing_output
-from perfgate.judging.gate.compare.executed_lines import compare_lines
+from perfgate.judging.gate.compare.comparison import compared, differing_output
+from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.compare.rank_counts import compare_counts
 from perfgate.judging.gate.compare.ranks import losses_differ
 from perfgate.judging.gate.compare.rule import Z_POWER, spread
 from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.executed_lines import FEWEST_COUNTED, counted_lines
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.producers.quads import JobQuads
 from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
 from perfgate.judging.gate.evidence.quads import Quad, other_work, quads_of, turns_of
+from perfgate.judging.gate.evidence.server_counters import CACHED, common_ratio
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.clusters import START_LUCK
+
+# Keeping connections alive, among the names of HTTP features that requests go without.
+_KEEP_ALIVE = "keep-alive"
+# Allowed growth in the share of prompt tokens in the cache, from the first turns of a start to the later ones.
+_DRIFT = 0.1
 
 _Z_ALARM = 2.9  # of a look's share of 1 %
 
@@ -133,3 +140,74 @@ def _foreseen(number: Number, quads: int, starts: int) -> float:
     if differences.starts is not None:
         error = math.hypot(error, START_LUCK / math.sqrt(starts))
     return math.expm1(max(_Z_ALARM * error, math.log1p(number.terms.tolerance)) + Z_POWER * error)
+
+
+# --- the lines of Python that the runs of a command execute
+
+
+def compare_lines(
+    place: ShapePlace, base: Iterable[Turn], head: Iterable[Turn], policy: Policy, *, of_stacks: bool
+) -> Iterator[Comparison]:
+    """Compare the two closest runs of base and head: any difference left is beyond their variation.
+
+    Two sides that ran no Python are not compared. If one did, and the other did not or was not counted, the verdict is left
+    open. If the runs of a side differ by more than is tolerated, the counts inform, and so do those ``of_stacks``: two Pythons
+    or two versions of a library have other lines.
+    """
+    before, after = counted_lines(base), counted_lines(head)
+    if min(len(before), len(after)) < FEWEST_COUNTED or not any((*before, *after)):
+        return
+    if min(*before, *after) <= 0:
+        reason = Message("gate.lines-of-one-side")
+        yield compared(Exact, place, COMMAND_LINES, reason=reason)
+        return
+    allowed = tolerance(policy, COMMAND_LINES, *place)
+    base_range, head_range = Range.of(map(rounded, before)), Range.of(map(rounded, after))
+    count = Count(place, COMMAND_LINES, base_range, head_range, allowed, fewer=allowed)
+    spread = max(base_range.most / base_range.least - 1, head_range.most / head_range.least - 1)
+    if of_stacks:
+        yield count.comparison("informs", gating=False, reason=Message("gate.lines-of-stacks"))
+    elif spread > allowed:
+        reason = Message("gate.lines-vary", {"spread": rounded(spread)})
+        yield count.comparison("informs", gating=False, reason=reason)
+    else:
+        yield count.comparison()
+
+
+# --- notes on how requests to servers had to be sent
+
+
+def notes_on_requests(evidence: Evidence) -> list[Message]:
+    """Notes on how requests to servers had to be sent, and on a cache that made them easier from turn to turn."""
+    notes: list[Message] = []
+    for job in evidence.head.run.jobs:
+        notes += _notes_on(job.name, *evidence.turns(job.name))
+    return notes
+
+
+def _notes_on(name: str, base: list[Turn], head: list[Turn]) -> Iterator[Message]:
+    without: set[str] = set()
+    for turn in (*base, *head):
+        without.update(turn.without)
+    if fields := sorted(without - {_KEEP_ALIVE}):
+        yield Message("notes.fields-rejected", {"workload": name, "names": fields})
+    if _KEEP_ALIVE in without:
+        yield Message("notes.connections-closed", {"workload": name})
+    resent = {"base": sum(turn.resent for turn in base), "head": sum(turn.resent for turn in head)}
+    if any(resent.values()):
+        yield Message("notes.requests-resent", {"workload": name, **resent})
+    for side in (base, head):
+        shares = _cached_shares(side)
+        if shares is not None:
+            yield Message("notes.cache-fills", {"workload": name, "first": shares[0], "later": shares[1]})
+            return
+
+
+def _cached_shares(turns: list[Turn]) -> tuple[float, float] | None:
+    """The shares of prompt tokens in the cache, in the first turn of the starts and after it, if they are far apart."""
+    first = {turn.start: turn for turn in reversed(turns)}
+    others = [turn for turn in turns if turn is not first[turn.start]]
+    shares = common_ratio(CACHED, first.values(), others)
+    if shares is None or shares[1] - shares[0] <= _DRIFT:
+        return None
+    return rounded(shares[0]), rounded(shares[1])

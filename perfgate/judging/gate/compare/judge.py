@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import NoiseFloor, Policy
@@ -97,4 +97,4 @@ def _is_corrected(number: Number) -> bool:
 def _unmeasured(number: Number, reason: Message) -> Comparison:
     """A number that cannot be compared is undecided."""
     row = compared(Paired, number.place, number.metric, allowed=number.terms.tolerance, reason=reason)
-    return msgspec.structs.replace(row, evidence="turn")
+    return replace(row, evidence="turn")

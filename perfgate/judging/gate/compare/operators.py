@@ -1,6 +1,7 @@
 """Operators, modules and functions, tested one by one over the pairs: their losses show even if the call hardly moves.
 
-FBDetect (SOSP 2024) watches subroutines for the same reason: 0.05 % of a whole is 5 % of one of its parts.
+FBDetect (SOSP 2024) watches subroutines for the same reason: 0.05 % of a whole is 5 % of one of its parts. A call has dozens of
+them, so they share a false-discovery rate; the judge of numbers (``judge.py``) corrects for each test, which would leave none.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from perfgate.catalogue.names import OPERATOR_TIME
 from perfgate.document.budget import judges_subroutines
@@ -190,7 +191,7 @@ def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float)
     parts: list[Part] = []
     if outcome == "regressed":
         parts = [Part(name=subject.name, base=test.base or 0.0, head=test.head or 0.0, line=test.line)]
-    return msgspec.structs.replace(
+    return replace(
         compared(Paired, subject.place, subject.metric, outcome, allowed=allowed, parts=parts),
         base=test.base,
         head=test.head,

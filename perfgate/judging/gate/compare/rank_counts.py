@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.names import (
     RANKS_COLLECTIVES,
@@ -92,7 +92,7 @@ def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
 def _with_line(part: Part, lines: Mapping[str, str]) -> Part:
     """The part with the line that calls it, if it grew."""
     line = lines.get(part.name) if part.head > part.base else None
-    return msgspec.structs.replace(part, line=line)
+    return replace(part, line=line)
 
 
 def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]) -> list[Part]:
@@ -106,7 +106,7 @@ def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, f
             key = RankOperator(name, rank)
             of_name.append(Part(name=name, ranks=str(rank), base=base.get(key, 0.0), head=head.get(key, 0.0)))
         if len(ranks) > 1 and len({(part.base, part.head) for part in of_name}) == 1:
-            of_name = [msgspec.structs.replace(of_name[0], ranks="each")]
+            of_name = [replace(of_name[0], ranks="each")]
         parts += [part for part in of_name if part.base != part.head]
     return parts
 

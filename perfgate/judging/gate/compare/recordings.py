@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.comparison import Comparison, Outcome, Recorded
@@ -159,7 +159,7 @@ def _judged(
     reason: Message | None = None,
 ) -> Recorded:
     row = compared(Recorded, place, name, outcome, base=base, head=head, allowed=allowed, reason=reason, parts=parts)
-    return msgspec.structs.replace(row, base=rounded_if_known(base), head=rounded_if_known(head))
+    return replace(row, base=rounded_if_known(base), head=rounded_if_known(head))
 
 
 # --- times of steps and operators, which are only shown
@@ -205,4 +205,4 @@ def _step_values(run: RunDocument) -> dict[tuple[ShapePlace, str], float]:
 
 def _shown(place: ShapePlace, name: str, base: float | None, head: float | None) -> Recorded:
     row = _judged(place, name, "informs", base, head, reason=NOT_COMPARED)
-    return msgspec.structs.replace(row, gating=False, delta=None)
+    return replace(row, gating=False, delta=None)

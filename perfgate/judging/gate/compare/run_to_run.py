@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.site import BesideLevel, Position
 from perfgate.document.trend import TrendSeries
@@ -54,4 +54,4 @@ def run_to_run(series: TrendSeries, before: float | None, value: float | None, l
         position = "unknown"
     elif level and series.kind == "exact":
         position = "same" if before == value else "differs"
-    return msgspec.structs.replace(placed, before=before, position=position)
+    return replace(placed, before=before, position=position)

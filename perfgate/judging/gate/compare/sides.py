@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.comparison import Comparison, Paired, Recorded
 from perfgate.document.decision import Invalid, NoiseFloor, Policy
@@ -76,7 +76,7 @@ def _of_jobs(evidence: Evidence, policy: Policy, judged: Iterable[Comparison]) -
 
 def set_aside(comparison: Comparison, reason: Message) -> Comparison:
     """The comparison without its evidence."""
-    return msgspec.structs.replace(comparison, outcome="not_comparable", gating=False, reason=reason)
+    return replace(comparison, outcome="not_comparable", gating=False, reason=reason)
 
 
 def _without_invalid(judged: Iterable[Comparison], invalid: Iterable[Invalid]) -> Iterator[Comparison]:

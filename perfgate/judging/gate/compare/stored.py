@@ -7,7 +7,7 @@ value in fifty lies outside by chance.
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY, P50, P90, P99
@@ -68,11 +68,9 @@ def _with_level(compared: StoredComparison, series: HistorySeries, value: float)
     """The comparison with main's level, and the interval for one more run if there is one."""
     typical = median(series.values, series.metric)
     zero = zero_of(series.metric)
-    compared = msgspec.structs.replace(
-        compared, typical=rounded(typical), delta=relative_change(zero + typical, zero + value)
-    )
+    compared = replace(compared, typical=rounded(typical), delta=relative_change(zero + typical, zero + value))
     bounds = prediction_interval(series.values, series.metric)
     if bounds is None:
         return compared
     interval = rounded(bounds[0]), rounded(bounds[1])
-    return msgspec.structs.replace(compared, interval=interval, confidence=rounded(2 * LEVEL - 1))
+    return replace(compared, interval=interval, confidence=rounded(2 * LEVEL - 1))

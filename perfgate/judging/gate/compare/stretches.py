@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 from scipy.special import ndtr, ndtri
 
 from perfgate.catalogue.lookup import FAMILIES
@@ -56,7 +56,7 @@ def judge_sample(number: Number, sample: StretchSample, policy: Policy, *, alpha
 
 def _compared(number: Number, sample: StretchSample, base: float, head: float, p_adjusted: float) -> Paired:
     base, head, allowed = rounded(base), rounded(head), number.terms.tolerance
-    return msgspec.structs.replace(
+    return replace(
         compared(Paired, number.place, number.metric, base=base, head=head, allowed=allowed),
         p_adjusted=rounded(p_adjusted),
         pairs=sample.quads,
@@ -112,21 +112,21 @@ def _bounds_of_mean(sample: StretchSample, policy: Policy) -> _Bounds:
 
 def _judge_mean(number: Number, sample: StretchSample, policy: Policy, alpha: float, p_adjusted: float) -> Paired:
     low, high, level = _bounds_of_mean(sample, policy)
-    row = msgspec.structs.replace(
+    row = replace(
         _compared(number, sample, float(sample.base.means.mean()), float(sample.head.means.mean()), p_adjusted),
         interval=(rounded(low), rounded(high)),
         confidence=rounded(1 - 2 * level),
     )
     allowed, sufficient = number.terms.tolerance, number.terms.margins[-1]
     if sample.effect > allowed and p_adjusted <= alpha:
-        return msgspec.structs.replace(row, outcome="regressed")
+        return replace(row, outcome="regressed")
     if sample.effect < -allowed and _over_looks(_p_better_mean(sample), sample.quads) <= alpha:
-        return msgspec.structs.replace(row, outcome="improved")
+        return replace(row, outcome="improved")
     if high <= sufficient:
-        return msgspec.structs.replace(row, outcome="unchanged", excluded=sufficient)
+        return replace(row, outcome="unchanged", excluded=sufficient)
     bound = Message("gate.upper-bound", {"bound": rounded(high), "confidence": rounded(1 - level)})
     reason = Message("gate.slowdown-possible", {"size": rounded(sufficient), "shown": bound})
-    return msgspec.structs.replace(row, reason=reason)
+    return replace(row, reason=reason)
 
 
 # --- stalls
@@ -152,12 +152,12 @@ def _judge_stalls(number: Number, sample: StretchSample, alpha: float, p_adjuste
     row = _compared(number, sample, sample.base.stalls.share, sample.head.stalls.share, p_adjusted)
     allowed, effect = number.terms.tolerance, _stall_effect(sample)
     if effect > allowed and p_adjusted <= alpha and sample.effect > STALLS_MATTER:
-        return msgspec.structs.replace(row, outcome="regressed", reason=rare_slow_calls(sample))
+        return replace(row, outcome="regressed", reason=rare_slow_calls(sample))
     # Fewer stalls, or an unclear difference, leave no verdict open: the mean bounds what they can cost.
-    informing = msgspec.structs.replace(row, gating=False)
+    informing = replace(row, gating=False)
     is_better = effect < -allowed and _over_looks(p_fewer_stalls(sample), sample.quads) <= alpha
     if is_better and sample.effect < -STALLS_MATTER:
-        return msgspec.structs.replace(informing, outcome="improved")
+        return replace(informing, outcome="improved")
     return informing
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Literal, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.job import Turn
 from perfgate.document.run import (
@@ -241,4 +241,4 @@ def of_workload(run: RunDocument, workload: str) -> RunDocument:
     }
     for name in _OF_WORKLOADS:
         lists[name] = [entry for entry in getattr(run, name) if entry.workload == workload]
-    return msgspec.structs.replace(run, **lists)
+    return replace(run, **lists)

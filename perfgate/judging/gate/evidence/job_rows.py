@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.names import ITL, NUMBER, RANKS_LOSS, TPOT
 from perfgate.document.job import JobRecord, RankCounts, Turn
@@ -74,7 +75,7 @@ def _add_record(table: RowTable, record: JobRecord) -> None:
     name = record.name
     gates = any(number.gating for number in record.numbers)
     table.announce(Row(name, "", NUMBERS), _text_of(record.numbers), whole=gates)
-    table.announce(Row(name, "", SETTINGS), _text_of(msgspec.structs.replace(record, numbers=[])))
+    table.announce(Row(name, "", SETTINGS), _text_of(replace(record, numbers=[])))
     table.add(Row(name, "", SETTINGS, key=(CONFIGURED,)), settings_text(record.kind, record.sha256))
     for number in record.numbers:
         metric = number.metric

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.names import PREPROCESSING
 from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Paired
@@ -21,8 +21,6 @@ from perfgate.judging.gate.explain.head_code import HeadCode
 from perfgate.judging.gate.explain.join import explained_fact, joined_causes
 from perfgate.judging.gate.explain.main_cause import main_cause
 from perfgate.judging.gate.explain.ranking import PlaceRanking
-
-replace = msgspec.structs.replace
 
 
 def with_causes(

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import BUSY, LOW_PRECISION_OPS, SYNCS
@@ -110,7 +110,7 @@ class _TracedCall:
             return explanation
         measured = moved.head - moved.base
         parts = self._contributions(pairs, tested, clocked=moved.base, measured=measured)
-        return msgspec.structs.replace(
+        return replace(
             explanation,
             metric=moved.metric,
             measured=rounded(measured),
@@ -197,7 +197,7 @@ class _TracedCall:
         )
         if change is None or site is None or site.base is None or site.head is None:
             return delta
-        return msgspec.structs.replace(delta, base_inputs=site.base.inputs, head_inputs=site.head.inputs)
+        return replace(delta, base_inputs=site.base.inputs, head_inputs=site.head.inputs)
 
     def _grown_lines(self, operator: str) -> list[Part]:
         """The lines that call an operator more often."""

@@ -8,18 +8,27 @@ stands as measured, and a finding is dropped if its number, measured side by sid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from perfgate.catalogue.lookup import RULES
+from perfgate.catalogue.lookup import RULES, metric
+from perfgate.document.comparison import Exact, Paired
 from perfgate.document.decision import DecisionDocument, StepComparison, StepSummary
 from perfgate.document.explanation import Cause
+from perfgate.document.lines import split_line
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, RunDocument, Side, StepResult
-from perfgate.judging.gate.explain.matched_findings import unmatched
-from perfgate.judging.gate.explain.moves import Moves
+from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 
-replace = msgspec.structs.replace
+# The most findings of one step about the same subject; a document may claim more.
+_MOST = 200
+# The evidence that identifies a finding; numbers and lines differ between runs of the same code, or move with it.
+_SUBJECT = ("shape", "kind", "by", "reason", "name", "module", "kernel", "dtype", "stage")
+
 _MEASURED = frozenset({"ok", "attention"})
 
 
@@ -105,3 +114,160 @@ def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int |
         if operator and operator == cause.op and by_operator is None:
             by_operator = number
     return by_operator
+
+
+# --- the numbers that moved between base and head
+
+
+class _Number(NamedTuple):
+    workload: str
+    shape: str
+    metric: str
+
+
+class Moves:
+    """The numbers that moved according to the decision, and the operators that run more or less often."""
+
+    def __init__(self, decision: DecisionDocument) -> None:
+        # On another testbed the counts differ too, with the same code.
+        self._comparable = not (decision.testbed_differences and decision.comparing == "code")
+        self._moved: dict[_Number, set[int]] = defaultdict(set)
+        for row in decision.checklist:
+            number = _Number(row.workload, row.shape, row.metric)
+            if row.evidence == "count":
+                self._add_counts(number, row.base, row.head)
+            elif row.is_side_by_side:
+                self._add_interval(number, row.interval)
+        for comparison in decision.comparisons:
+            name = comparison.metric
+            if name.startswith(OPERATOR_COUNT):
+                name = OPERATOR_COUNT + _plain(name)
+            number = _Number(*comparison.place, name)
+            if comparison.outcome == "not_comparable":
+                continue
+            if isinstance(comparison, Exact):
+                self._add_counts(number, comparison.base, comparison.head)
+            elif isinstance(comparison, Paired) and not comparison.is_of_job:
+                self._add_interval(number, comparison.interval)
+
+    def _add_counts(self, number: _Number, base: float | None, head: float | None) -> None:
+        if base is not None and head is not None and base != head:
+            self._moved[number].add(1 if head > base else -1)
+
+    def _add_interval(self, number: _Number, interval: tuple[float, float] | None) -> None:
+        if interval is not None and not interval[0] <= 0.0 <= interval[1]:
+            self._moved[number].add(1 if interval[0] > 0 else -1)
+
+    def brought(self, finding: Finding, workload: str) -> bool:
+        """Whether the number behind a finding that the head alone has moved so as to bring it."""
+        return self._is_shown(finding, workload, 1)
+
+    def removed(self, finding: Finding, workload: str) -> bool:
+        """Whether the number behind a finding that the base alone has moved so as to remove it."""
+        return self._is_shown(finding, workload, -1)
+
+    def _is_shown(self, finding: Finding, workload: str, sign: int) -> bool:
+        """Whether the number behind a finding moved: ``sign`` is 1 for a new finding, and -1 for one that is gone."""
+        name = _metric_behind(finding)
+        if not name or not self._comparable:
+            return False
+        shape = finding.evidence.get("shape")
+        # One pattern may take the place of another, and their count stays.
+        if metric(name).is_exact:
+            for operator in _operators(finding):
+                if sign in self._moved[_Number(workload, str(shape), OPERATOR_COUNT + operator)]:
+                    return True
+        # The subject of a finding is worse while the finding is there, and better once it is gone.
+        expected = -sign if metric(name).better == "higher" else sign
+        value, limit = finding.evidence.get(finding.rule), finding.evidence.get("limit")
+        if isinstance(value, (int, float)) and isinstance(limit, (int, float)) and value != limit:
+            expected = sign if value > limit else -sign
+        for number, moved in self._moved.items():
+            is_here = number.workload == workload and shape in (None, number.shape)
+            if is_here and number.metric == name and expected in moved:
+                return True
+        return False
+
+
+def _metric_behind(finding: Finding) -> str | None:
+    """The metric that a finding rests on."""
+    rule = RULES.get(finding.rule)
+    if rule is None:
+        return None
+    if rule.rests_on:
+        return rule.rests_on
+    return rule.judges.metric if rule.judges else None
+
+
+def _operators(finding: Finding) -> set[str]:
+    """The operators that a finding names."""
+    names = [finding.evidence.get("op")]
+    listed = finding.evidence.get("ops")
+    if isinstance(listed, Message):
+        listed = listed.values.get("names")
+    if isinstance(listed, (list, tuple)):
+        names += listed
+    return {_plain(name) for name in names if isinstance(name, str)}
+
+
+def _plain(operator: str) -> str:
+    return operator.rpartition("::")[2]
+
+
+# --- findings of base and head that are the same
+
+
+def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """The findings that the base alone has, and those that the head alone has.
+
+    Two are the same by rule, shape and operator. Of several, those with the nearest lines are matched: a line moves when lines
+    above it come or go.
+    """
+    of_base, of_head = _by_subject(before), _by_subject(after)
+    for subject in of_base.keys() & of_head.keys():
+        few, many = sorted((of_base[subject], of_head[subject]), key=len)
+        _remove_matches(few, many)
+    return _flat(of_base), _flat(of_head)
+
+
+def _remove_matches(few: list[Finding], many: list[Finding]) -> None:
+    """Remove the findings of the shorter list, each with the nearest of the longer; an exact line comes before a near one."""
+    lines = {_line(finding) for finding in many}
+    for finding in sorted(few[:_MOST], key=lambda finding: _line(finding) not in lines):
+        many.pop(_nearest(_line(finding), many[:_MOST]))
+    del few[:_MOST]
+
+
+def _nearest(line: tuple[str, int], findings: Sequence[Finding]) -> int:
+    """The position of the finding with the nearest line."""
+
+    def distance(at: int) -> tuple[bool, int]:
+        file, number = _line(findings[at])
+        return file != line[0], abs(number - line[1])
+
+    return min(range(len(findings)), key=distance)
+
+
+def _by_subject(findings: Iterable[Finding]) -> dict[bytes, list[Finding]]:
+    groups: dict[bytes, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[_subject(finding)].append(finding)
+    return groups
+
+
+def _subject(finding: Finding) -> bytes:
+    # A pattern of several operators also names the heaviest, which noise decides.
+    operator = "ops" if "ops" in finding.evidence else "op"
+    values = [finding.evidence.get(name) for name in (*_SUBJECT, operator)]
+    return msgspec.json.encode([finding.rule, *values])
+
+
+def _line(finding: Finding) -> tuple[str, int]:
+    return split_line(str(finding.evidence.get("line") or ""))
+
+
+def _flat(groups: dict[bytes, list[Finding]]) -> list[Finding]:
+    findings: list[Finding] = []
+    for of_subject in groups.values():
+        findings += of_subject
+    return findings

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument
@@ -34,10 +34,10 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
     of_base = {row.op: row.base for row in operators if row.base is not None}
     of_head = {row.op: row.head for row in operators if row.head is not None}
     base, head = _with_times(tree, tree.base, of_base), _with_times(tree, tree.head, of_head)
-    tree = msgspec.structs.replace(tree, base=base, head=head)
+    tree = replace(tree, base=base, head=head)
     call = next(iter(call_times(decision.comparisons, workload, shape)), None)
     marks = _marks(tree, decision, operators, (workload, shape))
-    return msgspec.structs.replace(tree, call=call, by_counts=why_counts(tree, call), marks=marks)
+    return replace(tree, call=call, by_counts=why_counts(tree, call), marks=marks)
 
 
 def _marks(
@@ -101,7 +101,7 @@ def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -
         if name is not None and name in times and seconds:
             factors[name] = times[name] / seconds
     scaled = [round(own * factors.get(name, 1.0)) for name, own in zip(names, side.own)]
-    return msgspec.structs.replace(side, own=scaled)
+    return replace(side, own=scaled)
 
 
 def _timed_name(tree: FlameTree, node: int, *, on_device: bool) -> str | None:

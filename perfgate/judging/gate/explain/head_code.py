@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.explanation import Cause
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
-
-replace = msgspec.structs.replace
 
 
 class HeadCode:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import BUSY, PYTHON_TIMES
@@ -16,7 +16,6 @@ from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, Opera
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 from perfgate.judging.gate.explain.kinds import EXPLAINS
 
-replace = msgspec.structs.replace
 _COMPILING: Mapping[str, Compiling] = {
     "counters.graph_breaks": "graph_break",
     "counters.recompiles": "recompilation",

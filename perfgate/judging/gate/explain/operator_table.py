@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.document.decision import DecisionDocument, Invalid
 from perfgate.document.explanation import Explanation, OperatorDelta
@@ -17,7 +17,6 @@ from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.signed_rank import estimate
 from perfgate.stats.summary import median
 
-replace = msgspec.structs.replace
 # The most operators of a shape listed with their times.
 MAX_OPERATORS = 100
 # An operator of a shape of a workload.

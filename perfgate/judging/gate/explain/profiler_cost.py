@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import CallAccount
@@ -50,7 +50,7 @@ def without_profiler(
         cost = each * _more_runs(part)
         inside = 0.0 if on_device else _cost_inside(part, cost)
         around += cost - inside
-        corrected.append(msgspec.structs.replace(part, seconds=rounded(part.seconds - inside)))
+        corrected.append(replace(part, seconds=rounded(part.seconds - inside)))
     return [_without_launches(part, max(around, 0.0)) for part in corrected]
 
 
@@ -64,7 +64,7 @@ def _cost_inside(part: OperatorDelta, cost: float) -> float:
 def _without_launches(part: OperatorDelta, cost: float) -> OperatorDelta:
     if not part.is_launching:
         return part
-    return msgspec.structs.replace(part, seconds=rounded(max(part.seconds - cost, 0.0)))
+    return replace(part, seconds=rounded(max(part.seconds - cost, 0.0)))
 
 
 def _more_runs(part: OperatorDelta) -> float:

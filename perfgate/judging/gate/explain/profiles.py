@@ -6,20 +6,50 @@ A profile is sampled, once a side: it names a cause of a slowdown that the turns
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
+from perfgate.document.alignment import Work
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.lines import split_line
 from perfgate.document.message import Message
-from perfgate.document.profile import JobProfile
+from perfgate.document.profile import JobProfile, ProfiledLine
 from perfgate.document.run import CodeChange, RunDocument
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.profiled_work import (
+    DEVICE,
+    CalledOperator,
+    ProjectFunction,
+    called_operators,
+    lines_by_function,
+)
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.explain.grown_functions import GrownFunction, grown_functions
-from perfgate.judging.gate.explain.grown_operators import GrownOperator, grown_operators
 from perfgate.judging.gate.explain.kinds import EXPLAINS
+
+# A growth is believed from this many standard errors of its samples on: with hundreds of functions chance names one in a
+# hundred profiles.
+_SURE = 4.0
+# For functions and operators that the change touches, or that a changed line calls: they are expected to differ.
+_SURE_OF_CHANGED = 2.5
+
+# An operator that adds less to a unit is no cause of a slowdown that a gate can detect.
+_LEAST_SHARE = 0.01
+# With fewer calls the spread is unknown.
+_FEWEST_CALLS = 4
+# The batching of a server differs from turn to turn, and so does the number of operator calls per token. This share of the
+# operators may be called less often on the head than all others.
+_PACE = 0.1
+# Counts that differ by less may come from one more batch.
+_SAME_COUNT = 0.05
+
+_LARGEST_SHARE = 0.9
+# Above this share of base's time, waiting is background waiting.
+_BACKGROUND = 0.5
 
 _MOST_FUNCTIONS = 10
 
@@ -97,7 +127,7 @@ def _parts(functions: Sequence[GrownFunction], operators: Sequence[GrownOperator
         called = [operator for operator in operators if operator.function == function.function]
         for operator in _leading(called):
             line = function.line or operator.delta.line
-            parts.append(msgspec.structs.replace(operator.delta, line=line))
+            parts.append(replace(operator.delta, line=line))
     return parts
 
 
@@ -110,3 +140,172 @@ def _leading(operators: Sequence[GrownOperator]) -> list[GrownOperator]:
     """The operators that add a good part of the total."""
     total = math.fsum(operator.delta.seconds for operator in operators)
     return [operator for operator in operators if operator.delta.seconds >= EXPLAINS * total]
+
+
+# --- the functions of the project that take longer
+
+
+class GrownFunction(NamedTuple):
+    """A function, the seconds that it takes longer, and its line that grew most."""
+
+    function: ProjectFunction
+    seconds: float
+    line: str
+
+
+class _Time(NamedTuple):
+    """The seconds of a unit, and the number of samples behind them."""
+
+    cpu: float = 0.0
+    waited: float = 0.0
+    samples: int = 0
+
+    @classmethod
+    def of(cls, lines: Iterable[ProfiledLine]) -> _Time:
+        time = cls()
+        for line in lines:
+            time = cls(time.cpu + line.cpu, time.waited + line.waited, time.samples + line.samples)
+        return time
+
+    def variance(self, total_cpu: float) -> float:
+        """The variance of the sum, if samples are alike and of a Poisson process.
+
+        The CPU time of all functions together is measured; samples only divide it, so that most of it spreads less.
+        """
+        if not self.samples:
+            return 0.0
+        share = min(self.cpu / total_cpu, _LARGEST_SHARE) if total_cpu > 0 else 0.0
+        return (self.cpu * math.sqrt(1 - share) + self.waited) ** 2 / self.samples
+
+    def growth(self, after: _Time, stretch: float) -> float:
+        """The seconds that are added; waits may grow by ``stretch`` anyway."""
+        return after.cpu - self.cpu + max(0.0, after.waited - self.waited * stretch)
+
+
+def grown_functions(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[GrownFunction]:
+    """The functions that take longer beyond the spread of their samples, most first, each with its line that grew most."""
+    # Background waits last longer if the work takes longer.
+    stretch = max(1.0, head.seconds / base.seconds) if base.seconds > 0 else 1.0
+    code = ChangedCode(changes, head.functions)
+    functions_of_base = lines_by_function(base)
+    grown: list[GrownFunction] = []
+    for function, lines in lines_by_function(head).items():
+        base_lines = functions_of_base.get(function, [])
+        before, after = _Time.of(base_lines), _Time.of(lines)
+        is_expected = _is_changed(lines, changes) or _is_called_by_change(lines, code)
+        if not is_expected and before.waited > _BACKGROUND * base.seconds:
+            before, after = before._replace(waited=0.0), after._replace(waited=0.0)
+        seconds = before.growth(after, stretch)
+        error = math.sqrt(before.variance(base.cpu) + after.variance(head.cpu))
+        if is_sure(seconds, error, is_expected=is_expected):
+            grown.append(GrownFunction(function, seconds, _most_grown_line(base_lines, lines, stretch)))
+    return sorted(grown, key=lambda growth: (-growth.seconds, growth.function))
+
+
+def _is_called_by_change(lines: Iterable[ProfiledLine], code: ChangedCode) -> bool:
+    origins = [code.origin(line.line) for line in lines]
+    return any(origin is not None and origin.reach == "caller" for origin in origins)
+
+
+def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) -> bool:
+    """Whether the change touches a function, by the lines of it that ran."""
+    numbers = [split_line(line.line) for line in lines]
+    for change in changes:
+        first, last = change.begins or change.first, change.ends or change.last
+        if any(file == change.file and first <= number <= last for file, number in numbers):
+            return True
+    return False
+
+
+def _most_grown_line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:
+    """The line with the text that lost most time."""
+    before, after = _times_by_code(base), _times_by_code(head)
+
+    def growth(line: ProfiledLine) -> float:
+        return before.get(line.code, _Time()).growth(after[line.code], stretch)
+
+    return max(head, key=growth).line
+
+
+def _times_by_code(lines: Iterable[ProfiledLine]) -> dict[str, _Time]:
+    by_code: dict[str, list[ProfiledLine]] = defaultdict(list)
+    for line in lines:
+        by_code[line.code].append(line)
+    return {code: _Time.of(of_code) for code, of_code in by_code.items()}
+
+
+# --- the operators that take longer, from the traces of one turn a side
+
+
+class GrownOperator(NamedTuple):
+    """An operator of the head, and how much longer it takes in a unit; ``is_changed`` is whether the change calls it."""
+
+    function: ProjectFunction
+    on_device: bool
+    is_changed: bool
+    delta: OperatorDelta
+
+
+def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[GrownOperator]:
+    """The operators that take longer beyond the spread of their calls, most first; of equal operators, a changed one first.
+
+    Base's calls are scaled to the number of head's batches.
+    """
+    if not base.operator_units or not head.operator_units:
+        return []
+    before, after = called_operators(base), called_operators(head)
+    pace = _pace(before, after)
+    code = ChangedCode(changes, head.functions)
+    grown: list[GrownOperator] = []
+    for key, work in after.items():
+        old = before.get(key, Work(work.operator, 0.0, 0.0))
+        seconds = work.amount - old.amount * pace
+        line = code.of_function(work.line) if work.line else None
+        is_changed = code.is_changed(line)
+        error = math.hypot(work.error, old.error * pace)
+        on_device = work.kind == DEVICE
+        unit_seconds = base.seconds if on_device else min(base.cpu, base.seconds)
+        is_large = seconds >= _LEAST_SHARE * unit_seconds and work.calls * head.operator_units >= _FEWEST_CALLS
+        if is_large and is_sure(seconds, error, is_expected=is_changed):
+            delta = _delta(work, old.calls * pace, seconds, line)
+            grown.append(GrownOperator(key.function, on_device, is_changed, delta))
+    most = max((operator.delta.seconds for operator in grown), default=0.0)
+
+    def order(operator: GrownOperator) -> tuple[bool, float]:
+        # Half of the largest is considered equal: a trace is of one turn.
+        leads = operator.is_changed and operator.delta.seconds >= most / 2
+        return not leads, -operator.delta.seconds
+
+    return sorted(grown, key=order)
+
+
+def _delta(work: Work, base_calls: float, seconds: float, line: str | None) -> OperatorDelta:
+    delta = OperatorDelta(op=work.operator, kind="slower", seconds=rounded(seconds), line=line)
+    if base_calls and work.calls <= (1 + _SAME_COUNT) * base_calls:
+        return delta
+    return replace(
+        delta,
+        kind="more" if base_calls else "added",
+        base_count=rounded(base_calls),
+        head_count=rounded(work.calls),
+    )
+
+
+def _pace(before: Mapping[CalledOperator, Work], after: Mapping[CalledOperator, Work]) -> float:
+    """The factor by which a unit of the head makes unchanged calls more often than base, as its batches are smaller."""
+    ratios: list[float] = []
+    for key, work in after.items():
+        old = before.get(key)
+        if old is not None and old.calls > 0:
+            ratios.append(work.calls / old.calls)
+    ratios.sort()
+    return ratios[int(_PACE * len(ratios))] if ratios else 1.0
+
+
+# --- a growth of sampled work
+
+
+def is_sure(growth: float, error: float, *, is_expected: bool) -> bool:
+    """Whether work grew beyond the spread of its samples."""
+    needed = _SURE_OF_CHANGED if is_expected else _SURE
+    return growth > needed * error

@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.explanation import Cause
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.explain.kinds import EXPLAINS
-
-replace = msgspec.structs.replace
 
 
 class RankedCause(NamedTuple):

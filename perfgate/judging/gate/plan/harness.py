@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.decision import Failure, HarnessChange
 from perfgate.document.message import Message
@@ -26,7 +26,7 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
             changes.append(HarnessChange(workload=name, kind=kind, message=message))
     changes += _not_comparable(base, head, new=after.keys() - before.keys())
     lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
-    return [msgspec.structs.replace(change, lines=lines.get(change.workload, [])) for change in changes]
+    return [replace(change, lines=lines.get(change.workload, [])) for change in changes]
 
 
 def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
