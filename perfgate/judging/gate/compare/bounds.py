@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import measuring_step, metric
 from perfgate.catalogue.names import P99, SLA
-from perfgate.document.comparison import Bound, Outcome
+from perfgate.document.comparison import Bound
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument, Value
+from perfgate.document.run import RunDocument
 from perfgate.judging.gate.evidence.bounds import HeadBound, bounds_of, by_turn
 from perfgate.judging.gate.evidence.index import RunIndex, of_workload
 from perfgate.judging.gate.evidence.place import ShapePlace
@@ -33,64 +33,46 @@ def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> lis
     return comparisons
 
 
-class _Judgement(NamedTuple):
-    outcome: Outcome
-    gating: bool = True
-    head: float | None = None
-    reason: Message | None = None
-
-
 def _compare(base: RunIndex | None, head: RunIndex, limit: HeadBound, place: ShapePlace) -> Bound:
-    judgement = _judge(base, head, limit, place)
     budget = limit.budget
-    reason = judgement.reason
-    if budget.rate is not None:
-        reason = _at_rate(budget.rate, reason)
-    return Bound(
+    bound = Bound(
         workload=place.workload,
         shape=place.shape,
         metric=limit.name,
         unit=metric(limit.name).unit,
         better="lower" if budget.at_most else "higher",
-        outcome=judgement.outcome,
-        gating=judgement.gating,
+        outcome="inconclusive",
+        gating=True,
         bound=budget.bound,
-        head=rounded_if_known(judgement.head),
-        reason=reason,
         limit=limit.limit,
     )
+    judged = _judge(bound, base, head, limit, place)
+    if budget.rate is None:
+        return judged
+    if judged.reason is None:
+        return replace(judged, reason=Message("gate.at-rate", {"rate": budget.rate}))
+    reason = Message("gate.at-rate-because", {"rate": budget.rate, "reason": judged.reason})
+    return replace(judged, reason=reason)
 
 
-def _judge(base: RunIndex | None, head: RunIndex, limit: HeadBound, place: ShapePlace) -> _Judgement:
-    value = _value_of(limit, head, place)
-    if value is None:
-        return _Judgement(
-            "inconclusive", reason=Message("gate.bound-not-measured", {"step": measuring_step(limit.budget.metric)})
-        )
-    end = limit.best_end(value)
+def _judge(bound: Bound, base: RunIndex | None, head: RunIndex, limit: HeadBound, place: ShapePlace) -> Bound:
+    # The value of the best turn. A turn may have several, for example of several batch sizes: the worst counts.
+    of_turns = [max(values, key=limit.badness) for values in by_turn(limit.values(head, place)).values()]
+    best = min(of_turns, key=limit.badness, default=None)
+    if best is None:
+        return replace(bound, reason=Message("gate.bound-not-measured", {"step": measuring_step(limit.budget.metric)}))
+    end, value = limit.best_end(best), rounded_if_known(best.value)
     if limit.is_beyond(end):
-        number = end if value.value is None else value.value
+        value = rounded_if_known(end) if value is None else value
         if base is not None and limit.is_broken_by(base, place):
-            return _Judgement("inconclusive", False, number, Message("gate.base-breaks-bound"))
+            return replace(bound, gating=False, head=value, reason=Message("gate.base-breaks-bound"))
         reason = _longest_kernel(head, place) if limit.budget.metric == "ops.kernel_time" else None
-        return _Judgement("regressed", True, number, reason)
-    if value.value is None:
-        return _Judgement("inconclusive", reason=value.reason)
-    if limit.is_beyond(value.value):
-        return _Judgement("inconclusive", False, value.value, Message("gate.interval-holds-bound"))
-    return _Judgement("unchanged", True, value.value)
-
-
-def _value_of(limit: HeadBound, head: RunIndex, place: ShapePlace) -> Value | None:
-    """The value of the best turn. A turn may have several, for example of several batch sizes: the worst counts."""
-    worst = [max(values, key=limit.badness) for values in by_turn(limit.values(head, place)).values()]
-    return min(worst, key=limit.badness, default=None)
-
-
-def _at_rate(rate: float, reason: Message | None) -> Message:
-    if reason is None:
-        return Message("gate.at-rate", {"rate": rate})
-    return Message("gate.at-rate-because", {"rate": rate, "reason": reason})
+        return replace(bound, outcome="regressed", head=value, reason=reason)
+    if value is None:
+        return replace(bound, reason=best.reason)
+    if limit.is_beyond(best.value):
+        return replace(bound, gating=False, head=value, reason=Message("gate.interval-holds-bound"))
+    return replace(bound, outcome="unchanged", head=value)
 
 
 def _longest_kernel(head: RunIndex, place: ShapePlace) -> Message | None:

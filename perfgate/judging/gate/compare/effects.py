@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import FAST_PATHS, is_known
-from perfgate.document.comparison import Outcome, Paired
+from perfgate.document.comparison import Paired
 from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare.comparison import compared
@@ -65,88 +64,67 @@ def judge_effect(
 
     ``floor`` is the noise floor from base against base.
     """
+    row = compared(Paired, number.place, number.metric, gating=number.gating, allowed=number.terms.tolerance)
     row = replace(
-        compared(Paired, number.place, number.metric, gating=number.gating, allowed=number.terms.tolerance),
+        row,
         unit=number.unit,
         better=number.better,
         evidence=effect.evidence,
         base=rounded(effect.base),
         head=rounded(effect.head),
         pairs=effect.size,
-        starts=_starts(number, effect),
         clock=effect.clock,
     )
+    if number.family == JOB:
+        starts = effect.differences.starts
+        row = replace(row, starts=effect.size if starts is None else int(np.unique(starts).size))
     if not effect.fair:
         code = "gate.cpu-not-alike" if effect.clock == "cpu" else "gate.no-fair-clock"
         return replace(row, reason=Message(code))
     worse = _worse(number, effect)
     bounds = interval(worse, errors)
-    conclusion = _conclusion(number, effect, errors, bounds, p_adjusted, floor)
     visible = detectable(worse, math.log1p(number.terms.tolerance), errors, tests=tests)
-    is_of_processes = effect.evidence == "pair"
-    judged = replace(
+    row = replace(
         row,
-        outcome=conclusion.outcome,
         delta=rounded(change_of(effect.differences.estimate)),
-        p=rounded(p_above(worse.values, 0.0, worse.weights)) if is_of_processes else None,
+        p=rounded(p_above(worse.values, 0.0, worse.weights)) if effect.evidence == "pair" else None,
         p_adjusted=rounded_if_known(p_adjusted),
-        pairs_needed=conclusion.pairs_needed,
         detectable=rounded_if_known(visible),
-        excluded=conclusion.excluded,
         effects=shown_effects(number.metric, effect.differences),
-        reason=conclusion.reason,
     )
     if bounds is not None:
-        judged = _with_interval(judged, bounds)
-    return _with_doubts(judged, number, worse, errors)
+        sign = -1.0 if row.better == "higher" else 1.0
+        low, high = sorted([rounded(change_of(sign * bounds.low)), rounded(change_of(sign * bounds.high))])
+        row = replace(row, interval=(low, high), confidence=rounded(bounds.confidence))
+    row = _concluded(row, number, worse, errors, bounds, floor, p_adjusted)
+    return _with_doubts(row, number, worse, errors)
 
 
-def _starts(number: Number, effect: PairedEffect) -> int | None:
-    """The starts of the quads of a job."""
-    if number.family != JOB:
-        return None
-    starts = effect.differences.starts
-    return effect.size if starts is None else int(np.unique(starts).size)
-
-
-def _with_interval(compared: Paired, bounds: Interval) -> Paired:
-    sign = -1.0 if compared.better == "higher" else 1.0
-    low, high = sorted([rounded(change_of(sign * bounds.low)), rounded(change_of(sign * bounds.high))])
-    return replace(compared, interval=(low, high), confidence=rounded(bounds.confidence))
-
-
-class _Conclusion(NamedTuple):
-    outcome: Outcome
-    pairs_needed: int | None = None
-    reason: Message | None = None
-    excluded: float | None = None
-
-
-def _conclusion(
+def _concluded(
+    row: Paired,
     number: Number,
-    effect: PairedEffect,
+    worse: Differences,
     errors: Errors,
     bounds: Interval | None,
-    p_adjusted: float | None,
     floor: NoiseFloor | None,
-) -> _Conclusion:
+    p_adjusted: float | None,
+) -> Paired:
     """Answer for the first margin or, if that is inconclusive, for the next."""
-    worse, pairs = _worse(number, effect), effect.size
+    pairs = row.pairs or 0
     tolerated = math.log1p(number.terms.tolerance)
-    conclusion = _Conclusion("inconclusive")
     for margin in number.terms.margins:
         excluded = math.log1p(margin)
         outcome = answer(worse, Limits(tolerated, excluded), errors, p_adjusted=p_adjusted)
         if outcome in ("regressed", "improved"):
-            return _Conclusion(outcome)
+            return replace(row, outcome=outcome, pairs_needed=None, reason=None)
         if outcome == "inconclusive":
             needed = math.ceil(pairs_to_decide(worse, excluded=excluded) * pairs / worse.size)
-            conclusion = _Conclusion(outcome, needed, _undecided_because(bounds, margin, pairs=pairs))
+            row = replace(row, pairs_needed=needed, reason=_undecided_because(bounds, margin, pairs=pairs))
         elif floor is None or not _is_below(margin, floor):
-            return _Conclusion(outcome, excluded=margin)
+            return replace(row, outcome="unchanged", pairs_needed=None, reason=None, excluded=margin)
         else:
-            conclusion = _below_floor(margin, floor.floor, pairs)
-    return conclusion
+            row = _below_floor(row, margin, floor.floor)
+    return row
 
 
 def _is_below(margin: float, floor: NoiseFloor) -> bool:
@@ -155,13 +133,13 @@ def _is_below(margin: float, floor: NoiseFloor) -> bool:
     return floor.floor > margin * doubt
 
 
-def _below_floor(margin: float, floor: float, pairs: int) -> _Conclusion:
+def _below_floor(row: Paired, margin: float, floor: float) -> Paired:
     """A limit below the noise floor is not a limit that this job can judge by."""
     needed = MOST_PAIRS
     if margin > 0:
-        needed = min(MOST_PAIRS, math.ceil(pairs * (floor / margin) ** 2))
+        needed = min(MOST_PAIRS, math.ceil((row.pairs or 0) * (floor / margin) ** 2))
     reason = Message("gate.limit-below-floor", {"limit": rounded(margin), "floor": floor})
-    return _Conclusion("inconclusive", needed, reason)
+    return replace(row, pairs_needed=needed, reason=reason)
 
 
 def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> Message:
@@ -173,22 +151,19 @@ def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) ->
     return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": shown})
 
 
-def _with_doubts(compared: Paired, number: Number, worse: Differences, errors: Errors) -> Paired:
+def _with_doubts(row: Paired, number: Number, worse: Differences, errors: Errors) -> Paired:
     """The comparison, undecided if its metric or its direction is not known, and open only if it may do more than fail."""
-    if number.only_worse and compared.outcome != "regressed":
-        return replace(compared, gating=False, pairs_needed=None)
-    if not is_known(number.metric):
-        return _undecided(compared, Message("gate.unknown-metric"))
-    if number.directed or compared.outcome not in ("improved", "unchanged"):
-        return compared
-    limits = Limits(math.log1p(number.terms.tolerance), math.log1p(number.terms.margins[0]))
-    if answer(-worse, limits, errors) == "unchanged":
-        return compared
-    return _undecided(compared, Message("gate.direction-unknown", {"job": number.place.workload}))
-
-
-def _undecided(compared: Paired, reason: Message) -> Paired:
-    return replace(compared, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None)
+    if number.only_worse and row.outcome != "regressed":
+        return replace(row, gating=False, pairs_needed=None)
+    reason = Message("gate.unknown-metric")
+    if is_known(number.metric):
+        if number.directed or row.outcome not in ("improved", "unchanged"):
+            return row
+        limits = Limits(math.log1p(number.terms.tolerance), math.log1p(number.terms.margins[0]))
+        if answer(-worse, limits, errors) == "unchanged":
+            return row
+        reason = Message("gate.direction-unknown", {"job": number.place.workload})
+    return replace(row, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None)
 
 
 def shown_effects(name: str, differences: Differences) -> list[float]:

@@ -200,20 +200,25 @@ def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
 
 
 def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
-    shares = [[_out_of_turn_share(member) for member in pair] for pair in pairs]
-    base, head = np.median(np.array(shares), axis=0)
-    if abs(head - base) <= OUT_OF_TURN_SHARE + min(base, head):
-        return
+    shares: tuple[list[float], list[float]] = ([], [])
+    for pair in pairs:
+        for of_side, member in zip(shares, pair):
+            # Documents older than waited_ns: turns of both sides were assumed to be equally long.
+            waited = _total(member, "waited_ns") or _total(member, "seen_ns")
+            of_side.append(_total(member, "out_of_turn_ns") / max(1, waited))
+    message = _works_out_of_turn(median(shares[0]), median(shares[1]))
+    if message is not None:
+        yield from _every_shape(pairs[0][0], "out_of_turn", message)
+
+
+def _works_out_of_turn(base: float, head: float) -> Message | None:
+    """Which side worked in the turns of the other, if one did so more than the other by too much."""
+    low, high = min(base, head), max(base, head)
+    if high - low <= OUT_OF_TURN_SHARE + low:
+        return None
     busy, idle = ("head", "base") if head > base else ("base", "head")
-    shares_used = {"share": rounded(max(base, head)), "other_share": rounded(min(base, head))}
-    message = Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares_used})
-    yield from _every_shape(pairs[0][0], "out_of_turn", message)
-
-
-def _out_of_turn_share(replicate: Replicate) -> float:
-    # Documents older than waited_ns: turns of both sides were assumed to be equally long.
-    waited = _total(replicate, "waited_ns") or _total(replicate, "seen_ns")
-    return _total(replicate, "out_of_turn_ns") / max(1, waited)
+    values: dict[str, MessageValue] = {"busy": busy, "other": idle, "share": rounded(high), "other_share": rounded(low)}
+    return Message("gate.works-out-of-turn", values)
 
 
 def _unsteady(pairs: list[Pair]) -> Iterator[Invalid]:
@@ -249,11 +254,9 @@ def _disturbances(base: Sequence[Turn], head: Sequence[Turn]) -> Iterator[tuple[
     used_by_base = [turn.out_of_turn for turn in base if turn.out_of_turn is not None]
     used_by_head = [turn.out_of_turn for turn in head if turn.out_of_turn is not None]
     if used_by_base and used_by_head:
-        before, after = _typical(used_by_base), _typical(used_by_head)
-        if abs(after - before) > OUT_OF_TURN_SHARE + min(before, after):
-            busy, idle = ("head", "base") if after > before else ("base", "head")
-            shares = {"share": rounded(max(before, after)), "other_share": rounded(min(before, after))}
-            yield "out_of_turn", Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares})
+        message = _works_out_of_turn(_typical(used_by_base), _typical(used_by_head))
+        if message is not None:
+            yield "out_of_turn", message
     late = [turn.late for turn in (*base, *head) if turn.late is not None]
     share = _typical(late) if late else 0.0
     if share > LATE_SHARE:
