@@ -23,31 +23,34 @@ from perfgate.catalogue.records import (
 from perfgate.catalogue.terms import Compared
 
 CARDS: dict[int, StepCard] = load_steps()
-METRICS: dict[str, Metric] = {metric.name: metric for card in CARDS.values() for metric in card.metrics}
-LIMITS: dict[str, Limit] = {limit.name: limit for card in CARDS.values() for limit in card.limits}
-RULES: dict[str, Rule] = {rule.name: rule for card in CARDS.values() for rule in card.rules}
+METRICS: dict[str, Metric] = {}
+LIMITS: dict[str, Limit] = {}
+RULES: dict[str, Rule] = {}
+_PARTS: dict[str, Metric] = {}
+for _card in CARDS.values():
+    METRICS.update((metric.name, metric) for metric in _card.metrics)
+    LIMITS.update((limit.name, limit) for limit in _card.limits)
+    RULES.update((rule.name, rule) for rule in _card.rules)
+    _PARTS.update((part.name, part) for part in _card.parts)
 RULE_ADVICE = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
 GLOSSARY: dict[str, Term] = load_glossary()
 FAMILIES: dict[str, Family] = load_families(METRICS.values())
 # Advice is ``advice.RULE``, or ``advice.RULE.instead`` if the remedy was tried in vain.
-MESSAGES: dict[str, Sentence] = {
-    **load_messages(),
-    **{f"advice.{rule}": Sentence(other=advice.message) for rule, advice in (RULE_ADVICE | CHANGE_ADVICE).items()},
-    **{
-        f"advice.{rule}.instead": Sentence(other=advice.instead)
-        for rule, advice in RULE_ADVICE.items()
-        if advice.instead
-    },
-}
+MESSAGES: dict[str, Sentence] = load_messages()
+for _rule, _advice in (RULE_ADVICE | CHANGE_ADVICE).items():
+    MESSAGES[f"advice.{_rule}"] = Sentence(other=_advice.message)
+for _rule, _advice in RULE_ADVICE.items():
+    if _advice.instead:
+        MESSAGES[f"advice.{_rule}.instead"] = Sentence(other=_advice.instead)
 FAST_PATHS = FAMILIES["fast_path"].metrics
 # A number measured in turns is compared if a tolerance names it, and must then be decided.
-MUST_DECIDE = {name for family in FAMILIES.values() if family.must_decide for name in family.metrics} | {
-    name for name, entry in METRICS.items() if entry.repeatable
-}
+MUST_DECIDE = {name for name, entry in METRICS.items() if entry.repeatable}
+for _family in FAMILIES.values():
+    if _family.must_decide:
+        MUST_DECIDE.update(_family.metrics)
 TIMED_STEPS = frozenset(entry.step for entry in METRICS.values() if entry.timed)
 STEPS_OF_A_YOUNG_PROCESS = tuple(sorted({entry.step for entry in METRICS.values() if entry.of_young_process}))
-_PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
 _UNKNOWN = Metric(name="", step=20, title="", better="neutral", explanation="", source="")
 

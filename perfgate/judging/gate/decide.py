@@ -6,17 +6,15 @@ A pure function: the same documents give the same bytes, on any machine, at any 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.comparison import Bound, Checked, Comparison
+from perfgate.document.comparison import Bound, Checked
 from perfgate.document.decision import (
     Comparing,
     DecisionDocument,
-    Failure,
     Policy,
     Procedure,
     SideSummary,
@@ -60,8 +58,8 @@ from perfgate.judging.gate.plan.harness import harness_changes
 from perfgate.judging.gate.plan.missing import missing_evidence
 from perfgate.judging.gate.sides import (
     duration_of,
-    failure_of_pair,
     failures_of,
+    failures_of_both,
     kept_files,
     notes_of_sides,
     package_differences,
@@ -123,7 +121,11 @@ def decide(
     missing = missing_evidence(evidence, changes, required, policy, timed=is_comparable)
     shares = shares_of(policy, subjects=subjects_of(head))
     session = compare_sides(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
-    comparisons = session.comparisons if is_comparable else _rules_alone(session.comparisons)
+    comparisons = session.comparisons
+    if not is_comparable:
+        # The head's own rules still hold.
+        reason = Message("gate.testbeds-differ")
+        comparisons = [row if isinstance(row, (Bound, Checked)) else set_aside(row, reason) for row in comparisons]
     comparisons = [*comparisons, *not_compared(head, changes)]
     comparisons = with_accepted(comparisons, head.source, history.accepted)
     if evidence.recorded and not differences:
@@ -131,7 +133,7 @@ def decide(
     basis = VerdictBasis(
         comparing=comparing,
         comparisons=comparisons,
-        failures=_failures(base, head, deciding_steps(policy)),
+        failures=failures_of_both(base, head, deciding_steps(policy)),
         differences=differences,
         invalid=session.invalid,
         changes=changes,
@@ -161,26 +163,14 @@ def _check_session(base: RunDocument, head: RunDocument) -> None:
         )
 
 
-def _rules_alone(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The comparisons of two testbeds: the head's own rules still hold, and no number of both sides can be compared."""
-    reason = Message("gate.testbeds-differ")
-    return [row if isinstance(row, (Bound, Checked)) else set_aside(row, reason) for row in comparisons]
-
-
-def _failures(base: RunDocument, head: RunDocument, deciding: Set[int]) -> list[Failure]:
-    """The failures of both sides, then the pairs that failed."""
-    failures = [*failures_of(base, "base", deciding), *failures_of(head, "head", deciding)]
-    return failures + [failure_of_pair(pair) for pair in head.failed_pairs]
-
-
 def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
     """Why nothing was counted in a recording, by side."""
-    sides = [("head", note) for note in head.warnings] + [("base", note) for note in base.warnings]
-    return [
-        Message("verdict.about", {"place": side, "what": note})
-        for side, note in sides
-        if note.code == "notes.nothing-counted"
-    ]
+    reasons: list[Message] = []
+    for side, run in (("head", head), ("base", base)):
+        for note in run.warnings:
+            if note.code == "notes.nothing-counted":
+                reasons.append(Message("verdict.about", {"place": side, "what": note}))
+    return reasons
 
 
 def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: Message | None) -> DecisionDocument:

@@ -84,24 +84,24 @@ class Look:
         """
         times = [time for time in self._paired_times if time.gating]
         failing = [comparison for comparison in self._failing if comparison.metric not in OF_STRETCHES]
-        if failing and self._is_second_look(times):
-            return False
+        measured = max((time.pairs or 0 for time in times if time.is_of_call), default=0)
+        if failing and measured >= self._policy.looks[:2][-1]:
+            return False  # after the second look
         undecided = [time for time in times if time.evidence != "turn" and self._is_undecided(time)]
         must_decide = [time for time in undecided if time.metric in MUST_DECIDE]
         if any(isinstance(comparison, Exact) for comparison in failing):
             return any(not time.excludes_no_change for time in must_decide)
-        leaning = [time for time in times if time.excluded is not None and _leans_slower(time)]
+        leaning: list[Paired] = []
+        for time in times:
+            pairs, tolerated = time.pairs or 0, time.tolerance or 0.0
+            if time.excluded is not None and leans_slower(time.worsening, tolerated, pairs=pairs):
+                leaning.append(time)
         if must_decide or any(time.metric in MUST_DECIDE for time in leaning):
             return True
         if any(time.outcome == "inconclusive" and time.looks_worse for time in (*undecided, *leaning)):
             return True
         others = [comparison for comparison in self._open if isinstance(comparison, (Exact, Recorded))]
         return any(comparison.looks_worse for comparison in others if comparison.metric not in OF_STRETCHES)
-
-    def _is_second_look(self, times: list[Paired]) -> bool:
-        """Whether calls were measured by at least as many pairs as the second look takes."""
-        measured = max((time.pairs or 0 for time in times if time.is_of_call), default=0)
-        return measured >= self._policy.looks[:2][-1]
 
     def _is_undecided(self, time: Paired) -> bool:
         """Whether a slowdown above the target is not excluded yet, or it improves by more than a first look can show."""
@@ -165,7 +165,3 @@ class Look:
     def _paired_times(self) -> list[Paired]:
         """The paired numbers without those of stretches."""
         return [number for number in self._paired if number.metric not in OF_STRETCHES]
-
-
-def _leans_slower(time: Paired) -> bool:
-    return leans_slower(time.worsening, time.tolerance or 0.0, pairs=time.pairs or 0)

@@ -12,7 +12,7 @@ from perfgate.catalogue.lookup import CARDS
 from perfgate.catalogue.records import GATE_STEP
 from perfgate.document.decision import Failure, PackageDifference, SideSummary, StepSummary, TestbedDifference
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, FailedPair, RunDocument, Side, Source
+from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, RunDocument, Side, Source
 from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError
 
@@ -66,21 +66,22 @@ def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failur
     return [Failure(side=side, workload=workload, what=what, error=error) for workload, what, error in errors]
 
 
-def failure_of_pair(failed: FailedPair) -> Failure:
-    """A pair, a stretch or the turns of a job that failed."""
-    what = f"stretch {failed.pair}" if failed.arm == "stretch" else f"pair {failed.pair}"
-    if failed.side:
-        what = "turns"
-    return Failure(side=failed.side or "pair", workload=failed.workload, what=what, error=failed.error)
+def failures_of_both(base: RunDocument, head: RunDocument, deciding: Set[int]) -> list[Failure]:
+    """The failures of both sides, then the pairs, stretches and turns of jobs that failed."""
+    failures = [*failures_of(base, "base", deciding), *failures_of(head, "head", deciding)]
+    for failed in head.failed_pairs:
+        kind = "stretch" if failed.arm == "stretch" else "pair"
+        what = "turns" if failed.side else f"{kind} {failed.pair}"
+        failures.append(Failure(side=failed.side or "pair", workload=failed.workload, what=what, error=failed.error))
+    return failures
 
 
 def notes_of_sides(base: RunDocument, head: RunDocument) -> list[Message]:
     common = [note for note in base.warnings if note in head.warnings]
-    return [
-        *(Message("notes.both-sides", {"note": note}) for note in common),
-        *(Message("notes.base", {"note": note}) for note in base.warnings if note not in common),
-        *(Message("notes.head", {"note": note}) for note in head.warnings if note not in common),
-    ]
+    notes = [Message("notes.both-sides", {"note": note}) for note in common]
+    for code, run in (("notes.base", base), ("notes.head", head)):
+        notes += [Message(code, {"note": note}) for note in run.warnings if note not in common]
+    return notes
 
 
 def kept_files(run: RunDocument, side: Side) -> list[Artifact]:

@@ -21,7 +21,7 @@ from perfgate.judging.gate.compare.rule import Errors, Interval, interval, pairs
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.values import change_of, relative_change, rounded, zero_of
+from perfgate.judging.gate.evidence.values import change_of, relative_change, rounded, rounded_if_known, zero_of
 from perfgate.stats.knee import Knee
 from perfgate.stats.summary import CONFIDENCE
 
@@ -66,7 +66,10 @@ class _Checklist:
         self, evidence: Evidence, comparisons: Sequence[Comparison], policy: Policy, invalid: Iterable[Invalid]
     ) -> None:
         self._evidence, self._policy = evidence, policy
-        self._set_aside = _places_of(invalid)
+        # The places with invalid times, and the workloads as a whole.
+        self._set_aside: set[tuple[str, str]] = set()
+        for entry in invalid:
+            self._set_aside |= {entry.place, (entry.workload, "")}
         self._limits = _limits(policy)
         self._paired: dict[tuple[str, str, str], Paired] = {}
         self._budgets: dict[tuple[str, str, str], Bound] = {}
@@ -86,7 +89,9 @@ class _Checklist:
         if paired is not None and paired.outcome != "not_comparable":
             return _from_comparison(row, paired)
         if METRICS[number.metric].is_exact:
-            return _counted(row)
+            if row.base is None or row.head is None:
+                return row
+            return replace(row, evidence="count", delta=relative_change(row.base, row.head))
         if (number.workload, number.shape) in self._set_aside:
             return row
         if number.metric in (BATCH_KNEE, BATCH_BEST):
@@ -128,14 +133,6 @@ class _Checklist:
         return replace(row, bound=limit.bound, at_most=limit.value.at_most)
 
 
-def _places_of(invalid: Iterable[Invalid]) -> set[tuple[str, str]]:
-    """The places with invalid times, and the workloads as a whole."""
-    places: set[tuple[str, str]] = set()
-    for entry in invalid:
-        places |= {entry.place, (entry.workload, "")}
-    return places
-
-
 def _limits(policy: Policy) -> Mapping[str, _Bounded]:
     """The limit of the checklist on each metric.
 
@@ -165,17 +162,11 @@ def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | N
         metric=number.metric,
         labels=dict(number.labels),
         unit=METRICS[number.metric].unit,
-        base=_rounded_value(before),
-        head=_rounded_value(after),
+        base=None if before is None else rounded_if_known(before.value),
+        head=None if after is None else rounded_if_known(after.value),
         base_range=_range_of(before),
         head_range=_range_of(after),
     )
-
-
-def _rounded_value(value: Value | None) -> float | None:
-    if value is None or value.value is None:
-        return None
-    return rounded(value.value)
 
 
 def _range_of(value: Value | None) -> tuple[float, float] | None:
@@ -188,14 +179,10 @@ def _range_of(value: Value | None) -> tuple[float, float] | None:
     return rounded(low), rounded(high)
 
 
-def _counted(row: StepComparison) -> StepComparison:
-    if row.base is None or row.head is None:
-        return row
-    return replace(row, evidence="count", delta=relative_change(row.base, row.head))
-
-
 def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> StepComparison:
-    bounds = _bounds(effect, policy)
+    bounds = single_interval(effect.differences)
+    if effect.evidence == "pair":
+        bounds = interval(effect.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
     row = replace(
         row,
         evidence=_of_step(effect.evidence),
@@ -215,12 +202,6 @@ def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> S
         interval=(rounded(change_of(bounds.low)), rounded(change_of(bounds.high))),
         confidence=rounded(bounds.confidence),
     )
-
-
-def _bounds(effect: PairedEffect, policy: Policy) -> Interval | None:
-    if effect.evidence == "pair":
-        return interval(effect.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
-    return single_interval(effect.differences)
 
 
 def _pairs_needed(effect: PairedEffect, bounds: Interval | None, policy: Policy) -> int | None:

@@ -62,8 +62,9 @@ def _shapes(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Diffe
         elif shape not in base:
             yield "added", Message("harness.shape-new", {"shape": shape})
         elif base[shape] != head[shape]:
-            before, after = (side[shape] or Message("harness.no-arguments") for side in (base, head))
-            yield "changed", Message("harness.shape-changed", {"shape": shape, "before": before, "after": after})
+            none = Message("harness.no-arguments")
+            values = {"shape": shape, "before": base[shape] or none, "after": head[shape] or none}
+            yield "changed", Message("harness.shape-changed", values)
 
 
 def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
@@ -72,11 +73,13 @@ def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
     if base.batch_sizes != head.batch_sizes:
         yield "changed", Message("harness.batch-sizes-changed")
     before, after = base.sla_p99, head.sla_p99
-    if before is not None and after is None:
-        yield "removed", Message("harness.sla-removed")
-    elif before is None and after is not None:
+    if before == after:
+        return
+    if before is None:
         yield "added", Message("harness.sla-added")
-    elif before is not None and after is not None and before != after:
+    elif after is None:
+        yield "removed", Message("harness.sla-removed")
+    else:
         yield "changed", Message("harness.sla-changed", {"before": before, "after": after})
 
 
@@ -102,14 +105,15 @@ def _job_settings(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[
 
 def _not_comparable(base: RunDocument, head: RunDocument, *, new: set[str]) -> Iterator[HarnessChange]:
     """If the base fails, the head does not, and their files differ, the head's file is not for the base's code."""
-    broken_base, broken_head = (
-        {workload.name for workload in run.workloads if workload.error}
-        | {step.workload for step in run.steps if step.error}
-        | {check.workload for check in run.correctness if check.status == "error"}
-        for run in (base, head)
-    )
+    broken = _broken_workloads(base) - _broken_workloads(head)
     for harness in head.harness:
         name = harness.workload
-        if name in broken_base - broken_head:
+        if name in broken:
             code = "harness.workload-new-to-base" if name in new else "harness.base-does-not-run"
             yield HarnessChange(workload=name, kind="not_comparable", message=Message(code))
+
+
+def _broken_workloads(run: RunDocument) -> set[str]:
+    names = {workload.name for workload in run.workloads if workload.error}
+    names |= {step.workload for step in run.steps if step.error}
+    return names | {check.workload for check in run.correctness if check.status == "error"}
