@@ -20,7 +20,7 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 def load_steps() -> dict[int, StepCard]:
     """Raises ValueError that names the file, the entry and its mistake, as the other functions here do."""
     sources = _read(FOLDER / "sources.toml")
-    # The card of another package's step lies beside its module, which may import torch and is not imported here.
+    # The card of another package's step lies next to its module, which may import torch and is not imported here.
     paths = [*sorted((FOLDER / "steps").glob("*.toml")), *files_beside(STEPS, ".toml")]
     cards = [load_step(path, sources) for path in paths]
     return {card.number: card for card in cards}

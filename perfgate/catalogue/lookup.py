@@ -61,7 +61,7 @@ def card(number: int) -> StepCard:
 
 
 def metric(name: str) -> Metric:
-    """A metric of the catalogue, or that of an operator, a module or a function, such as ``ops.count:aten::mm``.
+    """A metric of the catalogue, or the metric of an operator, a module or a function, such as ``ops.count:aten::mm``.
 
     A name that is not in the catalogue may be of a newer perfgate: it stands for itself, and no verdict rests on it.
     """

@@ -1,4 +1,4 @@
-"""Names of metrics that code has a reason to name: it computes them, or judges them in a way of their own."""
+"""Names of metrics that code has a reason to name: it computes them, or judges them by a special rule."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME_TEXT = "serving.same_text"
 GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
-# The clocks of an accelerator beside the span of LATENCY: the time of kernels, and the host's until a call returns.
+# The clocks of an accelerator, in addition to the span of LATENCY: the time of kernels, and the host's until a call returns.
 BUSY, HOST = "device.busy", "latency.host"
 # Of long stretches: the mean of all calls, and the share of those above three times the median.
 MEAN, LATENCY_STALLS = "latency.mean", "latency.stalls"

@@ -54,7 +54,7 @@ class Metric(Entry, frozen=True):
     # The sd of what other code of equal speed differs by in all pairs of a gate alike, with layouts that move and with others.
     luck: float = 0.0
     unmoved_luck: float = 0.0
-    # A rule of its own judges it: the workload's check, a promise, properties that must be equal on both sides.
+    # A special rule judges it: the workload's check, a promise, properties that must be equal on both sides.
     own_rule: bool = False
     # More of it is a regression even if calls are shown not to be slower.
     fails_alone: bool = False
@@ -156,7 +156,7 @@ class Limit(Entry, frozen=True):
 
 
 class JudgedValue(Entry, frozen=True):
-    """The values that the limits of a rule bound: those of a metric that carry all the labels."""
+    """The values that the limits of a rule bound: the values of a metric that carry all the labels."""
 
     metric: str
     at_most: bool = True
@@ -168,7 +168,7 @@ class MeasuredGain(Entry, frozen=True, tag_field="kind", tag="measured"):
 
     metric: str
     of: GainOf = "call"
-    # The slower way is the one that was tried second.
+    # The slower way was tried second.
     inverse: bool = False
     # The metric is the share that is lost.
     loss: bool = False
@@ -232,7 +232,7 @@ class StepCard(Entry, frozen=True):
     cost: str
     # The results on each kind of device.
     devices: Mapping[DeviceKind, str]
-    # The seconds of a quick step that takes long: it runs last, in a process of its own, and has no further turns in a check.
+    # The seconds of a quick step that takes long: it runs last, in a separate process, and has no further turns in a check.
     long_seconds: float = 0.0
     # Whether its exact numbers take little time, so that the first turn of a check has them.
     exact_first: bool = False

@@ -18,7 +18,7 @@ Amount = Literal["calls", "held", "copied", "kept", "blocks", "flops", "function
 Sort = Literal["ratio", "count", "answer", "value"]
 # How the gate compares a metric: over pairs of processes, decisive or informative; as an exact count; over pairs or turns
 # of its step if [gate.tolerance] names it; over turns of a job; as a part of a call that changed; between two recordings;
-# by a rule of its own; or not at all.
+# by a special rule; or not at all.
 Compared = Literal["pairs", "beside", "count", "named_pairs", "named_turns", "job", "part", "recorded", "rule", "never"]
-# Base units; 1 is that of counts and shares.
+# Base units; counts and shares have the unit 1.
 Unit = Literal["1", "B", "B/s", "Cel", "J", "W", "items/s", "s", "tokens/s"]

@@ -1,4 +1,4 @@
-"""Pair the work of base with that of head: by operator, inputs and source line, and by fewer of these if one changed.
+"""Pair the work of base and head: by operator, inputs and source line, and by fewer of these if one changed.
 
 Pure arithmetic, for documents and for recordings alike. Amounts are in any unit that both sides share: calls, seconds per call,
 nanoseconds of a recording.

@@ -67,7 +67,7 @@ _DAMAGED = Activity("the archive is damaged or was not made by its upload action
 
 
 class CheckDocuments(NamedTuple):
-    """The two sides of a check, each of a valid document of its own."""
+    """The two sides of a check, each a valid document."""
 
     base: RunDocument
     head: RunDocument

@@ -22,7 +22,7 @@ from perfgate.document.kept import is_plain_path
 from perfgate.document.run import Artifact
 from perfgate.errors import DocumentError
 
-# The traces of a check of a small model have 0.4 MB, those of a large one some hundred.
+# The traces of a check of a small model have 0.4 MB, of a large model some hundred.
 MAX_KEPT_BYTES = 4 * 1024**3
 MAX_KEPT_FILES = 1_000
 _CHUNK = 1024 * 1024

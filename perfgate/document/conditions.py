@@ -6,7 +6,7 @@ import msgspec
 
 from perfgate.document.run import FROM_PROFILE, RunDocument, StepResult
 
-# If a worker waited for a CPU for this share of a step or longer, the step's times are also those of a busy machine.
+# If a worker waited for a CPU for this share of a step or longer, the machine was busy during the step.
 BUSY = 0.1
 _RECORDED = "recorded"
 

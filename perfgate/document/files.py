@@ -111,7 +111,7 @@ def write_document(path: Path, document: Document) -> None:
 
 
 def content_sha256(document: Document) -> str:
-    """The SHA-256 of a valid document's canonical bytes, which is also that of its file."""
+    """The SHA-256 of a valid document's canonical bytes, and so of its file."""
     value = json.loads(msgspec.json.encode(document))
     same = msgspec.convert(value, type(document))
     return hashlib.sha256(msgspec.json.encode(same, order="deterministic")).hexdigest()

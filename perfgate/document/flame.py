@@ -135,7 +135,7 @@ def merged(trees: Sequence[FlameTree]) -> FlameTree:
 
 
 class _Union:
-    """Nodes by parent, kind and name. A later tree's place and shape replace earlier ones: head is added last."""
+    """Nodes by parent, kind and name. A later tree's place and shape replace those before: head is added last."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}

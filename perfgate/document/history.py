@@ -1,4 +1,4 @@
-"""The store's content at the time of a check: values of main, and acceptances. Kept beside the documents, to judge again."""
+"""The store's content at the time of a check: values of main, and acceptances. Kept with the documents, to judge again."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def read_history(path: Path) -> History:
 
 
 def write_history(path: Path, history: History) -> None:
-    """Write a history beside the documents of a check, whole or not at all."""
+    """Write a history next to the documents of a check, whole or not at all."""
     write_atomically(path, msgspec.json.encode(history))
 
 

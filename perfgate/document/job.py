@@ -137,7 +137,7 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
     resent: int = 0
 
 
-# All numbers up to the largest are looked for, and no job takes so many turns.
+# All numbers up to the largest are looked for; no job takes this many turns.
 TurnNumber = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 

@@ -1,4 +1,4 @@
-"""Numbers inside texts of documents, such as that of a line of the project: ``model.py:88``."""
+"""Numbers inside texts of documents, such as the number of a line of the project: ``model.py:88``."""
 
 from __future__ import annotations
 

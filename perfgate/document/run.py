@@ -29,7 +29,7 @@ Side = Literal["base", "head"]
 ErrorKind = Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
 Evidence = MessageValue
 RowKind = Literal["compute", "copy", "comm", "fused", "host", "python"]
-# The parts of a call's time. On a device with a timeline of its own: the work that ran there, then the causes of idle time.
+# The parts of a call's time. On a device with its own timeline: the work that ran there, then the causes of idle time.
 # On a CPU: operators of the framework, and everything outside them (Python, the host code between two operators).
 CallPart = Literal[
     "compute",
@@ -47,7 +47,7 @@ CallPart = Literal[
 CORRECTNESS = "correctness"
 # The label of a number that was measured again because a tolerance names it: the number of its turn, from the second on.
 REPEAT = "repeat"
-# The pairs of round N have the numbers from N times this on, so that those of two rounds never meet.
+# The pairs of round N have the numbers from N times this on, so that the numbers of two rounds never meet.
 PAIRS_PER_ROUND = 100_000
 # Stands among the operators of a replicate for the time in which a call ran none.
 OUTSIDE_OPERATORS = "outside operators"

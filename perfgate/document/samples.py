@@ -19,7 +19,7 @@ from perfgate.document.telemetry import TelemetryReading
 from perfgate.errors import DocumentError
 
 MAX_SAMPLES = 50_000_000
-# A call of a function, or a gap between two tokens of a server, is a stall if it is longer than so many medians.
+# A call of a function, or a gap between two tokens of a server, is a stall if it is longer than this number of medians.
 STALL_FACTOR = 3.0
 
 # Pairs of base and head, pairs of base and base, and stretches: long turns of base and head, calls as a server makes them.
@@ -219,5 +219,5 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lanes(self) -> list[tuple[str, BlockColumns]]:
-        """The blocks of calls and those of the preprocessing, each with their shape."""
+        """The blocks of calls and of the preprocessing, each with its shape."""
         return [*self.shapes.items(), *self.preprocess.items()]

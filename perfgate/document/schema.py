@@ -101,7 +101,7 @@ def schema_text(record: type[msgspec.Struct], name: str) -> str:
 
 
 def schema_path(name: str) -> Path:
-    """The path of a schema: in the package as the wheel installs it, else beside it (an editable install)."""
+    """The path of a schema: in the package as the wheel installs it, else next to it (an editable install)."""
     for folder in _PLACES:
         path = folder / f"{name}.schema.json"
         if path.is_file():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-# A card that computes more than this share of the time is at work; below, its low clock is that of an idle card.
+# A card that computes more than this share of the time is at work; below, its clock is low because it is idle.
 AT_WORK = 0.05
 
 
@@ -60,7 +60,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 class TelemetryReading(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a device, queried at ``began_ns`` and answered at ``ended_ns``.
 
-    The clock is that of ``Device.clock_ns``: on Linux all processes share it (CLOCK_MONOTONIC).
+    The clock is ``Device.clock_ns``: on Linux all processes share it (CLOCK_MONOTONIC).
     """
 
     began_ns: int
@@ -80,7 +80,7 @@ class ClockCommands(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """The single queries of a device beside a measurement: its state, and the processes on it."""
+    """The single queries of a device during a measurement: its state, and the processes on it."""
 
     state: Sensor
     processes: Sensor

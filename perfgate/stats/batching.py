@@ -48,12 +48,12 @@ def time_out(batch: int, max_wait: float) -> BatchingPolicy:
 
 
 def continuous(batch: int) -> BatchingPolicy:
-    """Start at once with all arrivals; later ones join the next batch."""
+    """Start at once with all arrivals; later requests join the next batch."""
     return BatchingPolicy("continuous", batch, 1, 0.0)
 
 
 class Server(Protocol):
-    """A server that answers batches, on a clock of its own that starts with the first request."""
+    """A server that answers batches; its clock starts with the first request."""
 
     def begin(self, ready: float) -> float:
         """Wait until ``ready`` or until the server is free, whichever is later; return when that is."""
@@ -99,7 +99,7 @@ class Served(NamedTuple):
         return self.starts - self.arrivals
 
     def goodput(self, promised: float) -> float:
-        """The requests a second that were answered within so many seconds of their arrival."""
+        """The requests a second that were answered within this number of seconds after their arrival."""
         return float((self.latencies <= promised).sum() / (self.ends[-1] - self.arrivals[0]))
 
     def fill(self, batch: int) -> float:

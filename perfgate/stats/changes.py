@@ -18,7 +18,7 @@ from perfgate.stats.summary import error_factor, neighbour_correlation
 
 Floats = npt.NDArray[np.float64]
 
-# Beyond so many standard deviations a value costs no more: it is an outlier, not a level.
+# A value further away than this number of standard deviations costs no more: it is an outlier, not a level.
 CAP = 4.0
 # The gain required of one more shift, times log(number of values). Two parameters a shift (a place, a level) make 1 the
 # price of the Schwarz criterion in these units; four times that keeps a few wild neighbours from being a level.
@@ -33,7 +33,7 @@ ENOUGH_VALUES = MIN_VALUES + MIN_LAST
 
 _MAD = 1.4826  # standard deviation over median absolute deviation, of normal values
 _UPPER = 1.0337  # the same over their quantile of two thirds
-_MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, of normal values
+_MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over the standard error of a mean, of normal values
 _Z95 = 1.96
 _MAX_LEVELS = 512
 _MOST_ALIKE = 0.9  # more is indistinguishable from the history
@@ -77,12 +77,12 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
         return []
     price = PENALTY * math.log(series.size)
     series_noise = noise(series)
-    # A series of equal values has no noise except that of the arithmetic.
+    # A series of equal values has no noise but rounding.
     scale = max(series_noise, 1e-9 * max(1.0, float(np.abs(series).max())))
     begins = _segment(series, scale, price)
     rises = series[1:] - series[:-1]
     if rises.any() and not np.median(np.abs(rises)):
-        # Beside a level that is equal to the bit, values with noise would be outliers, every one of them.
+        # Compared with a level of bit-equal values, every value with noise would be an outlier.
         begins = sorted({*begins, *_segment(series, _spread(rises[rises != 0]) / math.sqrt(2), price)})
     return _merge(series, scale, begins, min_effect)
 

@@ -1,4 +1,4 @@
-"""The error of an estimate from clustered values: every start of a server or a job has luck of its own."""
+"""The error of an estimate from clustered values: the starts of a server or a job differ by luck."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from perfgate.stats.summary import median
 
 # The difference between two fresh starts of equal code, as the sd of a logarithm, beyond the spread within them; and the
-# degrees of freedom of this prior. A few starts cannot estimate their own variance: that of two may be nearly 0 by chance.
+# degrees of freedom of this prior. A few starts cannot estimate their variance: by chance, two starts may hardly differ.
 # Servers of one model measured twelve starts: 0.8 to 2 % (benchmarks/jobs).
 START_LUCK = 0.01
 PRIOR_FREEDOM = 4.0
@@ -22,7 +22,7 @@ def cluster_error(
 ) -> tuple[float, float] | None:
     """The standard error of the mean of equally weighted clusters, and its degrees of freedom; None for fewer than two.
 
-    The variance between clusters is pooled with the one expected of them, from the spread within and ``luck``, each
+    The variance between clusters is pooled with its expectation, from the spread within and ``luck``, each
     weighed by its degrees of freedom (the moderated t of Smyth, Linear models and empirical Bayes methods, Statistical
     Applications in Genetics and Molecular Biology 3, 2004).
     """

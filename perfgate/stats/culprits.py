@@ -13,9 +13,9 @@ Answer = Literal["slow", "fast", "undecided", "impossible"]
 Trial = Callable[[frozenset[int]], Answer]
 Outcome = Literal["none", "found", "undecided", "impossible"]
 
-# So many that cannot be tried are taken for a row of them.
+# From this many impossible changes in a row on, all of the row are taken as impossible.
 _ROW = 3
-# One set may be noisy by itself, so that its neighbours decide; where more than so many are undecided, the machine is noisy.
+# A single set may be noisy; then its neighbours decide. If more sets than this are undecided, the machine is noisy.
 _MOST_UNDECIDED = 2
 
 

@@ -26,8 +26,8 @@ _NODES_PER_DEVIATION = 3.0
 _FEWEST_NODES, _MOST_NODES = 32, 512
 _REACH = 8.0  # standard deviations below 0 from which on a walk no longer matters
 _BISECTIONS = 30
-# Shares of capital that the bettors stake on every difference; the e-value is their mean capital: timid ones find small
-# effects late, bold ones large effects early, and the mean is at worst a fifth of the best of them.
+# Shares of capital that the bettors stake on every difference; the e-value is their mean capital: small stakes find small
+# effects late, large stakes find large effects early, and the mean is at worst a fifth of the best.
 _STAKES = (0.1, 0.2, 0.4, 0.6, 0.8)
 
 Floats = npt.NDArray[np.float64]

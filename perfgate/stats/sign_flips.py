@@ -28,7 +28,7 @@ def p_positive(differences: npt.ArrayLike) -> float:
         return 1.0
     steps = np.rint(sizes / total * _STEPS).astype(np.int64)
     observed = int(steps[values > 0].sum())
-    # The distribution of the sum of the positive ones: each difference is among them with probability 1/2.
+    # The distribution of the sum of the positive differences: each is positive with probability 1/2.
     chances = np.zeros(int(steps.sum()) + 1)
     chances[0] = 1.0
     for size in steps:

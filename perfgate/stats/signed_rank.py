@@ -23,7 +23,7 @@ EXACT_UP_TO = 50
 _LARGEST_SHIFT = 10.0  # standard deviations, beyond which every difference has one sign
 _BISECTIONS = 40
 
-# Of so many differences the indices of all pairs are kept: those of 128, as many pairs as a gate measures, take 130 kB.
+# Up to this number of differences, the indices of all pairs are kept: for the 128 pairs of a gate they take 130 kB.
 _KEPT_UP_TO = 128
 
 Floats = npt.NDArray[np.float64]
@@ -85,7 +85,7 @@ def upper_bound(differences: Floats, alpha: float, weights: Floats | None = None
 def power(n: int, alpha: float, shift: float) -> float:
     """How probably ``n`` normal differences show an effect of ``shift`` standard deviations at ``alpha``, one-sided.
 
-    Mean and variance of W+ under a normal shift are those of Lehmann, Nonparametrics: Statistical Methods Based on Ranks
+    Mean and variance of W+ under a normal shift are from Lehmann, Nonparametrics: Statistical Methods Based on Ranks
     (1975), section 2.2. Near its end W+ is skewed, so a beta distribution with these moments approximates it: simulated
     power lies within 1.5 points of the result from 10 to 64 differences, while a normal one is up to 3 points too high.
     """
@@ -114,7 +114,7 @@ def power(n: int, alpha: float, shift: float) -> float:
 def detectable_shift(n: int, alpha: float, probability: float) -> float | None:
     """The effect, in standard deviations, that ``n`` normal differences show at ``alpha`` with ``probability``.
 
-    None if no effect is large enough, because so few differences cannot reach ``alpha``.
+    None if no effect is large enough, because the differences are too few to reach ``alpha``.
     """
     low, high = 0.0, _LARGEST_SHIFT
     if power(n, alpha, high) < probability:

@@ -24,10 +24,10 @@ P99_FLOOR = 662
 TENTH_FLOOR = 100
 _TENTH = 0.1
 
-# Consecutive samples are put together into so many batches to see how far they depend on each other.
+# The number of batches of consecutive samples that show how far samples depend on each other.
 _BATCHES = 20
 
-_WILD = 2.5  # beyond so many standard deviations a value is cut before its correlation with neighbours is taken
+_WILD = 2.5  # values are cut at this number of standard deviations before their correlation with neighbours is taken
 _MAD = 1.4826  # standard deviation over median absolute deviation, of normal values
 _FEW = 2048  # values that are sorted sooner than numpy has looked at its arguments
 _LOW_QUANTILES = (0.02, 0.04, 0.06, 0.08, 0.10)
@@ -36,7 +36,7 @@ Samples = npt.NDArray[np.generic]
 
 
 class SampleEstimate(NamedTuple):
-    """What so many samples show, and its confidence interval; an end that too few of them give is None."""
+    """An estimate from samples with its confidence interval; an end that needs more samples is None."""
 
     value: float
     low: float | None
@@ -96,7 +96,7 @@ def _last(count: int, holds: Callable[[int], bool]) -> int:
 def dependent_quantile(samples: Samples, probability: float) -> SampleEstimate:
     """A quantile of samples that follow each other and depend on their neighbours, as latencies in one queue do.
 
-    The interval is that of an equivalent number of independent samples: n / d, with d >= 1 the variance of the share of
+    The interval is computed for an equivalent number of independent samples: n / d, with d >= 1 the variance of the share of
     samples above the quantile over batches of consecutive samples, over that of independent ones (the method of batch
     means, Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3).
     """
@@ -111,7 +111,7 @@ def dependent_quantile(samples: Samples, probability: float) -> SampleEstimate:
 
 
 def _dependence(above: npt.NDArray[np.bool_]) -> float:
-    """By how much the mean of these marks spreads more than that of independent ones; at least 1."""
+    """The factor by which the mean of these marks spreads more than the mean of independent marks; at least 1."""
     share = float(above.mean())
     length = above.size // _BATCHES
     if length < 2 or not 0 < share < 1:
@@ -193,9 +193,9 @@ def standard_deviation(samples: Samples) -> SampleEstimate:
 def slowest_tenth(samples: Samples) -> SampleEstimate:
     """The mean of the largest tenth of all samples, and its interval.
 
-    It rests on ten times as many samples as a P99, so it is known about twice as well. The variance is that of a conditional
-    tail expectation: Manistre & Hancock, Variance of the CTE estimator, North American Actuarial Journal 9 (2005). Raises
-    ValueError for fewer than TENTH_FLOOR samples.
+    It rests on ten times the samples of a P99, so it is known about twice as well. The variance is computed as for a
+    conditional tail expectation: Manistre & Hancock, Variance of the CTE estimator, North American Actuarial Journal 9 (2005).
+    Raises ValueError for fewer than TENTH_FLOOR samples.
     """
     values = np.sort(np.asarray(samples, dtype=np.float64))
     size = int(values.size)

@@ -82,7 +82,8 @@ NOTHING_REQUIRED = Required()
 def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
     """Judge the documents of a check folder again, under its own settings: for trusted folders.
 
-    Without a policy the one recorded in its decision.json is used. Raises DocumentError if a document is missing or damaged.
+    Without a policy, the policy recorded in its decision.json is used.
+    Raises DocumentError if a document is missing or damaged.
     """
     recorded = read_decision(folder / "decision.json")
     history_path = folder / "history.json"
@@ -164,7 +165,7 @@ def _check_session(base: RunDocument, head: RunDocument) -> None:
 
 
 def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
-    """Why nothing was counted in a recording, by side."""
+    """The reasons that a recording has no counts, by side."""
     reasons: list[Message] = []
     for side, run in (("head", head), ("base", base)):
         for note in run.warnings:
@@ -193,7 +194,7 @@ def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: M
 
 
 def _with_operators(decision: DecisionDocument, evidence: Evidence, *, timed: bool) -> DecisionDocument:
-    """The decision with the operators, and the contributions of work to the differences; ``timed`` as those of both sides."""
+    """The decision with operators and explanations; their times only if the sides are comparable (``timed``)."""
     invalid = decision.invalid
     tests = compare_operators(evidence, invalid=invalid) if timed else []
     explained: list[Explanation] = []
@@ -266,7 +267,7 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
 
 
 def _document(head: RunDocument, policy: Policy, basis: VerdictBasis) -> DecisionDocument:
-    """The decision with its verdict, and what it says of the head."""
+    """The decision with its verdict and the fields about the head."""
     verdict, reasons = verdict_of(basis)
     commit = head.source.commit
     under_review = head.session.ci.head_sha if head.session.ci and commit else None

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from perfgate.document.decision import Verdict
 
-# The first of these that a testbed has is the verdict of all. A testbed that was not asked, because nothing relevant
-# changed, says nothing about the others.
+# The first of these that a testbed has is the verdict of all. A testbed that was skipped, because no relevant
+# file changed, does not count.
 ORDER: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "WARN", "PASS", "SKIPPED")
 
 

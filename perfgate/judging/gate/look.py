@@ -33,13 +33,13 @@ class Look:
         self._evidence = Evidence(of_workload(base, workload), of_workload(head, workload))
         session = compare_sides(self._evidence, policy, shares, {}, interim=True)
         self.comparisons = session.comparisons
-        # A difference of the head would prove nothing.
+        # Then a difference of the head is no evidence.
         self.base_differs = any(floor.differs for floor in session.floors)
         self._is_invalid = bool(session.invalid)
         self._gating = [comparison for comparison in self.comparisons if comparison.gating]
         self._open = [comparison for comparison in self._gating if comparison.outcome == "inconclusive"]
         self._regressed = [comparison for comparison in self._gating if comparison.outcome == "regressed"]
-        # Those fail the gate whatever the times are.
+        # These fail the gate regardless of the times.
         self._failing = [comparison for comparison in self._regressed if fails_alone(comparison, policy)]
 
     # --- regressions and their causes
@@ -52,12 +52,12 @@ class Look:
         return [comparison.metric for comparison in self.comparisons if is_differing_count(comparison)]
 
     def is_settled_by_counters(self) -> bool:
-        """Whether counters fail the gate whatever the times are, each of those that regressed by itself."""
+        """Whether counters fail the gate regardless of the times, each regressed counter by itself."""
         are_counts = all(isinstance(comparison, Exact) for comparison in self._regressed)
         return bool(self._regressed) and are_counts and self._failing == self._regressed
 
     def fails_for_certain(self) -> bool:
-        """Whether the gate fails whatever the times are: by a count or a rule that none excuses.
+        """Whether the gate fails regardless of the times: by a count or a rule that no time excuses.
 
         Lost precision may be why calls are faster, so their times must be known first.
         """
@@ -122,12 +122,12 @@ class Look:
     def more_calls_would_help(self) -> bool:
         """Whether the mean of calls, or their stalls, look worse and further stretches may show it.
 
-        Also where a gate fails already: what fails it may be accepted later, and the stalls are not.
+        Also if the gate fails already: its regressions may be accepted later, and the stalls are not.
         """
         return more_calls_would_help(self._evidence, self.comparisons)
 
     def rerun_would_help(self) -> bool:
-        """Whether another job could add to this workload: it is undecided, or its times proved nothing."""
+        """Whether another job could add to this workload: it is undecided, or its times were invalid."""
         return self._is_invalid or self.more_pairs_would_help() or self.more_calls_would_help()
 
     # --- turns
@@ -163,5 +163,5 @@ class Look:
 
     @property
     def _paired_times(self) -> list[Paired]:
-        """The paired numbers without those of stretches."""
+        """The paired numbers that stretches do not measure."""
         return [number for number in self._paired if number.metric not in OF_STRETCHES]

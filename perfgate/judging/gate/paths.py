@@ -72,7 +72,7 @@ def files_taken_in(changed: Sequence[str], paths: PathSettings) -> set[str]:
 def _pattern_of(file: str, written: Sequence[str], compiled: GitIgnoreSpec) -> str | None:
     """The pattern that ignores a file, None if the last that matches takes it in.
 
-    A pattern means files: it ignores the files of a folder only if it says so by its end, ``/`` or ``**``.
+    A pattern means files: it ignores the files of a folder only if it ends in ``/`` or ``**``.
     """
     for pattern, text in reversed(list(zip(compiled.patterns, written))):
         matched = pattern.match_file(file)

@@ -1,4 +1,4 @@
-"""What a decision says about its two sides: their commits, testbeds, failures, notes and files."""
+"""The two sides of a decision: commits, testbeds, failures, notes, files, and the steps of the head's checklist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEFT_OUT = "left_out"
 
 
 def side_of(source: Source, chosen_because: Message | None = None, *, sha256: str | None = None) -> SideSummary:
-    """One side of a decision; ``sha256`` is that of the run document's content, if it was measured."""
+    """One side of a decision; ``sha256`` is the hash of the run document's content, if it was measured."""
     side = msgspec.convert(source, SideSummary, from_attributes=True)
     return replace(side, chosen_because=chosen_because, sha256=sha256)
 
@@ -52,7 +52,7 @@ def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[tupl
 
 
 def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
-    """The failures of a run, except of steps that decide nothing: the checklist shows those."""
+    """The failures of a run, except of steps that only inform: the checklist shows those failures."""
     failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
     errors = [(name, "load", error) for name, error in failed_to_load.items()]
     for step in run.steps:

@@ -1,4 +1,4 @@
-"""The decision on a change of which no workload runs anything: nothing was measured."""
+"""The decision on a change that no workload runs: nothing was measured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unmeasured(head: RunDocument, changed: frozenset[str] | None, policy: Policy
     """The verdict on a change of which no workload runs anything, and its reason; None if it has to be measured.
 
     ``changed`` are the files of the change as the trusted side knows them: each must have been looked at. A change of text
-    alone needs no workload, whatever the policy says of code.
+    alone needs no workload, whatever the policy requires for code.
     """
     coverage = head.coverage
     if coverage is None or not coverage.files or not settles(coverage, policy) or not measured_nothing(head):

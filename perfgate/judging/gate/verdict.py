@@ -70,7 +70,7 @@ def verdict_of(basis: VerdictBasis) -> tuple[Verdict, list[Message]]:
 def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
     """Every rule in the order in which they are asked.
 
-    An upgrade report judges a stack, which no commit can be blamed for: a slowdown is a warning, after what was not measured.
+    An upgrade report judges a stack, and no commit is to blame for it: a slowdown is a warning, after everything unmeasured.
     """
     regressed = [_name(comparison) for comparison in basis.gating if comparison.outcome == "regressed"]
     if basis.comparing == "stack":

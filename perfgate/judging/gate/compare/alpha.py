@@ -16,7 +16,7 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, REPEATED
 
 OPERATORS = "operators"
-# Beside the shares of the families.
+# In addition to the shares of the families.
 _SHARES = {REPEATED: 0.05, OPERATORS: 0.2}
 
 

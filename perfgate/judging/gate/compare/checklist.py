@@ -26,7 +26,7 @@ from perfgate.stats.knee import Knee
 from perfgate.stats.summary import CONFIDENCE
 
 KNEE_GAIN = "batch.knee.gain"
-# So many operators stand for the step that lists them.
+# The number of operators that stand for the step that lists them.
 _NAMED_OPERATORS = 3
 _SEVERITIES = ("info", "severe", "warning")
 

@@ -234,7 +234,7 @@ def notes_on_varying(evidence: Evidence) -> list[Message]:
 
 
 def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
-    """The ranges that are wider than what a count may grow by; those of single operators if no other count varies."""
+    """The ranges wider than the allowed growth of a count; ranges of single operators if no other count varies."""
     totals: dict[str, tuple[int, int]] = {}
     of_operators: dict[str, tuple[int, int]] = {}
     for name, (least, most) in counters.ranges.items():

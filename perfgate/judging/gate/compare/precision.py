@@ -40,7 +40,7 @@ def compare_precision(shape: CountedShape) -> Exact | Checked:
 def _dropped_precision(shape: CountedShape) -> list[Part]:
     """The operators that ran in low precision on the base and run in full on the head, as after a dropped autocast.
 
-    An operator that no longer runs at all has lost no precision. The line is the one that asked for low precision.
+    An operator that no longer runs at all has lost no precision. The line is where low precision was requested.
     """
     parts: list[Part] = []
     for operator in sorted(shape.base.work[LOW_PRECISION_OPS]):

@@ -37,7 +37,7 @@ MOST_PAIRS = 10_000
 # of them: further pairs take as long again and find few of the slowdowns that these miss (benchmarks/gate/looks.py).
 LEANING = 0.5
 LEANING_PAIRS = 64
-# So few pairs reach no level in use (8 pairs at best 1/256; the level of a look is 0.0016).
+# Fewer pairs reach no level in use (8 pairs at best 1/256; the level of a look is 0.0016).
 FEWEST_TO_ALARM = 10
 # Successive pairs may be correlated, by their server or by other processes. Fewer than a dozen are too few to estimate the
 # correlation, so neighbours are assumed to be correlated by this much. More is never assumed for "unchanged" with its

@@ -162,7 +162,7 @@ class Evidence:
         return self._members("stretch")
 
     def _members(self, arm: Arm) -> dict[str, list[Pair]]:
-        """What base and head measured together in an arm, by workload."""
+        """The processes of base and head that took turns in an arm, by workload."""
         of_head = [replicate for replicate in self.head.run.replicates if replicate.arm == arm]
         heads = {(replicate.workload, replicate.pair): replicate for replicate in of_head}
         pairs: dict[str, list[Pair]] = {}

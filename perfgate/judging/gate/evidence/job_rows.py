@@ -1,4 +1,4 @@
-"""The rows of a job: its record, its turns, and what both sides must prove to have in common."""
+"""The rows of a job: its record, its turns, and the proof that both sides did equal work."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _is_whole(count: RankCounts) -> bool:
 def _promise_proofs(
     table: RowTable, record: JobRecord, turns: Sequence[Turn], settings: JobReference, work: Iterable[str]
 ) -> None:
-    """Promise the proof that the turns of a side are comparable with those of the other: their work and their output."""
+    """Promise the proof that the turns of both sides are comparable: their work and their output."""
     asked = _work_of(record, settings, work)
     with_output = set(_turns_with_output(record, settings, turns))
     for row, turn in _turns_by_row(settings.name, turns):
@@ -187,7 +187,7 @@ def _requests_of(settings: JobReference) -> int:
 def _turns_with_output(record: JobRecord, settings: JobReference, turns: Sequence[Turn]) -> Iterator[Row]:
     """Yield the turns that have the output that the settings let both sides compare, or need none.
 
-    A program that checks a server's answers looks at those of the first turn of a start alone, and if the share of equal
+    A program that checks a server's answers sees only the answers in the first turn of a start, and if the share of equal
     answers is compared, a start has them once.
     """
     own = settings.settings

@@ -41,7 +41,7 @@ Units: TypeAlias = PairedEffect | StretchSample | AnswerCounts | Levels | Messag
 
 
 class Terms(NamedTuple):
-    """What decides a number.
+    """The terms on which a number is decided.
 
     A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can. It may be decided after
     the numbers of units in ``looks``. Other code of equal speed differs by ``luck`` in all units alike.

@@ -278,7 +278,7 @@ def _parts_of_sites(counters: CounterSet) -> Iterator[tuple[str, bool]]:
             by_metric[site.metric][site.name] += site.count
     for metric, by_operator in by_metric.items():
         yield f"sites.{metric}", by_operator.total() == counters.values.get(metric, 0)
-    # A count that varies does so at places: those where it does not are compared exactly.
+    # A count that varies does so at places: the other places are compared exactly.
     if FRAMEWORK_OPS in counters.unstable:
         yield f"sites.between:{FRAMEWORK_OPS}", any(site.between for site in counters.sites)
     runs = Counter({operator.op: operator.count for operator in counters.ops})

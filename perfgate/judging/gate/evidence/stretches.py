@@ -57,7 +57,7 @@ class Stalls(NamedTuple):
 
     @property
     def typical(self) -> float:
-        """The excess above which half of the time in stalls lies: many short ones do not hide a few long ones."""
+        """The excess above which half of the time in stalls lies: many short stalls do not hide a few long stalls."""
         if not self.excesses.size:
             return 0.0
         ordered = np.sort(self.excesses)
@@ -117,7 +117,7 @@ def _computing_share(excesses: Sequence[Floats], computed: Sequence[Floats]) -> 
 class StretchSample(NamedTuple):
     """The stretches of a shape, of ``starts`` with luck of an sd of ``start_luck``, timed by ``clock``.
 
-    ``line`` is where head's slow calls were mostly found, None if that is not known.
+    ``line`` is the line of most slow calls of the head, None if it is not known.
     """
 
     base: StretchSide

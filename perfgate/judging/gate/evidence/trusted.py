@@ -1,4 +1,4 @@
-"""What the trusted side says: base's configuration and main's stored runs. Nothing here is taken from an artifact."""
+"""The trusted side: base's configuration and main's stored runs. No artifact is trusted here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.document.run import Harness, RunDocument
 from perfgate.job_settings import UNITS, JobReference, is_gating
 from perfgate.judging.gate.evidence.index import Evidence
 
-# Every command has this beside the numbers that it reports.
+# Every command has this number in addition to the numbers that it reports.
 _COMMAND_CPU = "command.cpu"
 
 
@@ -45,7 +45,7 @@ class RequiredJob:
         return changed if changed is not None and hashes == {changed.sha256} else None
 
     def is_on_device(self, evidence: Evidence) -> bool:
-        """Whether the ranks' memory is that of an accelerator's allocator, by the configuration or else by a testbed."""
+        """Whether the ranks' memory is measured by an accelerator's allocator, by the configuration or else by a testbed."""
         return self.on_device or any(run.testbed.device_kind != "cpu" for run in evidence.runs)
 
 

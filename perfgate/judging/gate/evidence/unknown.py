@@ -18,7 +18,7 @@ MAX_NAMES = 20
 def unknown_note(base: RunDocument, head: RunDocument) -> list[Message]:
     """A note with the names that are not known; none if all are.
 
-    A change request that upgrades perfgate is measured by the new version and judged by that of the base.
+    A change request that upgrades perfgate is measured by the new version and judged by the base's version.
     """
     names = sorted({*_names(base), *_names(head)})
     if not names:

@@ -150,7 +150,7 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / median(seen)):
         return None
     waited = float(_or_zeros(columns.run_delay_ns, seen.size).sum() / seen.sum())
-    # Caches that other processes emptied look the same, so a busy machine is named beside the clock.
+    # Caches that other processes emptied look the same, so the message also names a busy machine.
     code = "gate.clock-misses-time" if waited < BUSY_SHARE else "gate.clock-misses-time-busy"
     return Message(code, {"share": rounded(unseen), "waited": rounded(waited)})
 

@@ -218,10 +218,10 @@ def _plain(operator: str) -> str:
 
 
 def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """The findings that the base alone has, and those that the head alone has.
+    """The findings that only the base has, and the findings that only the head has.
 
-    Two are the same by rule, shape and operator. Of several, those with the nearest lines are matched: a line moves when lines
-    above it come or go.
+    Two are the same by rule, shape and operator. Of several, the findings with the nearest lines are matched: a line moves when
+    lines above it come or go.
     """
     of_base, of_head = _by_subject(before), _by_subject(after)
     for subject in of_base.keys() & of_head.keys():

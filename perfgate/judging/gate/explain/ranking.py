@@ -100,7 +100,7 @@ class PlaceRanking:
         return max(cause.more_count, 0.0) * self._weights.get((*cause.place, cause.op), 0.0)
 
     def _explains(self, cause: Cause, top: Cause) -> bool:
-        """Whether a cause on a changed line may be the reason for the one that would otherwise be named first.
+        """Whether a cause on a changed line may be the reason for the cause that would otherwise be named first.
 
         It is if one of their lines calls the other and both have the same kind of count, or if it adds a good part as much.
         """

@@ -1,1 +1,1 @@
-"""The evidence that a verdict needs, and what the documents lack of it."""
+"""The evidence that a verdict needs, and the part of it that the documents lack."""

@@ -1,4 +1,4 @@
-"""A plan less the rows: what is missing, grouped for people."""
+"""A plan less the rows: the missing evidence, grouped for people."""
 
 from __future__ import annotations
 

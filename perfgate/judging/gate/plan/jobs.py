@@ -32,7 +32,7 @@ from perfgate.judging.gate.plan.difference import SIDES, Plan
 
 
 class JobPlan(Plan):
-    """The rows that both documents must have of one job, given what each has."""
+    """The rows that both documents must have of one job, given the rows of each."""
 
     def __init__(
         self,

@@ -60,12 +60,12 @@ CERTAINLY_FAST = 0.8
 # Kinds of devices that report the times of kernels. If their traces are analysed later, only the first pairs have them.
 _KINDS_WITH_KERNELS = frozenset({"cuda", "npu"})
 _PAIRS_WITH_KERNELS = 12
-# Announcements of these are required in an order of their own.
+# Announcements of these are required separately.
 _PER_SHAPE = (CORRECTNESS, SIGNATURE)
 
 
 class WorkloadPlan(Plan):
-    """The rows that both documents must have of one workload, given what each has."""
+    """The rows that both documents must have of one workload, given the rows of each."""
 
     def __init__(self, name: str, evidence: Evidence, tables: SideTables, required: Required, policy: Policy) -> None:
         super().__init__(tables)
@@ -134,7 +134,7 @@ class WorkloadPlan(Plan):
         self.require(row, named_by=self._named_by(row))
 
     def _require_promises(self, shape: str, *, but: tuple[str, ...] = ()) -> None:
-        """Require the rows that each document says that it has itself, except metrics that begin with ``but``."""
+        """Require the rows that each document promises, except metrics that begin with ``but``."""
         for side, table in zip(SIDES, self.tables):
             for expected in table.promised:
                 if expected.row.shape == shape and not expected.row.metric.startswith(but):
@@ -174,9 +174,9 @@ class WorkloadPlan(Plan):
                     self.require(*expected)
 
     def _require_lanes(self) -> None:
-        """Require the blocks of each shape in each pair, and those of its preprocessing.
+        """Require the blocks of each shape in each pair, and the blocks of its preprocessing.
 
-        The checklist times the preprocessing of one shape, the pairs that of all shapes.
+        The checklist times the preprocessing of one shape, the pairs time it for all shapes.
         """
         timed = {row.metric for row in self._stored.rows}
         preprocessed = {row.shape for row in self.tables.of_metric(PREPROCESSING)}
@@ -333,7 +333,7 @@ class WorkloadPlan(Plan):
 
     @property
     def _says_steady(self) -> bool:
-        """Whether any counter of the runs says which of its counts are steady, as older perfgates do not."""
+        """Whether any counter of the runs lists its steady counts, as older perfgates do not."""
         runs = [*self._evidence.runs]
         if self._stored_run is not None:
             runs.append(self._stored_run)
