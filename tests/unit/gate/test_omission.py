@@ -37,7 +37,9 @@ from perfgate.judging.gate.evidence.job_rows import rows_of_job
 from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables, rows_of_workloads
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
 from perfgate.judging.gate.plan.difference import SIDES
+from perfgate.judging.gate.plan.harness import harness_changes
 from perfgate.judging.gate.plan.jobs import JobPlan
+from perfgate.judging.gate.plan.missing import missing_evidence
 from perfgate.judging.gate.plan.workloads import WorkloadPlan
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -268,6 +270,10 @@ def judged(documents: Documents, required: Required, policy: Policy = POLICY) ->
     return decide(*documents, policy=policy, history=History(), required=required)
 
 
+def missing_of(documents: Documents, required: Required) -> list[Missing]:
+    return missing_evidence(Evidence(*documents), harness_changes(*documents), required, POLICY, timed=True)
+
+
 def metrics_of(decision: DecisionDocument) -> set[str]:
     return {entry.metric for entry in decision.missing}
 
@@ -405,26 +411,33 @@ def test_documents__whole__lack_nothing(ratio: float, verdict: str) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_part__taken_out_of_the_documents__is_missing_by_name(part: str) -> None:
+@pytest.mark.parametrize("where", WHERE)
+def test_part__taken_out_of_the_documents__is_missing_by_name(part: str, where: str) -> None:
     change, metric = PARTS[part]
     documents, required = function_documents()
-    for where in WHERE:
-        is_unknown = where == "both" and part in UNKNOWN_IF_BOTH_LACK_IT
-        if is_unknown or (where == "head" and part in OF_BASE):
-            continue
-        decision = judged(edited(documents, change, where), required)
-        missing = [entry for entry in decision.missing if entry.metric == metric]
-        assert {where if part not in OF_BASE else "base"} == {entry.side for entry in missing}, where
-        assert decision.verdict == "INCONCLUSIVE" or (part, where, decision.verdict) == ("places", "head", "FAIL")
-        if decision.verdict == "INCONCLUSIVE":
-            assert any(f"{metric} ({missing[0].side})".strip() in reason for reason in worded(decision.reasons))
-            assert exit_code(decision) == 3
+    missing = missing_of(edited(documents, change, where), required)
+    sides_that_lack_it = {entry.side for entry in missing if entry.metric == metric}
+    if part in OF_BASE:
+        assert sides_that_lack_it == (set() if where == "head" else {"base"})
+    elif where != "both" or part not in UNKNOWN_IF_BOTH_LACK_IT:
+        assert sides_that_lack_it == {where}
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_part__taken_out_of_both_documents_of_a_slower_head__is_no_pass(part: str) -> None:
+@pytest.mark.parametrize("part", sorted(PARTS.keys() - UNKNOWN_IF_BOTH_LACK_IT))
+def test_part__taken_out_of_both_documents__leaves_no_verdict(part: str) -> None:
+    change, metric = PARTS[part]
+    documents, required = function_documents()
+    decision = judged(edited(documents, change, "both"), required)
+    assert (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 3)
+    side = "base" if part in OF_BASE else "both"
+    assert any(f"{metric} ({side})".strip() in reason for reason in worded(decision.reasons))
+
+
+@pytest.mark.parametrize("part", ["all processes", "pair", "seen_ns", "counters", "checks", "workload"])
+@pytest.mark.parametrize("where", WHERE)
+def test_part_of_a_slower_head__taken_out__is_no_pass(part: str, where: str) -> None:
     documents, required = function_documents(1.3)
-    assert judged(edited(documents, PARTS[part][0], "both"), required).verdict in ("FAIL", "INCONCLUSIVE")
+    assert judged(edited(documents, PARTS[part][0], where), required).verdict in ("FAIL", "INCONCLUSIVE")
 
 
 @pytest.mark.parametrize(
@@ -434,8 +447,8 @@ def test_part__taken_out_of_both_documents_of_a_slower_head__is_no_pass(part: st
 def test_part__that_mains_stored_run_has__is_named_by_it(part: str) -> None:
     change, metric = PARTS[part]
     documents, required = function_documents()
-    decision = judged(edited(documents, change, "both"), required)
-    assert {entry.named_by for entry in decision.missing if entry.metric == metric} == {"store"}
+    missing = missing_of(edited(documents, change, "both"), required)
+    assert {entry.named_by for entry in missing if entry.metric == metric} == {"store"}
 
 
 def test_workload_of_the_bases_configuration__not_measured__is_missing_by_its_name() -> None:
@@ -713,10 +726,9 @@ def test_part_of_a_job__taken_out__is_missing_by_name(part: str) -> None:
     reference = reference_of(settings)
     required = Required(jobs={reference.name: RequiredJob(reference)})
     for where in WHERE:
-        decision = judged(edited(job(settings, SAME), change, where), required)
-        assert decision.verdict in ("FAIL", "INCONCLUSIVE"), where
         if where != "both" or not part.endswith(OF_OTHER_SIDE):
-            assert metric in metrics_of(decision), where
+            missing = missing_of(edited(job(settings, SAME), change, where), required)
+            assert metric in {entry.metric for entry in missing}, where
     slower = judged(edited(job(settings, SLOWER), change, "both"), required)
     assert slower.verdict in ("FAIL", "INCONCLUSIVE")
 
@@ -725,9 +737,8 @@ def test_part_of_a_job__taken_out__is_missing_by_name(part: str) -> None:
 @pytest.mark.parametrize("where", ["base", "head"])
 def test_part_of_a_job__taken_out_of_one_side_without_a_trusted_side__is_missing_by_name(part: str, where: str) -> None:
     change, metric, settings = JOB_PARTS[part]
-    decision = judged(edited(job(settings, SAME), change, where), Required())
-    assert decision.verdict in ("FAIL", "INCONCLUSIVE")
-    assert {"texts" if part.startswith("share") else metric} <= metrics_of(decision)
+    missing = missing_of(edited(job(settings, SAME), change, where), Required())
+    assert ("texts" if part.startswith("share") else metric) in {entry.metric for entry in missing}
 
 
 @pytest.mark.parametrize(
