@@ -11,7 +11,7 @@ SIDES: tuple[Side, Side] = ("base", "head")
 _COUNTED_ARMS: tuple[RowArm, ...] = ("ab", "aa", "turn")
 
 
-class Plan:
+class EvidencePlan:
     """The rows that the documents must have of one workload or job."""
 
     def __init__(self, tables: SideTables) -> None:

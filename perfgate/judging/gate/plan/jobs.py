@@ -28,10 +28,10 @@ from perfgate.judging.gate.evidence.job_rows import (
 )
 from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables
 from perfgate.judging.gate.evidence.trusted import RequiredJob, trusted_numbers
-from perfgate.judging.gate.plan.difference import SIDES, Plan
+from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 
 
-class JobPlan(Plan):
+class JobPlan(EvidencePlan):
     """The rows that both documents must have of one job, given the rows of each."""
 
     def __init__(

@@ -10,7 +10,7 @@ from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import rows_of_job
 from perfgate.judging.gate.evidence.rows import SEAL, Row, RowTable, SideTables, rows_of_workloads
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
-from perfgate.judging.gate.plan.difference import Plan
+from perfgate.judging.gate.plan.difference import EvidencePlan
 from perfgate.judging.gate.plan.jobs import JobPlan, settings_of
 from perfgate.judging.gate.plan.workloads import WorkloadPlan
 
@@ -98,7 +98,7 @@ def _missing_seals(evidence: Evidence, names: Collection[str], required: Require
     has_any = any(run.seal is not None for run in evidence.runs)
     if evidence.recorded or not (required.sealed or has_any):
         return []
-    plan = Plan(SideTables(RowTable(), RowTable()))
+    plan = EvidencePlan(SideTables(RowTable(), RowTable()))
     for name in names:
         row = Row(name, "", SEAL)
         for table, run in zip(plan.tables, evidence.runs):

@@ -11,12 +11,12 @@ from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.rows import OPERATORS, SUBROUTINES, Row
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
-from perfgate.judging.gate.plan.difference import SIDES, Plan
+from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 
 _KINDS = {OPERATORS: (OPERATOR_TIME,), SUBROUTINES: PYTHON_TIMES}
 
 
-def require_profiles(plan: Plan, evidence: Evidence, policy: Policy, place: ShapePlace) -> None:
+def require_profiles(plan: EvidencePlan, evidence: Evidence, policy: Policy, place: ShapePlace) -> None:
     """Require the profile of each pair, and in it every named time that the other side has."""
     for kind, prefixes in _KINDS.items():
         if not judges_subroutines(policy.tolerances, prefixes):
@@ -32,7 +32,7 @@ def require_profiles(plan: Plan, evidence: Evidence, policy: Policy, place: Shap
                 _require_times(plan, kind, rows)
 
 
-def _require_times(plan: Plan, kind: str, rows: Collection[Row]) -> None:
+def _require_times(plan: EvidencePlan, kind: str, rows: Collection[Row]) -> None:
     """Require the times of one name in the pairs that each side profiled.
 
     A module or function that one side never ran was added or removed by the change.

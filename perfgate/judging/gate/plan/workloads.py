@@ -50,7 +50,7 @@ from perfgate.judging.gate.evidence.rows import (
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.evidence.trusted import Required, harness_of
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, clean_pair
-from perfgate.judging.gate.plan.difference import SIDES, Plan
+from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 from perfgate.judging.gate.plan.profiles import require_profiles
 from perfgate.protocol import SLOW_CALL_SECONDS
 from perfgate.stats.summary import median
@@ -64,7 +64,7 @@ _PAIRS_WITH_KERNELS = 12
 _PER_SHAPE = (CORRECTNESS, SIGNATURE)
 
 
-class WorkloadPlan(Plan):
+class WorkloadPlan(EvidencePlan):
     """The rows that both documents must have of one workload, given the rows of each."""
 
     def __init__(self, name: str, evidence: Evidence, tables: SideTables, required: Required, policy: Policy) -> None:
