@@ -45,7 +45,9 @@ class Text:
 
     def lines(self, width: int) -> list[str] | None:
         """Without rich; None if it has to be wrapped, or has wide letters."""
-        return [self.plain] if _is_simple(self.plain) and len(self.plain) <= width else None
+        if not _is_simple(self.plain) or len(self.plain) > width:
+            return None
+        return [self.plain]
 
 
 class Table:
@@ -137,7 +139,9 @@ class TerminalOutput:
 
     @property
     def width(self) -> int:
-        return self._plain_width() if self._is_plain else self._rich().width
+        if self._is_plain:
+            return self._plain_width()
+        return self._rich().width
 
     def print(self, item: Any) -> None:
         is_ours = self._is_plain and isinstance(item, (Text, Table))

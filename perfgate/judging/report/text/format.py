@@ -139,14 +139,15 @@ def interval(comparison: Comparison) -> Words:
 
 def bounds(interval: tuple[float, float], unit: str, *, metric: str = "") -> Words:
     """The ends of an interval of a relative change: ``5.9 to 7.7 %`` if both lie on one side of no change."""
-    low, high = sorted(interval, key=abs) if _same_side(interval) else interval
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if not all(map(math.isfinite, interval)):
         return say("no bound")
-    if _same_side(interval):
-        near, far = Words(percent_number(low)), percent(high)
-        return far if percent(low) == far else say("{low} to {high}", low=near, high=far)
-    ends = [directed_percent(end, unit, metric=metric) for end in (low, high)]
-    return ends[0] if ends[0] == ends[1] else say("{low} to {high}", low=ends[0], high=ends[1])
+    if interval[0] >= 0 or interval[1] <= 0:
+        near, far = sorted(interval, key=abs)
+        if percent(near) == percent(far):
+            return percent(far)
+        return say("{low} to {high}", low=Words(percent_number(near)), high=percent(far))
+    low, high = (directed_percent(end, unit, metric=metric) for end in interval)
+    return low if low == high else say("{low} to {high}", low=low, high=high)
 
 
 def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
@@ -155,7 +156,9 @@ def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
         return say("no bound")
     if abs(share) < NO_CHANGE:
         return say("no change")
-    more, less = _HIGHER_LOWER if is_share(metric) else _directions(metric, unit)
+    more, less = _directions(metric, unit)
+    if is_share(metric):
+        more, less = _HIGHER_LOWER
     return say(more if share > 0 else less, size=percent(share))
 
 
@@ -196,11 +199,9 @@ def _distance(comparison: Bound) -> Words:
         return say("at {bound}", bound=name)
     is_above = comparison.head > comparison.bound
     if not comparison.bound:
-        return say("above {bound}", bound=name) if is_above else say("below {bound}", bound=name)
+        return say("above {bound}" if is_above else "below {bound}", bound=name)
     size = percent(comparison.head / comparison.bound - 1)
-    if is_above:
-        return say("{size} above {bound}", size=size, bound=name)
-    return say("{size} below {bound}", size=size, bound=name)
+    return say("{size} above {bound}" if is_above else "{size} below {bound}", size=size, bound=name)
 
 
 def _name_of(bound: Bound) -> Words:
@@ -221,7 +222,3 @@ def _passed(value: float | None) -> Words:
     if value is None:
         return DASH
     return say("passed") if value else say("failed")
-
-
-def _same_side(ends: tuple[float, float]) -> bool:
-    return ends[0] >= 0 or ends[1] <= 0

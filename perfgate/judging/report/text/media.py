@@ -52,7 +52,9 @@ class Markdown:
         if isinstance(value, Linked):
             return cls.link(value.url, code_span(value))
         text = our_text(value)
-        return code_span(with_short_kernel(str(value))) if text is None else text
+        if text is None:
+            return code_span(with_short_kernel(str(value)))
+        return text
 
     @staticmethod
     def marked_up(text: str) -> Ready:
@@ -97,7 +99,9 @@ class Plain:
         if isinstance(value, Prose):
             return _clean_prose(value)
         text = our_text(value)
-        return clean(with_short_kernel(str(value))) if text is None else text
+        if text is None:
+            return clean(with_short_kernel(str(value)))
+        return text
 
     @staticmethod
     def marked_up(text: str) -> Ready:
@@ -139,14 +143,16 @@ class Html:
         if isinstance(value, Prose):
             return Html.marked_up(str(escape(_clean_prose(value))))
         text = our_text(value)
-        return Html.literal(with_short_kernel(str(value))) if text is None else escape(text)
+        if text is None:
+            return Html.literal(with_short_kernel(str(value)))
+        return escape(text)
 
     @staticmethod
     def _piece(piece: str) -> Markup:
+        if not isinstance(piece, Words):
+            return Html.show(piece)
         # Apostrophes of our sentences stay: no attribute is quoted by them.
-        return (
-            Html.marked_up(str(escape(piece)).replace("&#39;", "'")) if isinstance(piece, Words) else Html.show(piece)
-        )
+        return Html.marked_up(str(escape(piece)).replace("&#39;", "'"))
 
     @staticmethod
     def marked_up(text: str) -> Markup:

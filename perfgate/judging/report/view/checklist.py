@@ -62,7 +62,9 @@ class NumberView:
     @property
     def plot(self) -> Markup:
         """Main's stored runs as a line."""
-        return svg.small_line(self.stored.values, say("main's stored runs"), {}) if self.stored else Markup("")
+        if self.stored is None:
+            return Markup("")
+        return svg.small_line(self.stored.values, say("main's stored runs"), {})
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,9 @@ def terminal_notes(warnings: Iterable[Message]) -> list[Message]:
 def _of_side(note: Message) -> Message:
     """The note inside a note about a side, without that side."""
     inner = note.values.get("note") if isinstance(note, Message) else None
-    return inner if isinstance(inner, Message) else note
+    if isinstance(inner, Message):
+        return inner
+    return note
 
 
 def _code(note: Message) -> str:
@@ -140,9 +144,12 @@ def quantile_rows(summary: Summary) -> list[QuantileRow]:
         words = formats.quantities([*row.base, *row.head], "s", metric=row.metric)
         half = len(row.base)
         base_count, head_count = row.counts
+        name = metric_name(row.metric)
+        if row.metric == RANKS_STEP:
+            name = say("step time of all ranks")
         rows.append(
             QuantileRow(
-                name=say("step time of all ranks") if row.metric == RANKS_STEP else metric_name(row.metric),
+                name=name,
                 place=place(row.workload, ""),
                 base=words[:half],
                 head=words[half:],
@@ -193,7 +200,8 @@ def _difference(row: StepComparison) -> Words:
     if row.base is None or row.head is None:
         return numbers.DASH
     # A ratio is higher or lower, a count more or fewer.
-    unit = "" if row.unit == "1" and not float(row.base).is_integer() else row.unit
+    is_ratio = row.unit == "1" and not float(row.base).is_integer()
+    unit = "" if is_ratio else row.unit
     if row.evidence == "count":
         if row.delta is None:
             return formats.difference(row.base, row.head, row.unit, metric=row.metric)
@@ -253,13 +261,15 @@ def _worded_step(step: StepSummary) -> StepView:
     for finding, words in word_findings(judged):
         notes[words, finding in new] = None
     hidden = len(notes) - _SHOWN_FINDINGS
-    is_known = step.status in STATUS_NAMES
+    status, key = step.status, Words("unknown")
+    if step.status in STATUS_NAMES:
+        status, key = say(STATUS_NAMES[step.status]), Words(step.status)
     return StepView(
         number=step.number,
         title=step_title(step),
         workload=step.workload,
-        status=say(STATUS_NAMES[step.status]) if is_known else step.status,
-        key=Words(step.status if is_known else "unknown"),
+        status=status,
+        key=key,
         busy=busy_machine(step.waited),
         notes=list(notes)[:_SHOWN_FINDINGS],
         more=say("{count} more", count=hidden) if hidden > 0 else None,

@@ -31,7 +31,10 @@ def series_address(series: TrendSeries, branch: str = "") -> str:
     place = f"{series.workload} {series.shape} {series.metric}"
     name = _NOT_PLAIN.sub("-", place.lower()).strip("-")[:_MOST_CHARACTERS].strip("-")
     of_branch = f"-b{hashlib.sha256(branch.encode()).hexdigest()[:8]}" if branch else ""
-    return f"series/{name}-{series.key}{of_branch}.html" if name else f"series/{series.key}{of_branch}.html"
+    file = f"{series.key}{of_branch}.html"
+    if name:
+        file = f"{name}-{file}"
+    return f"series/{file}"
 
 
 def run_address(run_id: str) -> str:
