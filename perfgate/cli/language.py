@@ -61,7 +61,9 @@ def _configured(folder: Path) -> object:
         report = tomllib.loads(text).get("report")
     except (tomllib.TOMLDecodeError, RecursionError):
         return None
-    return report.get("language") if isinstance(report, dict) else None
+    if isinstance(report, dict):
+        return report.get("language")
+    return None
 
 
 def localized(command: click.Command) -> click.Command:
@@ -79,21 +81,27 @@ def localized(command: click.Command) -> click.Command:
 
 
 def _translated(text: str | None) -> str | None:
-    return "\n\n".join(translate(paragraph) for paragraph in paragraphs(text)) if text else text
+    if not text:
+        return text
+    return "\n\n".join(map(translate, paragraphs(text)))
 
 
 def paragraphs(text: str) -> list[str]:
     """The paragraphs of a help text, each in one line, as in the catalogue."""
-    return [
-        part if part.startswith(_VERBATIM) else " ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n")
-    ]
+    parts = []
+    for part in inspect.cleandoc(text).split("\n\n"):
+        is_verbatim = part.startswith(_VERBATIM)
+        parts.append(part if is_verbatim else " ".join(part.split()))
+    return parts
 
 
 class _Formatter(click.HelpFormatter):
     """Wraps by terminal columns (a Chinese character takes two), and translates the texts of click itself."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        super().write_usage(prog, args, translate("Usage: ") if prefix is None else prefix)
+        if prefix is None:
+            prefix = translate("Usage: ")
+        super().write_usage(prog, args, prefix)
 
     def write_heading(self, heading: str) -> None:
         heading = translate("{name}: ").format(name=translate(heading)).rstrip()
@@ -101,31 +109,36 @@ class _Formatter(click.HelpFormatter):
 
     def write_text(self, text: str) -> None:
         indent = " " * self.current_indent
-        paragraphs: list[str] = []
+        blocks: list[str] = []
         for part in text.split("\n\n"):
             lines = wrapped(part, self.width - self.current_indent)
             if part.startswith(_VERBATIM):
                 lines = part.removeprefix(_VERBATIM).splitlines()
-            paragraphs.append("\n".join(f"{indent}{line}" for line in lines))
-        self.write("\n\n".join(paragraphs) + "\n")
+            blocks.append("\n".join(f"{indent}{line}" for line in lines))
+        self.write("\n\n".join(blocks) + "\n")
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         rows = list(rows)
         first = min(max((len(name) for name, _ in rows), default=0), col_max) + col_spacing
         indent = " " * self.current_indent
         for name, text in rows:
-            # click's own words in it: the default, and that an option is required.
-            words = re.sub(
-                r"\[default: (.*)\]$", lambda read: translate("[default: {value}]").format(value=read[1]), text
-            )
-            words = translate(words.replace("[required]", translate("[required]")))
+            words = translate(_in_our_words(text))
             lines = wrapped(words, max(self.width - first - self.current_indent, 10)) or [""]
-            beside = len(name) <= first - col_spacing
-            if not beside:
+            label = name
+            if len(name) > first - col_spacing:
                 self.write(f"{indent}{name}\n")
-            for number, line in enumerate(lines):
-                before = name if beside and number == 0 else ""
-                self.write(f"{indent}{before.ljust(first)}{line}".rstrip() + "\n")
+                label = ""
+            for line in lines:
+                self.write(f"{indent}{label.ljust(first)}{line}".rstrip() + "\n")
+                label = ""
+
+
+def _in_our_words(text: str) -> str:
+    """The help of an option with click's words translated: its default, and that it is required."""
+    default = re.search(r"\[default: (.*)\]$", text)
+    if default:
+        text = text[: default.start()] + translate("[default: {value}]").format(value=default[1])
+    return text.replace("[required]", translate("[required]"))
 
 
 class _Context(click.Context):
@@ -140,9 +153,11 @@ def wrapped(text: str, width: int) -> list[str]:
         if line and used + columns > width:
             lines.append(line.rstrip())
             line, used = "", 0
-        line += piece if line else piece.lstrip()
+        line = (line + piece).lstrip()
         used += _columns(piece)
-    return [*lines, line.rstrip()] if line.strip() else lines
+    if line.strip():
+        lines.append(line.rstrip())
+    return lines
 
 
 def _columns(text: str) -> int:
