@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from perfgate.conductor.engine.budget import TimeBudget
 from perfgate.conductor.engine.client import Quads
@@ -206,8 +206,8 @@ class ChecklistTurns:
 
         Looks are numbers of turns, of which the first has been taken.
         """
-        client = _SettlingTurns(self, open_steps, steady)
-        self._engine(client, looks, is_decided, budget or TimeBudget(), self.deadline).run()
+        chooser = _OpenSteps(self, open_steps, steady)
+        self._engine(chooser, looks, is_decided, budget or TimeBudget(), self.deadline).run()
 
     def compare(
         self,
@@ -222,13 +222,13 @@ class ChecklistTurns:
         come first and may take twice the budget, then those with the fewest seconds a number. ``recorded`` are the traces of
         pairs, each for one turn.
         """
-        client = _ComparingTurns(self, open_numbers, budget, iter(recorded))
-        self._engine(client).run()
-        return client.left_out
+        chooser = _StepsInTime(self, open_numbers, budget, iter(recorded))
+        self._engine(chooser).run()
+        return chooser.left_out
 
     def _engine(
         self,
-        client: _TurnsOfSteps,
+        chooser: _Chooser,
         looks: Sequence[int] = (_ENDLESS,),
         is_decided: Callable[[], bool] = lambda: False,
         budget: TimeBudget | None = None,
@@ -236,6 +236,7 @@ class ChecklistTurns:
     ) -> Engine:
         """The engine of further turns, each a start with one turn a side."""
         starts = repeat(Start(0, second_starts=False, second_leads=self._last_leads))
+        client = _TurnsOfSteps(self, chooser)
         return Engine(
             client, starts, looks, is_decided, budget or TimeBudget(), turns=len(self.sides), deadline=deadline
         )
@@ -266,32 +267,33 @@ class ChecklistTurns:
         return order_of(next(self._last_leads), turns=len(self.sides))
 
 
+class _Chooser(Protocol):
+    """Chooses the steps of each further turn, and takes it."""
+
+    def choose(self) -> Collection[int]: ...
+
+    def take(self, steps: Collection[int], layout_seed: int, order: Sequence[int]) -> None: ...
+
+
 @dataclass
 class _TurnsOfSteps:
     """A client of the engine: a start is one turn of the steps that are chosen then. Without any it ends."""
 
     turns: ChecklistTurns
-    done: int = field(default=1, init=False)
-    steps: Collection[int] = field(default=(), init=False)
-    layout_seed: int = field(default=0, init=False)
-
-    def choose(self) -> Collection[int]:
-        """The steps of the next turn."""
-        raise NotImplementedError
-
-    def take(self, order: Sequence[int]) -> None:
-        """Take a turn of ``steps``."""
-        raise NotImplementedError
+    chooser: _Chooser
+    done: int = 1
+    _steps: Collection[int] = ()
+    _layout_seed: int = 0
 
     def start(self, *_: object) -> Quads:
-        self.steps = self.choose()
-        if not self.steps:
+        self._steps = self.chooser.choose()
+        if not self._steps:
             return Quads.exactly(0)
-        self.layout_seed = self.turns.draw_layout()
+        self._layout_seed = self.turns.draw_layout()
         return Quads.exactly(1)
 
     def quad(self, quad: QuadTurns) -> bool:
-        self.take(quad.order)
+        self.chooser.take(self._steps, self._layout_seed, quad.order)
         self.done += 1
         return True
 
@@ -304,27 +306,31 @@ class _TurnsOfSteps:
 
 
 @dataclass
-class _SettlingTurns(_TurnsOfSteps):
+class _OpenSteps:
+    """Chooses the steps that are still open."""
+
+    turns: ChecklistTurns
     open_steps: Callable[[], Collection[int]]
     steady: float
 
     def choose(self) -> Collection[int]:
         return self.open_steps()
 
-    def take(self, order: Sequence[int]) -> None:
-        turns, steps = self.turns, sorted(self.steps)
-        number = turns.taken(steps[0]) + 1
-        numbers = ", ".join(map(str, steps))
+    def take(self, steps: Collection[int], layout_seed: int, order: Sequence[int]) -> None:
+        turns, numbers = self.turns, sorted(steps)
+        number = turns.taken(numbers[0]) + 1
+        names = ", ".join(map(str, numbers))
         turns.bench.say(
-            sentence("{name}: step {steps} in turns, {number}", name=turns.reference.name, steps=numbers, number=number)
+            sentence("{name}: step {steps} in turns, {number}", name=turns.reference.name, steps=names, number=number)
         )
-        turns.again(steps, steady=self.steady, layout_seed=self.layout_seed, order=order)
+        turns.again(numbers, steady=self.steady, layout_seed=layout_seed, order=order)
 
 
 @dataclass
-class _ComparingTurns(_TurnsOfSteps):
+class _StepsInTime:
     """Chooses the steps of which all turns that they still need fit into the time; ``left_out`` are the others."""
 
+    turns: ChecklistTurns
     open_numbers: Callable[[], Mapping[int, OpenNumbers]]
     budget: float
     traces: Iterator[Recorded]
@@ -352,7 +358,7 @@ class _ComparingTurns(_TurnsOfSteps):
         left_for_first = min(2 * self.budget, latest) - spent - starting
         return that_fit(by_worth(costs, numbers), left, left_for_first)
 
-    def take(self, order: Sequence[int]) -> None:
+    def take(self, steps: Collection[int], layout_seed: int, order: Sequence[int]) -> None:
         turns = self.turns
         turns.bench.say(
             sentence(
@@ -363,7 +369,7 @@ class _ComparingTurns(_TurnsOfSteps):
         )
         began = time.monotonic()
         recorded = next(self.traces, None)
-        took = turns.again(self.steps, brief=True, recorded=recorded, layout_seed=self.layout_seed, order=order)
+        took = turns.again(steps, brief=True, recorded=recorded, layout_seed=layout_seed, order=order)
         self._beside = time.monotonic() - began - sum(took.values())
         self._has_turn = True
         self._seconds |= took
