@@ -338,13 +338,17 @@ class StepRequest(WorkerRequest, frozen=True):
 
 
 class StepReply(Reply, frozen=True):
-    """The result of the step, its further findings, and the files it made or used."""
+    """The result of the step, its further findings, and the files it made or used.
+
+    ``spoiled`` is whether an error of the device may have spoiled the process for what follows.
+    """
 
     result: StepResult
     operators: list[OperatorRow] = []
     accounts: list[CallAccount] = []
     counters: list[CounterSet] = []
     artifacts: list[Artifact] = []
+    spoiled: bool = False
 
 
 # A call that takes so long is located by one as well as by several: its blocks have one, and its pairs one quad.

@@ -67,6 +67,7 @@ def experiment(
         reason = described(error, context)
         reason = Message(failing, {"error": reason}) if failing else reason
         failed = FailedExperiment(reason, raised=True, out_of_memory=context.device.is_out_of_memory(error))
+        context.failed_experiments.append(reason)
     # The exception is gone by now, and with it the tensors that its frames held.
     kill_descendants(spare=before)
     return failed

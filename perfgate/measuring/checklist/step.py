@@ -78,8 +78,10 @@ class StepContext(Judging):
     kept: list[Artifact] = field(default_factory=list)
     # The shapes whose calls an earlier step of this process found to be steady.
     warm_shapes: set[str] = field(default_factory=set)
-    # Announces an experiment to the conductor. This and the next are for ``experiment`` alone.
+    # Announces an experiment to the conductor. This and the next two are for ``experiment`` alone.
     experimenting: Callable[[], None] = lambda: None
+    # The errors of experiments that raised.
+    failed_experiments: list[Message] = field(default_factory=list)
     # Why no experiments may run.
     no_experiments: Message | None = None
 

@@ -318,7 +318,9 @@ class WorkerLoop:
         )
         with self._opened.leave_out_waits() if request.leave_out_waits else nullcontext():
             result, outcome = run_step(find_steps()[request.number], context)
-        reply = protocol.StepReply(result=result, artifacts=context.kept)
+        is_spoiled = bool(context.failed_experiments) or result.error is not None
+        spoiled = is_spoiled and "spoiled_by_errors" in self._opened.capabilities
+        reply = protocol.StepReply(result=result, artifacts=context.kept, spoiled=spoiled)
         if outcome is None:
             return reply
         return msgspec.structs.replace(

@@ -152,8 +152,8 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     and measure their exact numbers alone. The steps ``without_experiments`` leave those to further turns. With
     ``leave_out_waits`` calls are timed without the process's waits for a CPU.
 
-    A failure is recorded as an error with its traceback; everything else is still measured. If an error of the device
-    spoils the process, each step gets one of its own. An experiment cannot fail a step: one that fails after an experiment
+    A failure is recorded as an error with its traceback; everything else is still measured, in a fresh process where an error
+    may have spoiled the device for this one. An experiment cannot fail a step: one that fails after an experiment
     ran in the same process, or with it, is repeated in a fresh process without experiments.
     """
     asked = (*steps, *informing, *exact_only)
@@ -183,6 +183,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
             ):
                 runner.findings.workload = workload_record(checkout, reference, asked, loaded=loaded, quick=quick)
                 runner.findings.load_seconds = loaded.seconds
+                runner.is_spoiled_by_errors = "spoiled_by_errors" in loaded.capabilities
                 runner.is_fresh = True
                 runner.ran.clear()
                 while runner.remaining and runner.run_next(worker, loaded):
@@ -213,6 +214,8 @@ class _StepRunner:
     findings: Findings
     # Seconds that the informing steps took so far.
     spent: float = 0.0
+    # Whether an error of the device spoils the worker for what follows.
+    is_spoiled_by_errors: bool = False
     # Whether the worker has done nothing yet.
     is_fresh: bool = False
     # The steps that ran in the worker so far.
@@ -222,7 +225,7 @@ class _StepRunner:
 
     def run_next(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the next step, or the check. Return whether the worker can be asked again."""
-        if _takes_long(self.remaining[0]) and not self.is_fresh:
+        if self._needs_fresh_process(self.remaining[0]) and not self.is_fresh:
             return False
         self.is_fresh = False
         done = {step.number: step.duration for step in self.findings.steps}
@@ -243,7 +246,11 @@ class _StepRunner:
             started = time.monotonic()
             usable = self._run_step(worker, number, at_most=INFORMING_TIMEOUT)
             self.spent += max(0.0, time.monotonic() - started - self._steady_seconds(number))
-        return usable and "spoiled_by_errors" not in loaded.capabilities
+        return usable
+
+    def _needs_fresh_process(self, number: int | None) -> bool:
+        """Whether a step has a process of its own; on an accelerator, where loading takes seconds, not for exact numbers."""
+        return _takes_long(number) and not (self.bench.is_accelerated and number in self.exact_only)
 
     def give_up(self, error: WorkerError) -> None:
         """No worker is available: record its error for the remaining steps."""
@@ -278,11 +285,11 @@ class _StepRunner:
                 )
                 for shape in loaded.shapes
             ]
-            return error.alive
+            return error.alive and not self.is_spoiled_by_errors
         if worker.experimented and any(result.message or not result.signature for result in reply.results):
             return self._check_again()
         self.findings.correctness = reply.results
-        return True
+        return not (self.is_spoiled_by_errors and any(result.message for result in reply.results))
 
     def _check_again(self) -> bool:
         self.bench.say(
@@ -332,7 +339,7 @@ class _StepRunner:
             if self._repeats(worker, number, error.detail):
                 return False
             findings.steps.append(_unmeasured(number, self.reference, error=error.detail))
-            return error.alive
+            return error.alive and not self.is_spoiled_by_errors
         if reply.result.error is not None and self._repeats(worker, number, reply.result.error):
             return False
         waited = waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
@@ -343,7 +350,7 @@ class _StepRunner:
         paths = {artifact.path for artifact in findings.artifacts}
         new = [artifact for artifact in reply.artifacts if artifact.path not in paths]
         findings.artifacts += [replace(artifact, workload=self.reference.name) for artifact in new]
-        return True
+        return not reply.spoiled
 
     def _repeats(self, worker: Worker, number: int, error: ErrorDetail) -> bool:
         """Whether a failed step is to be repeated in a fresh process; put back, it then comes next, without experiments."""
