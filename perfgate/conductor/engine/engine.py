@@ -28,7 +28,8 @@ class Engine:
     """Lets the sides of ``client`` take turns.
 
     ``is_decided`` is asked at ``looks``, numbers of the client's units. The first ``sure_looks`` are reached whatever the
-    budget; with ``whole_looks`` the budget is tested at looks only. Nothing starts after ``deadline`` (of ``clock``).
+    budget, if that is before ``sure_until`` (of ``clock``); with ``whole_looks`` the budget is tested at looks only. Nothing
+    starts after ``deadline`` (of ``clock``).
     """
 
     client: Client
@@ -39,6 +40,7 @@ class Engine:
     turns: int = 4
     deadline: float = math.inf
     sure_looks: int = 0
+    sure_until: float = math.inf
     whole_looks: bool = False
     clock: Callable[[], float] = time.monotonic
 
@@ -136,7 +138,7 @@ class Engine:
     def _time_is_up(self) -> bool:
         if self.is_late:
             return True
-        if self._looks_passed < self.sure_looks:
+        if self._looks_passed < self.sure_looks and self.clock() <= self.sure_until:
             return False
         done = self.client.done
         if self.whole_looks and done not in self.looks:

@@ -27,6 +27,7 @@ from perfgate.conductor.sides.function.plan import (
     FORKED_PAIRS,
     MOST_QUADS,
     SURE_LOOKS,
+    SURE_SECONDS,
     QuadPlanner,
     draw_plans,
     draw_renewals,
@@ -100,6 +101,8 @@ def measure_pairs(
         deadline=sides.deadline,
         # Two looks are worth their time on any machine.
         sure_looks=SURE_LOOKS if is_first_round else 1,
+        # Loading again and again may take longer than was foreseen.
+        sure_until=clock() + max(gate.budget, SURE_SECONDS) if pairs.is_resident else math.inf,
         # A later job's additions end at a planned number of pairs.
         whole_looks=not is_first_round,
         clock=clock,
