@@ -67,7 +67,8 @@ class ForkRequest(ServerRequest, frozen=True):
     The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
     its folder for temporary files and, until it loads a workload of the checkout at ``root``, its current one. A worker of a
     side lives in its ``room`` and has the ``variables`` of that side beside the server's. ``looks_at_itself`` is whether
-    libraries of the device read about their own process in /proc.
+    libraries of the device read about their own process in /proc. With ``builds`` the process is no worker but a further
+    fork server, which builds that workload on the host: its workers have the model.
     """
 
     layout_seed: int
@@ -80,6 +81,7 @@ class ForkRequest(ServerRequest, frozen=True):
     room: Room | None = None
     variables: dict[str, str] = {}
     looks_at_itself: bool = True
+    builds: LoadRequest | None = None
 
 
 class AdoptRequest(ServerRequest, frozen=True):
@@ -260,7 +262,7 @@ class Tried(Reply, frozen=True):
 
     ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call, and ``load_seconds`` that of
     loading. ``packages`` are the distributions with a loaded file; None unless requested. ``watching`` is set if files were
-    watched.
+    watched. ``signature`` describes the model, and ``copies_fit`` is how many such processes the device holds.
     """
 
     failed: Literal["load", "call", "check"] | None = None
@@ -270,6 +272,24 @@ class Tried(Reply, frozen=True):
     load_seconds: float = 0.0
     watching: Watching | None = None
     packages: list[str] | None = None
+    signature: Signature | None = None
+    copies_fit: int | None = None
+
+
+class SignatureRequest(WorkerRequest, frozen=True):
+    """Describe the model and one call of every shape."""
+
+
+class Signature(Reply, frozen=True):
+    """What a model is and does.
+
+    ``model`` is its type, ``tensors`` has layout and a digest of each parameter and buffer, and ``operators`` how often a call
+    of each shape runs an operator.
+    """
+
+    model: str
+    tensors: dict[str, str]
+    operators: dict[str, dict[str, int]]
 
 
 class TimeCallRequest(WorkerRequest, frozen=True):
@@ -397,6 +417,16 @@ class Spawned(Reply, frozen=True):
     """The new process, which stays warm; the one that answers becomes the other worker."""
 
     pid: int
+
+
+class ParkRequest(WorkerRequest, frozen=True):
+    """Move the model's weights into the host's memory, ``away`` from the device, or back."""
+
+    away: bool
+
+
+class Parked(Reply, frozen=True):
+    """The weights are there."""
 
 
 class MoveRequest(WorkerRequest, frozen=True):

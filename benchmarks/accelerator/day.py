@@ -41,14 +41,18 @@ SERIES = (("tiny", ""), ("gemm", ""), ("stream", ""), ("gemm", "device"), ("tiny
 WATCHED = "clocks.sm,clocks.max.sm,power.draw,temperature.gpu,clocks_event_reasons.active"
 WATCH_SECONDS = 0.5
 
+# Of the model of the gates; the small one only shows that everything runs.
+SIZE, QUICK_SIZE = 2048, 64
 MODEL = """\
 import torch
+
+SIZE = {size}
 
 
 class Stack(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.ModuleList([torch.nn.Linear(2048, 2048, bias=False) for _ in range(12)])
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(SIZE, SIZE, bias=False) for _ in range(12)])
 
     def forward(self, x):
         for layer in self.layers:
@@ -57,13 +61,13 @@ class Stack(torch.nn.Module):
 """
 WORKLOAD = """\
 import torch
-from model import Stack
+from model import SIZE, Stack
 
 from perfgate import Workload
 
 stack = Workload(
     build=lambda device: Stack().eval().to(device),
-    inputs=lambda batch, seed: torch.randn(batch, 2048, generator=torch.Generator().manual_seed(seed)),
+    inputs=lambda batch, seed: torch.randn(batch, SIZE, generator=torch.Generator().manual_seed(seed)),
     batch=512,
 )
 """
@@ -108,9 +112,9 @@ def run_day(options: argparse.Namespace) -> int:
         raise SystemExit(f"{options.out} is of {day['device']}; name another file with --out")
     day["machine"] = machine()
     ends = time.monotonic() + options.seconds
-    starts, quads = (QUICK_STARTS, QUICK_QUADS) if options.quick else (STARTS, QUADS)
+    starts, quads, size = (QUICK_STARTS, QUICK_QUADS, QUICK_SIZE) if options.quick else (STARTS, QUADS, SIZE)
     missing: list[str] = []
-    for stage in stages(options.device, starts, quads):
+    for stage in stages(options.device, starts, quads, size):
         if stage.name in day["stages"]:
             continue
         if time.monotonic() + stage.needed > ends:
@@ -128,13 +132,13 @@ def run_day(options: argparse.Namespace) -> int:
     return 1 if missing else 0
 
 
-def stages(device: str, starts: int, quads: int) -> list[Stage]:
+def stages(device: str, starts: int, quads: int, size: int = SIZE) -> list[Stage]:
     found: list[Stage] = []
     for model, plant in SERIES:
         series = Series(model, plant, starts, quads)
         found.append(Stage(f"clocks: {series.name}", CLOCKS_SECONDS, partial(clocks_of, device, series)))
     for name, (old, new) in PLANTS.items():
-        found.append(Stage(f"gate: {name}", GATE_SECONDS, partial(gate_stack, device, old, new)))
+        found.append(Stage(f"gate: {name}", GATE_SECONDS, partial(gate_stack, device, size, old, new)))
     found.append(Stage("gate: the demo's mistake", GATE_SECONDS, partial(gate_demo, device)))
     return found
 
@@ -143,16 +147,17 @@ def clocks_of(device: str, series: Series, _: float) -> dict[str, Any]:
     return measure(series, device)
 
 
-def gate_stack(device: str, old: str, new: str, left: float) -> dict[str, Any]:
+def gate_stack(device: str, size: int, old: str, new: str, left: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="perfgate-day-") as scratch:
         repository = Path(scratch) / "stack"
         repository.mkdir()
-        (repository / "model.py").write_text(MODEL)
+        model = MODEL.replace("{size}", str(size), 1)
+        (repository / "model.py").write_text(model)
         (repository / "perf.py").write_text(WORKLOAD)
         (repository / "perfgate.toml").write_text(SETTINGS.format(device))
         git(repository, "init", "--quiet", "--initial-branch", "main")
         commit(repository, "base")
-        (repository / "model.py").write_text(MODEL.replace(old, new, 1))
+        (repository / "model.py").write_text(model.replace(old, new, 1))
         commit(repository, "head")
         return gate(repository, device, left)
 

@@ -64,10 +64,10 @@ class Side:
 
     def __init__(self, torch: Any, options: argparse.Namespace) -> None:
         self.torch = torch
-        self.has_queue = options.device != "cpu"
         torch.manual_seed(0)
         torch.set_num_threads(1)
-        device = torch.device(options.device)
+        device = _device_of(torch, options.device)
+        self.has_queue = device.type != "cpu"
         model, example = _model(torch, options.model, is_large=self.has_queue)
         dtype = torch.bfloat16 if self.has_queue and options.model == "gemm" else torch.float32
         model = model.to(device, dtype).eval()
@@ -142,6 +142,14 @@ class Side:
         if self.event is None:
             return _HostEvent(), _HostEvent()
         return self.event(enable_timing=True), self.event(enable_timing=True)
+
+
+def _device_of(torch: Any, name: str) -> Any:
+    """The device of torch, or the CPU for a plug-in's that torch does not know: its tensors are the host's."""
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        return torch.device("cpu")
 
 
 def _done() -> None:

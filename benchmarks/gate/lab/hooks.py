@@ -21,6 +21,7 @@ import msgspec
 from perfgate.measuring.timing import blocks
 from perfgate.measuring.timing.blocks import BlockRecorder
 from perfgate.measuring.worker import server, worker
+from perfgate.measuring.worker.host_build import prepare_libraries
 from perfgate.measuring.workload.layout import Layout, fill_pools
 from perfgate.protocol import BlockRequest, ForkRequest
 
@@ -61,7 +62,7 @@ def _rebuild(self: Any, lot: random.Random) -> None:
     workload._pools.clear()
     recorder._callers.clear()
     _held[:] = [bytearray(16 * lot.randrange(65536) + 16), fill_pools(lot)]
-    worker._prepare_libraries(threads=len(self.cpus), seed=workload.seed)
+    prepare_libraries(threads=len(self.cpus), seed=workload.seed)
     workload.model = workload.workload.build(self.device.handle())
     recorder._callers.update(BlockRecorder(workload, self.device)._callers)
 

@@ -8,7 +8,7 @@ import socket
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -27,11 +27,15 @@ from perfgate.conductor.workers.environment import (
     worker_environment,
 )
 from perfgate.conductor.workers.foresight import Foresee, foresee_nothing
+from perfgate.conductor.workers.host_builds import HostBuilds
+from perfgate.conductor.workers.host_server import HostServer
 from perfgate.conductor.workers.hubs import show_hub_caches
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
 from perfgate.conductor.workers.load_log import LoadLog, with_reports
+from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker
+from perfgate.conductor.workers.parking import Parking
 from perfgate.conductor.workers.seals import SealedFolder, sealed_files, sealed_tree
-from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError
+from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError, WorkerSource
 from perfgate.config import Config, MeasureSettings, WorkloadReference, device_kind
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, distinct, reason_of
@@ -107,20 +111,6 @@ class Checkout:
         return _ServerKey(self.python, self.second_server)
 
 
-@dataclass(frozen=True)
-class LoadingWorker:
-    """A worker that loads a workload; others may load theirs in the meantime."""
-
-    worker: Worker
-    name: str
-    timeout: float
-
-    def wait(self) -> Loaded:
-        """Wait until the workload is loaded. Raises WorkerError if it cannot be."""
-        doing = Activity("loading workload {name}", name=self.name)
-        return self.worker.finish(Loaded, timeout=self.timeout, doing=doing)
-
-
 class Bench:
     """The source of workers. Those of one interpreter share a fork server, so that base and head share their memory layout.
 
@@ -166,6 +156,13 @@ class Bench:
         self._unwatched: list[Message] = []
         # How a fork server ended that we did not end.
         self._lost: ErrorDetail | None = None
+        self.host_builds = HostBuilds(self)
+        # How many processes of the workload that was tried last fit on the device; None if that is unknown.
+        self.copies_fit: int | None = None
+        # Set if only one fits.
+        self.parking: Parking | None = None
+        # Workers that load ahead of their use.
+        self._ahead: dict[tuple[Checkout, str], AheadWorker] = {}
 
     # --- fork servers
 
@@ -209,15 +206,28 @@ class Bench:
     def renew(self, *, let_go: Callable[[], None]) -> None:
         """Put the fork servers that were started beside in the place of those that run, once all of them are ready.
 
-        ``let_go`` is called before those end, to close their remaining workers. Raises MeasuringError when a preloaded
-        module fails.
+        They are ready if they have also built what is built on the host. ``let_go`` is called before those end, to close
+        their remaining workers. Raises MeasuringError when a preloaded module fails.
         """
-        if self._starting and all(server.is_ready() for server in self._starting.values()):
+        if self.has_next:
             let_go()
+            self.let_go_ahead()
             self.draws += 1
             old, self._servers, self._starting = self._servers, self._starting, {}
             for server in old.values():
                 self._close(server)
+
+    @property
+    def has_next(self) -> bool:
+        """Whether ``renew`` would replace the fork servers now."""
+        return bool(self._starting) and all(self._is_prepared(*entry) for entry in self._starting.items())
+
+    def _is_prepared(self, key: _ServerKey, server: ForkServer) -> bool:
+        """Whether a server has imported its modules, and has built the workloads on the host, or cannot; begins the latter."""
+        if not server.is_ready():
+            return False
+        checkouts = [checkout for checkout in self.host_builds.checkouts if checkout.server == key]
+        return self.host_builds.are_built_on(server, checkouts)
 
     def redraw(self, hash_seed: int) -> None:
         """End every fork server: the next worker gets one with other addresses and other hashes."""
@@ -227,6 +237,7 @@ class Bench:
 
     def close(self) -> None:
         """End every fork server and its workers."""
+        self.let_go_ahead()
         for servers in (self._servers, self._starting):
             while servers:
                 _, server = servers.popitem()
@@ -251,6 +262,29 @@ class Bench:
             room=None if python is None else self._walls(self._house(python)),
             say=self.say,
         )
+
+    def servers(self) -> list[ForkServer]:
+        return [*self._servers.values(), *self._starting.values()]
+
+    def server_of(self, checkout: Checkout) -> ForkServer:
+        return self._server(checkout.server)
+
+    def fork_host(self, server: ForkServer, checkout: Checkout, reference: WorkloadReference) -> HostServer:
+        """Fork a server that builds a workload on the host."""
+        room = self._room(checkout.python, checkout.root)
+        worker = server.fork(
+            cpus=self.cpus,
+            layout_seed=0,
+            home=room / _HOME,
+            room=self._walls(room),
+            variables=self._own_variables(checkout),
+            root=checkout.root,
+            log=self.log(f"{reference.name}-host"),
+            memory_limit=self._memory_limit,
+            builds=self._load_request(checkout, reference, cpus=self.cpus),
+        )
+        self._worker_ids |= namespace_ids(worker.pid)
+        return HostServer(worker, folder=Path(f"host-{worker.worker_id}"), say=self.say)
 
     def _server(self, key: _ServerKey) -> ForkServer:
         server = self._servers.get(key)
@@ -358,8 +392,34 @@ class Bench:
         with loading as worker:
             yield worker.worker, worker.wait()
 
+    # --- loading once for several workers
+
+    @property
+    def loads_slowly(self) -> bool:
+        """Whether every worker builds its model for a device, so that loading takes long."""
+        return self.is_accelerated and not self.host_builds.are_used
+
+    def fits(self, copies: int) -> bool:
+        """Whether the device is known to hold so many processes at once."""
+        return self.copies_fit is not None and copies <= self.copies_fit
+
+    def load_ahead(self, checkout: Checkout, reference: WorkloadReference) -> None:
+        """Begin to load a workload that the next worker of the checkout takes over."""
+        if not self.has_ahead(checkout, reference):
+            loading = self.loading(checkout, reference, cpus=self.cpus, layout_seed=0, log_name=reference.name)
+            self._ahead[checkout, reference.name] = AheadWorker.begin(loading)
+
+    def has_ahead(self, checkout: Checkout, reference: WorkloadReference) -> bool:
+        return (checkout, reference.name) in self._ahead
+
+    def let_go_ahead(self) -> None:
+        """End the workers that have loaded ahead of their use."""
+        while self._ahead:
+            _, ahead = self._ahead.popitem()
+            ahead.stack.close()
+
     @contextmanager
-    def loading(
+    def loading(  # noqa: PLR0913 - all by name
         self,
         checkout: Checkout,
         reference: WorkloadReference,
@@ -368,37 +428,64 @@ class Bench:
         layout_seed: int,
         log_name: str,
         scatters: bool = False,
+        on_next: bool = False,
         load_timeout: float | None = None,
         room: Path | None = None,
         watch: Watched | None = None,
         reports: socket.socket | None = None,
+        source: HostServer | None = None,
     ) -> Iterator[LoadingWorker]:
         """Yield a worker that begins to load the workload; it ends with the context.
 
         If it ``scatters``, the workload is loaded into memory with holes at random places, by the ``layout_seed``. ``room``
         replaces the room that the checkout's workers share; a trial may ``watch`` files, and sends what it sees of them to
-        ``reports``. Raises WorkerError when there is no worker.
+        ``reports``. If it comes ``on_next``, it is forked from the server that replaces the present one at the next renewal,
+        if there is one; ``source`` has the model already. Raises WorkerError when there is no worker.
         """
-        measure = self.config.measure
-        request = LoadRequest(
+        forks_anew = room is not None or watch is not None or source is not None
+        if not forks_anew and not scatters and self.has_ahead(checkout, reference):
+            ahead = self._ahead.pop((checkout, reference.name))
+            with ahead.stack:
+                yield ahead.worker
+            return
+        server = self.server_of(checkout)
+        if on_next:
+            server = self._starting.get(checkout.server, server)
+        if not forks_anew:
+            source = self.host_builds.server_of(checkout, reference, server)
+        request = self._load_request(
+            checkout, reference, cpus=cpus, layout_seed=layout_seed if scatters else None, watch=watch
+        )
+        forked = self._forked_from(
+            source or server, log_name, cpus=cpus, layout_seed=layout_seed, checkout=checkout, room=room
+        )
+        with forked as worker:
+            worker.parking = self.parking
+            worker.begin(request, descriptor=None if reports is None else reports.fileno())
+            yield LoadingWorker(worker, reference.name, load_timeout or self.config.measure.load_timeout)
+
+    def _load_request(
+        self,
+        checkout: Checkout,
+        reference: WorkloadReference,
+        *,
+        cpus: list[int],
+        layout_seed: int | None = None,
+        watch: Watched | None = None,
+    ) -> LoadRequest:
+        return LoadRequest(
             name=reference.name,
             file=str(checkout.harness / reference.file),
             attribute=reference.attribute,
             root=str(checkout.root),
             python_path=self._settings_of(checkout).python_path,
             device=self.config.device,
-            seed=measure.seed,
+            seed=self.config.measure.seed,
             threads=min(self.threads, len(cpus)),
-            layout_seed=layout_seed if scatters else None,
+            layout_seed=layout_seed,
             watch=watch,
             communication=self.config.trace.communication,
         )
-        forked = self._forked(
-            checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, checkout=checkout, room=room
-        )
-        with forked as worker:
-            worker.begin(request, descriptor=None if reports is None else reports.fileno())
-            yield LoadingWorker(worker, reference.name, load_timeout or measure.load_timeout)
 
     @contextmanager
     def spawned(self, checkout: Checkout, warm: Worker, *, layout_seed: int) -> Iterator[Worker]:
@@ -430,7 +517,7 @@ class Bench:
         doing = Activity("testing {name}", name=reference.name)
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         call_timeout = TRIAL_SECONDS
-        if watch is not None:
+        if watch is not None or self.host_builds.have_begun:
             # To measure a change that nothing runs costs more than to wait for a model that loads slowly.
             load_timeout, call_timeout = self.config.measure.load_timeout, WATCHED_CALLS_SECONDS
         part: Literal["load", "call"] = "load"
@@ -452,8 +539,26 @@ class Bench:
                     request = TryRequest(seconds=watching_seconds, packages=packages)
                     tried = worker.ask(request, Tried, timeout=call_timeout, doing=doing)
                     tried = msgspec.structs.replace(tried, load_seconds=loaded.seconds)
+                    if self.host_builds.have_begun and tried.failed is None:
+                        trying = LoadingWorker(worker, reference.name, call_timeout, loaded)
+                        # A model that cannot be described is built by every process.
+                        with suppress(WorkerError):
+                            tried = msgspec.structs.replace(tried, signature=self.host_builds.signature_of(trying))
             except WorkerError as error:
                 tried = Tried(failed=part, error=error.detail) if error.alive else Tried()
+        if tried.error and tried.error.kind == "memory" and self._ahead:
+            # Another worker loaded meanwhile.
+            self.let_go_ahead()
+            return self.try_workload(
+                checkout,
+                reference,
+                packages=packages,
+                watch=watch,
+                watching_seconds=watching_seconds,
+                reports=reports,
+            )
+        self.copies_fit = tried.copies_fit
+        self.parking = Parking() if tried.copies_fit is not None and not self.fits(2) else None
         # A lack of memory may be the machine's fault.
         return Tried() if tried.error and tried.error.kind == "memory" else tried
 
@@ -551,21 +656,44 @@ class Bench:
         room: Path | None = None,
     ) -> Iterator[Worker]:
         """Yield a new worker, which runs the code of a checkout, if any, within walls."""
+        room = room or self._room(server.python, checkout.root if checkout else None)
+        forked = self._forked_from(
+            self._server(server), log_name, cpus=cpus, layout_seed=layout_seed, checkout=checkout, room=room
+        )
+        with forked as worker:
+            yield worker
+
+    @contextmanager
+    def _forked_from(
+        self,
+        server: WorkerSource,
+        log_name: str,
+        *,
+        cpus: list[int] | None = None,
+        layout_seed: int = 0,
+        checkout: Checkout | None = None,
+        room: Path | None = None,
+    ) -> Iterator[Worker]:
         root = checkout.root if checkout else None
-        room = room or self._room(server.python, root)
-        worker = self._server(server).fork(
+        room = room or self._room(checkout.python if checkout else None, root)
+        worker = server.fork(
             cpus=cpus or self.cpus,
             layout_seed=layout_seed,
             home=room / _HOME,
-            room=None if root is None else self._walls(room),
+            # What a host server forks is within its walls.
+            room=None if root is None or isinstance(server, HostServer) else self._walls(room),
             variables=self._own_variables(checkout) if checkout else {},
             looks_at_itself=device_kind(self.config.device) != "cpu",
             root=root,
             log=self.log(log_name),
-            memory_limit=self.config.measure.memory_limit or int(granted_memory() * MEMORY_SHARE),
+            memory_limit=self._memory_limit,
         )
         with self._accounted(worker, root):
             yield worker
+
+    @property
+    def _memory_limit(self) -> int:
+        return self.config.measure.memory_limit or int(granted_memory() * MEMORY_SHARE)
 
     @contextmanager
     def _accounted(self, worker: Worker, root: Path | None) -> Iterator[None]:

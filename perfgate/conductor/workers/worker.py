@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.workers.interpreters import our_process, process_in
+from perfgate.conductor.workers.parking import Parking
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
@@ -33,6 +34,7 @@ from perfgate.protocol import (
     ForkFailed,
     ForkRequest,
     Inbox,
+    LoadRequest,
     ProgressReply,
     ProtocolError,
     Resumed,
@@ -69,51 +71,34 @@ class WorkerError(TurnError):
         self.alive = alive
 
 
-class ForkServer:
-    """A running fork server and its workers. ``close`` ends all of them.
+class ServerProcess(Protocol):
+    """The process of a server, as ``subprocess.Popen`` has it."""
 
-    ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in. It fails if a module of
-    ``preload`` cannot be imported, and does without those of ``parts`` that cannot. It lives in a ``room`` if its interpreter
-    has packages of a side, whose code may run at its start.
-    """
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+class WorkerSource:
+    """A process that forks workers, at the other end of ``connection``; ``folder`` is its own. ``close`` ends all of them."""
 
     def __init__(
-        self,
-        python: Path,
-        *,
-        environment: dict[str, str],
-        preload: list[str],
-        folder: Path,
-        say: Say,
-        parts: Sequence[str] = (),
-        room: Room | None = None,
+        self, process: ServerProcess, connection: socket.socket, inbox: Inbox, *, folder: Path, log: Path, say: Say
     ) -> None:
-        self._python = python
-        self._say = say
+        self._process = process
+        self._connection = connection
+        self._inbox = inbox
         self._folder = folder
+        self._log = log
+        self._say = say
         self._workers: dict[int, Worker] = {}
         self._next_id = 0
-        self._log = folder / "server.log"
-        ours, theirs = socket.socketpair()
-        self._connection = ours
-        self._inbox = Inbox(ours)
-        command = process_in(python, "perfgate.measuring.worker", str(theirs.fileno()), *preload, "--", *parts)
-        if room is not None:
-            command = our_process("perfgate.system.walls", json.dumps(room), *command)
-        with self._log.open("wb") as log:
-            # A session of its own, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
-            self._process = subprocess.Popen(
-                command,
-                env=environment,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        theirs.close()
-        self._ready = False
 
     @property
     def running(self) -> bool:
@@ -135,28 +120,6 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._kill()
 
-    def wait_ready(self, *, timeout: float) -> None:
-        """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
-        self._note_start(self._wait(timeout=timeout, doing=Activity("importing the preloaded modules"), worker_id=None))
-
-    def is_ready(self) -> bool:
-        """Whether the preloaded modules are imported, without waiting. Raises MeasuringError when one fails."""
-        if not self._ready and (message := self._poll(0)) is not None:
-            self._note_start(server_decoder.decode(message))
-        return self._ready
-
-    def _note_start(self, message: Any) -> None:
-        if isinstance(message, ServerFailed):
-            raise MeasuringError(
-                "the worker's interpreter {python} cannot import a module of [measure] preload: {error}{remedy}",
-                python=self._python,
-                error=english(as_message(message.error.message)),
-                remedy=f"\n{message.error.traceback}"
-                if message.error.traceback
-                else Activity("; install it there, or leave it out"),
-            )
-        self._ready = True
-
     def fork(
         self,
         *,
@@ -169,6 +132,7 @@ class ForkServer:
         variables: Mapping[str, str] = MappingProxyType({}),
         looks_at_itself: bool = True,
         root: Path | None = None,
+        builds: LoadRequest | None = None,
     ) -> Worker:
         """Fork a worker pinned to ``cpus``, with its home in ``home``, its output in ``log`` and walls around its ``room``.
 
@@ -187,6 +151,7 @@ class ForkServer:
             room=room,
             variables=dict(variables),
             looks_at_itself=looks_at_itself,
+            builds=builds,
         )
         with theirs:
             self._await_worker(worker, request, theirs.fileno())
@@ -317,6 +282,81 @@ class ForkServer:
             self._process.wait()
 
 
+class ForkServer(WorkerSource):
+    """A running fork server and its workers. ``close`` ends all of them.
+
+    ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in. It fails if a module of
+    ``preload`` cannot be imported, and does without those of ``parts`` that cannot. It lives in a ``room`` if its interpreter
+    has packages of a side, whose code may run at its start.
+    """
+
+    def __init__(
+        self,
+        python: Path,
+        *,
+        environment: dict[str, str],
+        preload: list[str],
+        folder: Path,
+        say: Say,
+        parts: Sequence[str] = (),
+        room: Room | None = None,
+    ) -> None:
+        self._python = python
+        ours, theirs = socket.socketpair()
+        command = process_in(python, "perfgate.measuring.worker", str(theirs.fileno()), *preload, "--", *parts)
+        if room is not None:
+            command = our_process("perfgate.system.walls", json.dumps(room), *command)
+        log_file = folder / "server.log"
+        with log_file.open("wb") as log:
+            # A session of its own, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        theirs.close()
+        super().__init__(process, ours, Inbox(ours), folder=folder, log=log_file, say=say)
+        self._ready = False
+        # The servers that were forked from it, each with a workload that it built on the host, and its name.
+        self.hosts: dict[object, WorkerSource] = {}
+
+    def close(self) -> None:
+        self.close_hosts()
+        super().close()
+
+    def close_hosts(self) -> None:
+        while self.hosts:
+            _, host = self.hosts.popitem()
+            host.close()
+
+    def wait_ready(self, *, timeout: float) -> None:
+        """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
+        self._note_start(self._wait(timeout=timeout, doing=Activity("importing the preloaded modules"), worker_id=None))
+
+    def is_ready(self) -> bool:
+        """Whether the preloaded modules are imported, without waiting. Raises MeasuringError when one fails."""
+        if not self._ready and (message := self._poll(0)) is not None:
+            self._note_start(server_decoder.decode(message))
+        return self._ready
+
+    def _note_start(self, message: Any) -> None:
+        if isinstance(message, ServerFailed):
+            raise MeasuringError(
+                "the worker's interpreter {python} cannot import a module of [measure] preload: {error}{remedy}",
+                python=self._python,
+                error=english(as_message(message.error.message)),
+                remedy=f"\n{message.error.traceback}"
+                if message.error.traceback
+                else Activity("; install it there, or leave it out"),
+            )
+        self._ready = True
+
+
 class Worker:
     """One worker process. Ask it with ``ask``; ``close`` ends it and everything it started.
 
@@ -326,7 +366,7 @@ class Worker:
 
     def __init__(
         self,
-        server: ForkServer,
+        server: WorkerSource,
         connection: socket.socket,
         *,
         worker_id: int,
@@ -341,11 +381,13 @@ class Worker:
         self.pid = 0
         self.exited: Exited | None = None
         self.experimented = False
+        # Set if it shares a device that holds one worker only.
+        self.parking: Parking | None = None
         # How often it went on after a signal had stopped it.
         self.resumed = 0
         self._server = server
-        self._connection = connection
-        self._inbox = Inbox(connection)
+        self.connection = connection
+        self.inbox = Inbox(connection)
         self.stack = stack
         self._say = say
 
@@ -370,8 +412,10 @@ class Worker:
 
     def begin(self, request: msgspec.Struct, *, descriptor: int | None = None) -> None:
         """Send a request and return at once, so that several workers can be busy at the same time; ``finish`` has the reply."""
+        if self.parking is not None:
+            self.parking.admit(self, request)
         try:
-            send(self._connection, request, descriptor)
+            send(self.connection, request, descriptor)
         except ConnectionClosed:
             raise self._ended() from None
 
@@ -394,11 +438,22 @@ class Worker:
         self._server.note_messages()
         return self.resumed
 
+    @property
+    def is_running(self) -> bool:
+        self._server.note_messages()
+        return self.exited is None and self._server.running
+
+    def has_ended(self, *, timeout: float) -> bool:
+        """Wait for its end."""
+        return self._server.exit_of(self, timeout=timeout) is not None
+
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
         if self.pid and self._server.exit_of(self, timeout=LEAVE_SECONDS) is None:
             self._kill()
             self._server.exit_of(self, timeout=EXIT_SECONDS)
+        if self.parking is not None:
+            self.parking.leave(self)
         cut_log(self.log)
         self._server.forget(self)
 
@@ -416,7 +471,7 @@ class Worker:
         started = last_running = time.monotonic()
         status, here = f"{doing}", shown(doing)
         while True:
-            received = self._inbox.poll(TICK_SECONDS)
+            received = self.inbox.poll(TICK_SECONDS)
             safe_point()
             if received is not None:
                 message: msgspec.Struct = reply_decoder.decode(received)

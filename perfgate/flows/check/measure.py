@@ -21,6 +21,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.check.context import CheckContext, HistoryOf
 from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.harnesses import harnesses_of
+from perfgate.flows.check.hosts import begin_host_builds, confirm_host_builds, load_both_ahead
 from perfgate.flows.check.measured import Job, Measured, documents_of
 from perfgate.flows.check.pairs import PairsOfWorkload
 from perfgate.flows.check.rerun import other_testbed, refuse_other_job, turns_of
@@ -112,12 +113,18 @@ def _measure_workloads(check: CheckContext) -> None:
     for name in NAMES:
         remove_traces(job.out / name, names)
     check.forecast.plan(names, PARTS)
+    if references:
+        begin_host_builds(check, references[0])
     measured.coverage, trials = try_sides(bench, base, head, job, options)
     if settles(measured.coverage, job.policy) and not options.always:
         return
     measured.harnesses = harnesses_of(bench, base, head, job, options)
     measured.loaded = loaded_packages(bench, (base, head), job, options)
     for number, reference in enumerate(references, start=1):
+        if number > 1:
+            begin_host_builds(check, reference)
+        confirm_host_builds(check, reference, trials.get(reference.name))
+        load_both_ahead(check, reference)
         too_slow = pairs_too_slow(bench, reference, base, trials.get(reference.name))
         workload = WorkloadMeasurement(check, reference, to_come=len(references) - number, too_slow=too_slow)
         if not workload.measure():

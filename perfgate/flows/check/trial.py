@@ -83,7 +83,8 @@ def pairs_too_slow(
     gate = bench.config.gate
     allowed = max(gate.budget, SURE_SECONDS)
     if tried is not None and tried.seconds is not None:
-        seconds = _seconds_of_pairs(bench, call_seconds=tried.seconds, load_seconds=tried.load_seconds)
+        load_seconds = bench.host_builds.seconds_of_copy or tried.load_seconds
+        seconds = _seconds_of_pairs(bench, call_seconds=tried.seconds, load_seconds=load_seconds)
         if seconds <= allowed:
             return None
     timed = bench.time_call(base, reference)
@@ -108,5 +109,9 @@ def pairs_too_slow(
 
 def _seconds_of_pairs(bench: Bench, *, call_seconds: float, load_seconds: float) -> float:
     return seconds_of_sure_pairs(
-        bench.config.gate, call_seconds=call_seconds, start_seconds=load_seconds, resident=bench.is_accelerated
+        bench.config.gate,
+        call_seconds=call_seconds,
+        start_seconds=load_seconds,
+        resident=bench.is_accelerated,
+        parked=bench.parking is not None,
     )

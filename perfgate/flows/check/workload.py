@@ -53,7 +53,7 @@ class WorkloadMeasurement:
             check.bench,
             self.reference,
             sides,
-            begins=job.seals.begin,
+            begins=self._begin_side,
             deadline=job.deadline,
             leave_out_waits=True,
         )
@@ -86,6 +86,10 @@ class WorkloadMeasurement:
             checklist.compare()
         return True
 
+    def _begin_side(self, side: SideName) -> None:
+        """Code of this side runs now; on an accelerator that of the other one too, which is built or loads meanwhile."""
+        self.check.job.seals.begin(*(NAMES if self.check.bench.is_accelerated else (side,)))
+
     def _count_slow_calls(self, too_slow: FailedPair) -> Mapping[SideName, Sequence[CounterSet]]:
         """Count the operators of slow calls on both sides before anything else, and show what two processes say regressed.
 
@@ -103,7 +107,7 @@ class WorkloadMeasurement:
         return counted
 
     def _count_operators(self, name: SideName) -> list[CounterSet]:
-        self.check.job.seals.begin(name)
+        self._begin_side(name)
         return count_operators(self.check.bench, self.check.checkouts[name], self.reference)
 
     def _is_settled(self) -> bool:

@@ -48,6 +48,13 @@ class MemoryStatistics(NamedTuple):
     retries: int
 
 
+class FreeMemory(NamedTuple):
+    """The bytes of a device that nobody uses, and all of them."""
+
+    free: int
+    total: int
+
+
 class HostMemory(NamedTuple):
     """The process's memory on the host: resident bytes, and the minor page faults so far, which read no disk."""
 
@@ -139,6 +146,9 @@ class Device(Protocol):
     def event(self) -> DeviceEvent:
         """A new mark; on a device without a queue its time is the host clock."""
 
+    def place(self, model: Any) -> Any:
+        """Copy a ``torch.nn.Module`` that was built on the host to the device, and return it."""
+
     def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:
         """Copy a batch (tensor, or tuple, list or dict of tensors) to the device; the CPU returns it unchanged."""
 
@@ -216,6 +226,15 @@ class Device(Protocol):
 
     def telemetry(self) -> DeviceState | None:
         """Temperature, power, clock and the like; None if unknown. It may take a second: not while timing."""
+
+    def park(self, model: Any) -> None:
+        """Move the weights of a module into page-locked memory of the host, and give the device's back."""
+
+    def unpark(self, model: Any) -> None:
+        """Move them back."""
+
+    def free_memory(self) -> FreeMemory | None:
+        """The device's free memory beside all processes; None if it is unknown, or the host's."""
 
     def empty_cache(self) -> None: ...
 

@@ -24,6 +24,7 @@ from typing import NoReturn
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.measuring.timing.hardware import HardwareCounters
+from perfgate.measuring.worker.host_build import HostBuild, build_on_host
 from perfgate.measuring.worker.spawn import write_stacks_to
 from perfgate.measuring.worker.worker import WorkerLoop, describe_error, draw_pad
 from perfgate.protocol import (
@@ -93,11 +94,7 @@ def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) ->
     # Settings that modules derive from the home folder must come from the worker's own home.
     os.environ.clear()
     os.environ.update(environment)
-    # A collection in a forked worker would visit hundreds of thousands of imported objects and thereby copy their pages:
-    # 0.7 s on a busy machine with torch 2.13, and a pair of workers takes two such collections.
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+    _freeze()
     # From here on the end of its socket signals the conductor's end, which leaves time to kill the workers' children.
     outlive_parent()
     code = 1
@@ -109,9 +106,23 @@ def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) ->
         os._exit(code)
 
 
+def _freeze() -> None:
+    """Keep the collector from everything that there is.
+
+    A collection in a forked worker would visit hundreds of thousands of imported objects and thereby copy their pages:
+    0.7 s on a busy machine with torch 2.13, and a pair of workers takes two such collections.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
 class _Server:
-    def __init__(self, connection: socket.socket) -> None:
+    """Forks workers at the requests that come through ``connection``; they have the model that was ``built`` on the host."""
+
+    def __init__(self, connection: socket.socket, built: HostBuild | None = None) -> None:
         self.connection = connection
+        self.built = built
         self.workers: dict[int, int] = {}
         # The home and the checkout of every worker by its process, also of those that have ended.
         self.folders: dict[int, set[Path]] = {}
@@ -176,7 +187,7 @@ class _Server:
             self.connection.close()
             os.close(self.wake_up)
             os.close(self.wake_write)
-            become_worker(request, socket.socket(fileno=descriptor), parent=server)
+            become_worker(request, socket.socket(fileno=descriptor), parent=server, built=self.built)
         os.close(descriptor)
         self.workers[pid] = request.worker_id
         self.folders[pid] = {Path(folder).resolve() for folder in (request.home, request.root) if folder}
@@ -231,11 +242,15 @@ class _Server:
         return next((worker for worker in (dead_worker, *self.workers) if self.folders[worker] & places), None)
 
 
-def become_worker(request: ForkRequest, connection: socket.socket, *, parent: int) -> NoReturn:
-    """Turn this forked process into a worker; it ends here and never unwinds into the server's stack."""
+def become_worker(
+    request: ForkRequest, connection: socket.socket, *, parent: int, built: HostBuild | None = None
+) -> NoReturn:
+    """Turn this forked process into a worker, or a server; it ends here and never unwinds into the server's stack."""
     code = 1
     try:
-        code = _work(request, connection, parent)
+        code = (
+            _work(request, connection, parent, built) if request.builds is None else _host(request, connection, parent)
+        )
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -245,7 +260,25 @@ def become_worker(request: ForkRequest, connection: socket.socket, *, parent: in
         os._exit(code)
 
 
-def _work(request: ForkRequest, connection: socket.socket, parent: int) -> int:
+def _host(request: ForkRequest, connection: socket.socket, parent: int) -> int:
+    """Build a workload on the host, and fork workers that have its model."""
+    assert request.builds is not None
+    try:
+        _set_up(request, parent)
+        built = build_on_host(request.builds)
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything; workers then build for themselves
+        send(connection, ServerFailed(error=describe_error(error)))
+        return 1
+    _freeze()
+    try:
+        send(connection, ServerReady())
+        _Server(connection, built).loop()
+    except ConnectionClosed:
+        return 1
+    return 0
+
+
+def _work(request: ForkRequest, connection: socket.socket, parent: int, built: HostBuild | None) -> int:
     try:
         _set_up(request, parent)
     except BaseException as error:  # noqa: BLE001 - the conductor must learn why there is no worker
@@ -253,7 +286,7 @@ def _work(request: ForkRequest, connection: socket.socket, parent: int) -> int:
         return 1
     pad = draw_pad(request.layout_seed)
     try:
-        WorkerLoop(connection, cpus=request.cpus, counters=HardwareCounters()).loop()
+        WorkerLoop(connection, cpus=request.cpus, counters=HardwareCounters(), built=built).loop()
     except ConnectionClosed:
         return 0
     except BaseException:  # noqa: BLE001 - a request we cannot read: into the log

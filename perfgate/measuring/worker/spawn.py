@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.measuring.devices.device import Device
@@ -52,6 +53,12 @@ class Holdings(NamedTuple):
             and name.partition(".")[0] in self.modules
             and getattr(module, "__spec__", None) is not None
         ]
+
+    def unlike_files(self, before: Holdings) -> list[str]:
+        """What is open now and was not before, other than files: sockets, pipes and devices; and new shared memory."""
+        targets = {target for name, (target, _) in self.files.items() if before.files.get(name, ("", 0))[0] != target}
+        opened = sorted(target for target in targets if not Path(target).is_file())
+        return opened if self.mappings <= before.mappings else [*opened, "shared memory"]
 
 
 def open_files() -> OpenFiles:

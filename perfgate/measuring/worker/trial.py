@@ -27,6 +27,9 @@ from perfgate.system.processes import children
 
 _POWERS_OF_TWO = [1 << power for power in range(LARGEST_OF_ALL.bit_length())]
 
+# Of a device's memory: what a process takes beside its tensors, and what all may take together.
+_CONTEXT_SHARE, _USABLE_SHARE = 0.01, 0.97
+
 TrialPart = Literal["call", "check"]
 
 
@@ -48,6 +51,15 @@ def try_calls(workload: BoundWorkload, device: Device, root: Path) -> tuple[Tria
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
             return part, shape, error
     return None
+
+
+def copies_that_fit(device: Device) -> int | None:
+    """How many processes that need as much memory as this one fit on the device together; None if that is unknown."""
+    memory, used = device.free_memory(), device.memory_statistics()
+    if memory is None or used is None:
+        return None
+    of_one = used.peak_reserved + _CONTEXT_SHARE * memory.total
+    return int(_USABLE_SHARE * memory.total / of_one)
 
 
 class Exercise(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import sys
 import time
@@ -46,9 +45,18 @@ from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.executed import LineRecorder
+from perfgate.measuring.worker.host_build import HostBuild, prepare_libraries
 from perfgate.measuring.worker.packages import loaded_distributions, loaded_sources
+from perfgate.measuring.worker.signature import signature_of
 from perfgate.measuring.worker.spawn import Holdings, is_forkable, open_files, write_stacks_to
-from perfgate.measuring.worker.trial import children_ran, exercise, faults_of_children, runs_unseen, try_calls
+from perfgate.measuring.worker.trial import (
+    children_ran,
+    copies_that_fit,
+    exercise,
+    faults_of_children,
+    runs_unseen,
+    try_calls,
+)
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, scatter_memory
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
@@ -63,13 +71,22 @@ _MORE_SECONDS = 1.0
 class WorkerLoop:
     """One worker process: at most one workload on one device, at one end of a socket.
 
-    ``counters`` see the threads that are started after them alone, so they are opened before anything else.
+    ``counters`` see the threads that are started after them alone, so they are opened before anything else. ``built`` is a
+    workload that the fork server built on the host.
     """
 
-    def __init__(self, connection: socket.socket, *, cpus: list[int], counters: HardwareCounters | None = None) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        *,
+        cpus: list[int],
+        counters: HardwareCounters | None = None,
+        built: HostBuild | None = None,
+    ) -> None:
         self.connection = connection
         self.cpus = cpus
         self.counters = counters
+        self.built = built
         self.device: Device | None = None
         self.workload: BoundWorkload | None = None
         self.recorder: BlockRecorder | None = None
@@ -98,12 +115,14 @@ class WorkerLoop:
             protocol.LoadRequest: self._load,
             protocol.TestbedRequest: self._describe,
             protocol.TryRequest: self._try,
+            protocol.SignatureRequest: self._signature,
             protocol.TimeCallRequest: self._time_call,
             protocol.CheckRequest: self._check,
             protocol.RecountRequest: self._recount,
             protocol.StepRequest: self._step,
             protocol.WarmUpRequest: self._warm_up,
             protocol.MoveRequest: self._move,
+            protocol.ParkRequest: self._park,
             protocol.BlockRequest: self._block,
             protocol.WakeRequest: self._wake,
             protocol.KernelsRequest: self._kernels,
@@ -192,17 +211,23 @@ class WorkerLoop:
         add_communication(request.communication)
         device = self._open(request.device)
         self.project = ProjectCode(self.root, request.python_path, device.kind)
-        _prepare_libraries(threads=request.threads, seed=request.seed)
-        self._say(Activity("importing {name}", name=Path(request.file).name))
+        prepare_libraries(threads=request.threads, seed=request.seed)
         # Relative paths start at the root, as for the project's own code.
         os.chdir(self.root)
         if request.layout_seed is not None:
             scatter_memory(request.layout_seed)
         if request.watch is not None and self.reports is not None:
             self.line_recorder = self._record_lines(request.watch, self.reports)
-        workload = load_workload(Path(request.file), request.attribute, root=self.root, python_path=request.python_path)
-        self._say(Activity("building {name}", name=request.name))
-        self.workload = BoundWorkload(request.name, workload, device, seed=request.seed)
+        if self.built is not None and self.built.serves(request):
+            self._say(Activity("copying {name} to the device", name=request.name))
+            workload, model = self.built.workload, device.place(self.built.model)
+        else:
+            file = Path(request.file)
+            self._say(Activity("importing {name}", name=file.name))
+            workload = load_workload(file, request.attribute, root=self.root, python_path=request.python_path)
+            self._say(Activity("building {name}", name=request.name))
+            model = None
+        self.workload = BoundWorkload(request.name, workload, device, seed=request.seed, model=model)
         if self.workload.model is None:
             raise WorkloadError(Message("workload.no-model", {"name": repr(request.name)}))
         return protocol.Loaded(
@@ -216,7 +241,7 @@ class WorkerLoop:
 
     def _describe(self, request: protocol.TestbedRequest) -> protocol.TestbedReply:
         device = self._open(request.device)
-        _prepare_libraries(threads=request.threads, seed=0)
+        prepare_libraries(threads=request.threads, seed=0)
         return protocol.TestbedReply(testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus))
 
     def _try(self, request: protocol.TryRequest) -> protocol.Tried:
@@ -226,10 +251,14 @@ class WorkerLoop:
         packages = loaded_distributions() if request.packages else None
         if failed is None:
             watching = self._watch(self.line_recorder, request.seconds) if self.line_recorder else None
-            return protocol.Tried(seconds=seconds, packages=packages, watching=watching)
+            copies_fit = copies_that_fit(self._opened)
+            return protocol.Tried(seconds=seconds, packages=packages, watching=watching, copies_fit=copies_fit)
         part, shape, raised = failed
         error = self._describe_error(raised)
         return protocol.Tried(failed=part, shape=shape, error=error, packages=packages)
+
+    def _signature(self, _: protocol.SignatureRequest) -> protocol.Signature:
+        return signature_of(self._loaded, self._opened, self.root)
 
     def _record_lines(self, watch: protocol.Watched, reports: socket.socket) -> LineRecorder:
         """Begin to record lines, before any module of the project is imported."""
@@ -345,6 +374,11 @@ class WorkerLoop:
         if not Layout(self._loaded).movable:
             return warm
         return msgspec.structs.replace(warm, forkable=True, parts=self._began.imported_since())
+
+    def _park(self, request: protocol.ParkRequest) -> protocol.Parked:
+        move = self._opened.park if request.away else self._opened.unpark
+        move(self._loaded.model)
+        return protocol.Parked()
 
     def _move(self, request: protocol.MoveRequest) -> protocol.LayoutMoved:
         if self.layout is None:
@@ -544,16 +578,6 @@ def draw_pad(layout_seed: int) -> object:
     So luck with addresses averages out instead of favouring one side.
     """
     return bytearray(16 * (layout_seed % 65536) + 16)
-
-
-def _prepare_libraries(*, threads: int, seed: int) -> None:
-    """Apply the granted number of threads and seed every generator, so that both sides build the same weights."""
-    random.seed(seed)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(seed % 2**32)
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(threads)
-        torch.manual_seed(seed)
 
 
 def _library_settings(*, frozen_more: bool) -> dict[str, str]:

@@ -20,19 +20,19 @@ POOL_SIZE = 8
 
 
 class BoundWorkload:
-    """A built model and its inputs on one device.
+    """A built model and its inputs on one device; ``model`` is one that is already there.
 
     Inputs rotate: call ``i`` takes input ``i % POOL_SIZE``, each made from its own seed, so that no cache sees the same
     data twice in a row.
     """
 
-    def __init__(self, name: str, workload: Workload, device: Device, *, seed: int) -> None:
+    def __init__(self, name: str, workload: Workload, device: Device, *, seed: int, model: Any = None) -> None:
         self.name = name
         self.workload = workload
         self.device = device
         self.seed = seed
         self.stages = stages_of(workload)
-        self.model = workload.build(device.handle())
+        self.model = workload.build(device.handle()) if model is None else model
         self._pools: dict[tuple[str, int], list[Any]] = {}
         self._cursor = 0
         self._new_index = POOL_SIZE

@@ -71,6 +71,8 @@ class Workload:
         ranks: The number of processes of one machine that the model is spread over in use. Step 16 measures the collectives
             of so many; 0 means as many as there are accelerators.
         grad: False: calls run under ``torch.inference_mode()``. True: the code decides, so that a lost ``no_grad`` shows.
+        host_build: On an accelerator perfgate builds the model once on the host, by ``build(torch.device("cpu"))``, and every
+            process copies it to the device, if it then equals the result of ``build(device)``. False: every process builds.
 
     Example:
         import torch
@@ -108,3 +110,4 @@ class Workload:
     traffic: Traffic | None = None
     ranks: int = 0
     grad: bool = False
+    host_build: bool = True

@@ -67,8 +67,9 @@ def test_measure_pairs__resident_sides__both_load_once_for_several_pairs() -> No
     of_head, of_base = starts_of(measured.head, "ab"), starts_of(measured.base, "ab")
     assert of_head == of_base == sorted(of_head)
     assert len(of_head) == 32
-    # A start takes 2 x 8 s here, where loads do not overlap, and 3 s of warming up; a pair takes 0.7 s.
-    assert list(Counter(of_head).values()) == [5, 5, 5, 5, 5, 5, 2]
+    # A start takes 2 x 8 s here, where loads do not overlap, and 2 s of warming up; a pair takes 0.6 s.
+    # The first look rests on three starts.
+    assert list(Counter(of_head).values()) == [3, 3, 5, 5, 5, 5, 5, 1]
     of_floor = starts_of(measured.base, "aa")
     assert len(of_floor) == 14
     assert len(set(of_floor)) == 1
@@ -178,3 +179,14 @@ def test_measure_pairs__card_idled_between_pairs__works_before_the_next_block() 
     assert {wake.seconds for wake in prompt.wakes} == set()
     assert len(held_up.wakes) >= 10
     assert all(0.2 <= wake.seconds < 0.25 for wake in held_up.wakes)
+
+
+def test_measure_pairs__resident_sides_load_longer_than_foreseen__the_sure_looks_end_in_time() -> None:
+    gate = VirtualGate(works(MS), works(MS), policy=THREE_LOOKS, load=120.0, all_looks=True, budget=60, resident=True)
+
+    measured, machine = gate.measure()
+
+    starts = set(starts_of(measured.head, "ab"))
+    assert len(starts) == 1
+    # Base against base and the first start take 240 s each here, where loads do not overlap, and nothing begins after 300 s.
+    assert 480 < machine.now_ns() / 1e9 < 500

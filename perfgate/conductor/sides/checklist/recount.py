@@ -31,6 +31,8 @@ KERNELS, OPERATOR_COUNT = "counters.kernels", "ops.count:"
 # Processes of each side that must agree on a difference.
 MOST_PROCESSES = 5
 _SEEDS = 2**32
+# The residents, those of the next start, and one that counts.
+_COPIES_BESIDE_PAIRS = 5
 # A site by its metric, name and line: both sets are of the same code.
 _SiteKey = tuple[str, str, str | None]
 _PART_OF_METRIC: Mapping[str, CountedPart] = {
@@ -95,7 +97,7 @@ class Recount:
     counted_first: Mapping[SideName, Sequence[CounterSet]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._is_counted_twice = False
+        self._is_counted_twice = self._loads_base = False
         self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.turns.reference.name}:counts")
 
     def confirm(self, differing: Callable[[], Sequence[str]], *, deadline: float) -> None:
@@ -124,9 +126,16 @@ class Recount:
                 if not self._count(side, self._parts(metrics), in_empty_home=True):
                     return
 
-    def count_base_if_drawn(self) -> None:
+    def count_base_if_drawn(self, *, is_last: bool = False) -> None:
         """Count base in a second process as soon as servers with other hashes run; code of base may run now."""
-        if self.bench.draws > self.draws and not self._is_counted_twice:
+        if self.bench.draws == self.draws or self._is_counted_twice:
+            return
+        if self.bench.loads_slowly and not self._loads_base:
+            # Pairs go on meanwhile; base is counted after them.
+            self._loads_base = True
+            if self.bench.fits(_COPIES_BESIDE_PAIRS):
+                self.bench.load_ahead(self._base.checkout, self.turns.reference)
+        if not self.bench.loads_slowly or is_last:
             self._is_counted_twice = True
             self._count(self._base, _PARTS_OF_FEW_CALLS, in_empty_home=False)
 
@@ -137,7 +146,7 @@ class Recount:
         if self.bench.draws == self.draws:
             self.bench.redraw(self._lot.randrange(_SEEDS))
         self.turns.begins("base")
-        self.count_base_if_drawn()
+        self.count_base_if_drawn(is_last=True)
 
     @property
     def _base(self) -> ChecklistSide:

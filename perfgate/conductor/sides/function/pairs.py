@@ -32,6 +32,7 @@ from perfgate.conductor.sides.function.plan import (
     draw_plans,
     draw_renewals,
     of_the_slower,
+    pairs_of_first_starts,
     pairs_of_start,
 )
 from perfgate.conductor.sides.function.profiles import TRACED_PAIRS, LateOperators, record_traces, with_profile
@@ -151,7 +152,8 @@ class PairTurns:
         gate = self.bench.config.gate
         self.timeout = self.bench.config.measure.step_timeout
         self.is_resident = sides.residents is not None
-        self.planner = QuadPlanner(gate, resident=self.is_resident)
+        self.is_parked = self.is_resident and self.bench.parking is not None
+        self.planner = QuadPlanner(gate, resident=self.is_resident, parked=self.is_parked)
         self.warm = sides.warm_workers(self.cpus)
         self.card = CardTurns(self.observer, self.reference.name, self.bench.say)
         self.late_operators = LateOperators(self.bench)
@@ -193,12 +195,14 @@ class PairTurns:
         if self.done in self.renewals:
             self.bench.start_beside(self.renewals[self.done], parts=self._parts())
         # Resident sides go on to another pair on the servers that they have.
-        if not (self.is_resident and self.warm.kept):
+        if not self.is_resident or self.warm.allows_renewal:
             self.bench.renew(let_go=self._load_anew)
         self.sides.before_start()
         self.bench.foresee(foresee_pairs(standing.seconds_each, self.done, next_look=standing.next_look))
         self._say_which_pair()
         self._start_members()
+        if not self._served_pairs:
+            self._prepare_next_start()
         call_seconds = min(member.call_seconds for member in self._members)
         return Quads.exactly(self.planner.quads_of(call_seconds))
 
@@ -208,22 +212,28 @@ class PairTurns:
         for side in quad.order[:2]:
             members[side].move(self._start.layout_seed * MOST_QUADS + quad.index)
         other_calls = members[1].block_calls
-        kernel_calls: dict[str, int] = {}
-        for (lane, shape), first_calls in members[0].block_calls.items():
-            calls = int(of_the_slower(first_calls, other_calls.get((lane, shape), first_calls)))
+        lanes = [
+            (lane, shape, int(of_the_slower(calls, other_calls.get((lane, shape), calls))))
+            for (lane, shape), calls in members[0].block_calls.items()
+        ]
+        # Blocks of all lanes in one visit, where the sides cannot both be on the device.
+        for together in [lanes] if self.is_parked else [[lane] for lane in lanes]:
             for side in quad.turns():
-                request = BlockRequest(shape=shape, calls=calls, quad=quad.index, sequence=self._blocks, lane=lane)
-                if self.is_resident:
-                    self.card.wake(members[side], shape)
-                members[side].run_block(request)
-                self.card.note_work()
-                self._blocks += 1
-            if lane == "call":
-                kernel_calls[shape] = calls
+                for lane, shape, calls in together:
+                    self._run_block(side, BlockRequest(shape, calls, quad.index, self._blocks, lane))
         if self.is_resident:
+            kernel_calls = {shape: calls for lane, shape, calls in lanes if lane == "call"}
             self.card.profile(members, quad.order[:2], kernel_calls, quad=quad.index)
         self._quads = quad.index + 1
         return True
+
+    def _run_block(self, side: int, request: BlockRequest) -> None:
+        member = self._members[side]
+        if self.is_resident:
+            self.card.wake(member, request.shape)
+        member.run_block(request)
+        self.card.note_work()
+        self._blocks += 1
 
     def finish(self) -> None:
         clock, start, (first, second) = self.observer.monotonic, self._start, self._members
@@ -317,6 +327,12 @@ class PairTurns:
         self._blocks = self._quads = 0
         self._ready = clock()
 
+    def _prepare_next_start(self) -> None:
+        """Let the residents of the next start load while this one measures."""
+        later = [plan for plan in self.plans[self.done + 1 :] if plan.arm == "ab"]
+        if self.is_resident and later:
+            self.warm.prepare([WarmPlace(self.base), WarmPlace(self.head)], later[0])
+
     def _pairs_of_start(self, pair_seconds: float) -> int:
         """For how many pairs the warm workers serve."""
         if self._has_forks:
@@ -326,7 +342,9 @@ class PairTurns:
         if self._arm == "aa":
             # Without heads of other code they show the noise, and no start luck that a verdict rests on.
             return self.bench.config.gate.aa_pairs
-        return pairs_of_start(start_seconds=self._loading_seconds, pair_seconds=pair_seconds)
+        served = pairs_of_start(start_seconds=self._loading_seconds, pair_seconds=pair_seconds)
+        is_first_look = self.done < self.look_ends[0]
+        return min(served, pairs_of_first_starts(self.looks[0])) if is_first_look else served
 
     def _member(self, side: int, origin: WarmWorker) -> Member:
         worker = origin.worker
@@ -357,6 +375,8 @@ class PairTurns:
         """Run a round of batch sizes, which has a time of its own."""
         began = self.observer.monotonic()
         first, second = self._members
+        if self.is_parked:
+            sizes.reason = Message("times.sizes-on-one-side")
         sizes.run_round(first.worker, second.worker, call_seconds=max(first.call_seconds, second.call_seconds))
         self.budget.leave_out(self.observer.monotonic() - began)
 
@@ -380,7 +400,7 @@ class PairTurns:
         return self._known_parts
 
     def _load_anew(self) -> None:
-        """End the warm workers; the next pair starts others."""
+        """End the warm workers; the next pair starts others, or takes those that load meanwhile."""
         self._parts()
-        self.warm.close()
+        self.warm.close_kept()
         self._served_pairs = 0

@@ -38,6 +38,13 @@ _PROFILED_CALLS = 2
 # in a given time if starts spread as much as pairs.
 RESIDENT_BLOCK_SECONDS = 0.05
 MOST_RESIDENT_PAIRS = 16
+# Starts differ even on equal code, so the first look rests on this many.
+FEWEST_RESIDENT_STARTS = 3
+# A card that idled while a model was loaded takes this long to reach its working temperature and clock. The side that warms
+# up second finds it warm, and needs no more than its own tuners and allocators do.
+WARM_UP_SECONDS, FURTHER_WARM_UP_SECONDS = 1.5, 0.5
+# Sides that do not fit on the device together take it in visits: A B B A A B B A has visits of two blocks.
+PARKED_BLOCK_SECONDS, PARKED_QUADS = 2.5, 1
 # Elsewhere a process may be permanently slower by a few percent, and so are its forks: after this many pairs both sides load
 # anew (benchmarks/gate/FINDINGS.md, section 7).
 FORKED_PAIRS = 2
@@ -53,27 +60,41 @@ def sure_pairs(gate: GateSettings) -> int:
 
 
 def seconds_of_sure_pairs(
-    gate: GateSettings, *, call_seconds: float, start_seconds: float, resident: bool = False
+    gate: GateSettings, *, call_seconds: float, start_seconds: float, resident: bool = False, parked: bool = False
 ) -> float:
     """The approximate time of the sure pairs, if a call of every shape takes ``call_seconds`` and loading ``start_seconds``."""
     pairs = sure_pairs(gate)
     if call_seconds >= SLOW_CALL_SECONDS:
         calls = _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
         return pairs * 2 * (start_seconds + calls * call_seconds)
-    block_seconds = max(gate.block_seconds, RESIDENT_BLOCK_SECONDS) if resident else gate.block_seconds
-    pair_seconds = (gate.quads or FEWEST_QUADS) * _QUAD_CALLS * block_seconds
+    fewest = PARKED_QUADS if parked else FEWEST_QUADS
+    pair_seconds = (gate.quads or fewest) * _QUAD_CALLS * seconds_of_block(gate, resident=resident, parked=parked)
     if not resident:
         starts = math.ceil(pairs / FORKED_PAIRS)
         return starts * 2 * start_seconds + pairs * pair_seconds
     # Both sides load at the same time, and base against base has a start of its own.
+    start_seconds += WARM_UP_SECONDS + FURTHER_WARM_UP_SECONDS
     served = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
-    starts = math.ceil((pairs - gate.aa_pairs) / served) + (gate.aa_pairs > 0)
+    first_look = gate.looks[0]
+    starts_of_first = math.ceil(first_look / min(served, pairs_of_first_starts(first_look)))
+    starts = starts_of_first + math.ceil((pairs - gate.aa_pairs - first_look) / served) + (gate.aa_pairs > 0)
     return starts * start_seconds + pairs * pair_seconds
+
+
+def seconds_of_block(gate: GateSettings, *, resident: bool, parked: bool = False) -> float:
+    if parked:
+        return max(gate.block_seconds, PARKED_BLOCK_SECONDS)
+    return max(gate.block_seconds, RESIDENT_BLOCK_SECONDS) if resident else gate.block_seconds
 
 
 def pairs_of_start(*, start_seconds: float, pair_seconds: float) -> int:
     """The pairs for which resident sides stay loaded."""
     return max(1, min(MOST_RESIDENT_PAIRS, round(math.sqrt(start_seconds / pair_seconds))))
+
+
+def pairs_of_first_starts(first_look: int) -> int:
+    """The pairs of a start at most, so that the first look rests on several."""
+    return math.ceil(first_look / FEWEST_RESIDENT_STARTS)
 
 
 def draw_plans(
@@ -145,9 +166,9 @@ class QuadPlanner:
     pairs; those of ``resident`` sides stay as they are, because loading is no part of a pair.
     """
 
-    def __init__(self, gate: GateSettings, *, resident: bool = False) -> None:
-        self.quads = gate.quads or FEWEST_QUADS
-        self.block_seconds = max(gate.block_seconds, RESIDENT_BLOCK_SECONDS) if resident else gate.block_seconds
+    def __init__(self, gate: GateSettings, *, resident: bool = False, parked: bool = False) -> None:
+        self.quads = gate.quads or (PARKED_QUADS if parked else FEWEST_QUADS)
+        self.block_seconds = seconds_of_block(gate, resident=resident, parked=parked)
         self._gate = gate
         self._is_fixed = resident or gate.quads is not None
         self._shortest_rest = self._shortest_quad = math.inf

@@ -8,13 +8,15 @@ process runs the code of both sides. Each side has its own, so no worker of base
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from perfgate.conductor.engine.order import Start
 from perfgate.conductor.machine.cpus import quietest_cpus
-from perfgate.conductor.workers.bench import Bench, Checkout, LoadingWorker
+from perfgate.conductor.sides.function.plan import FURTHER_WARM_UP_SECONDS, WARM_UP_SECONDS
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference
@@ -22,8 +24,6 @@ from perfgate.locale import Activity
 from perfgate.protocol import Loaded, WarmedUp, WarmUpRequest
 
 WARM_UP_CAP_SECONDS = 8.0
-# A card that idled while a model was loaded takes this long to reach its working temperature and clock.
-RESIDENT_WARM_UP_SECONDS = 1.5
 
 
 class WarmPlace(NamedTuple):
@@ -60,6 +60,9 @@ class WarmWorkers:
     cpus: list[int]
     resident: bool = False
     kept: dict[WarmPlace, WarmWorker] = field(default_factory=dict)
+    # Workers that load while others measure, and whether they come from the servers of the next renewal.
+    _ahead: dict[WarmPlace, AheadWorker] = field(default_factory=dict)
+    _ahead_on_next: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
     _block_seconds: float = 0.0
     _layout_seed: int = 0
@@ -78,9 +81,24 @@ class WarmWorkers:
         if not self.kept:
             self._layout_seed, self._start = start.layout_seed, start.number
         lacking = [place for place in places if place not in self.kept]
-        for together in [lacking] if self.resident else [[place] for place in lacking]:
+        loads_together = self.resident and self.bench.parking is None
+        for together in [lacking] if loads_together else [[place] for place in lacking]:
             self._start_together(together, start)
         return [self.kept[place] for place in places]
+
+    @property
+    def allows_renewal(self) -> bool:
+        """Whether new fork servers may take the place of those that run: the residents are gone, and none loads on the old."""
+        return not self.kept and (not self._ahead or self._ahead_on_next)
+
+    def prepare(self, places: Sequence[WarmPlace], start: Start) -> None:
+        """Begin to load the residents of a coming start, while the present ones measure, if the device holds all of them."""
+        if self._ahead or not self.bench.loads_slowly or not self.bench.fits(len(self.kept) + len(places)):
+            return
+        self._ahead_on_next = self.bench.has_next
+        for place in places:
+            seed = start.twin_seed if place.is_twin else start.layout_seed
+            self._ahead[place] = AheadWorker.begin(self._loading(place, seed, on_next=self._ahead_on_next))
 
     def common_parts(self, *checkouts: Checkout) -> list[str]:
         """The modules that the warm workers of all these checkouts imported; none if one of them has no worker."""
@@ -91,7 +109,14 @@ class WarmWorkers:
         return [part for part in found[0] if all(part in parts for parts in found)]
 
     def close(self) -> None:
-        """End all of them."""
+        """End all of them, and those that load."""
+        self.close_kept()
+        while self._ahead:
+            _, ahead = self._ahead.popitem()
+            ahead.stack.close()
+
+    def close_kept(self) -> None:
+        """End those that are loaded; those that load for a coming start go on."""
         self.kept.clear()
         self._stack.close()
 
@@ -100,7 +125,10 @@ class WarmWorkers:
         loading = [self._begin_loading(place, start) for place in places]
         loaded = [worker.wait() for worker in loading]
         # One after the other: they share the device.
-        warm = [self._warm_up(worker.worker) for worker in loading]
+        warm: list[WarmedUp] = []
+        for worker in loading:
+            least = 0.0 if not self.resident else FURTHER_WARM_UP_SECONDS if warm else WARM_UP_SECONDS
+            warm.append(self._warm_up(worker.worker, least_seconds=least))
         seconds = (self.observer.monotonic() - began) / max(1, len(places))
         for place, worker, about, ready in zip(places, loading, loaded, warm):
             self._started += 1
@@ -108,22 +136,29 @@ class WarmWorkers:
             self.kept[place] = WarmWorker(worker.worker, about, ready, self._started, seconds, start_number)
 
     def _begin_loading(self, place: WarmPlace, start: Start) -> LoadingWorker:
-        return self._stack.enter_context(
-            self.bench.loading(
-                place.checkout,
-                self.reference,
-                cpus=self.cpus,
-                layout_seed=start.twin_seed if place.is_twin else self._layout_seed,
-                log_name=f"{self.reference.name}-pairs",
-                scatters=True,
-            )
+        if place in self._ahead:
+            ahead = self._ahead.pop(place)
+            self._stack.push(ahead.stack)
+            return ahead.worker
+        seed = start.twin_seed if place.is_twin else self._layout_seed
+        return self._stack.enter_context(self._loading(place, seed))
+
+    def _loading(
+        self, place: WarmPlace, layout_seed: int, *, on_next: bool = False
+    ) -> AbstractContextManager[LoadingWorker]:
+        return self.bench.loading(
+            place.checkout,
+            self.reference,
+            cpus=self.cpus,
+            layout_seed=layout_seed,
+            log_name=f"{self.reference.name}-pairs",
+            scatters=True,
+            on_next=on_next,
         )
 
-    def _warm_up(self, worker: Worker) -> WarmedUp:
+    def _warm_up(self, worker: Worker, *, least_seconds: float) -> WarmedUp:
         request = WarmUpRequest(
-            block_seconds=self._block_seconds,
-            cap_seconds=WARM_UP_CAP_SECONDS,
-            least_seconds=RESIDENT_WARM_UP_SECONDS if self.resident else 0.0,
+            block_seconds=self._block_seconds, cap_seconds=WARM_UP_CAP_SECONDS, least_seconds=least_seconds
         )
         timeout, doing = self.bench.config.measure.step_timeout, Activity("warming up {name}", name=self.reference.name)
         return worker.ask(request, WarmedUp, timeout=timeout, doing=doing)

@@ -23,6 +23,7 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
 from perfgate.measuring.devices.device import (
     DeviceEvent,
+    FreeMemory,
     HostMemory,
     HostWait,
     KernelRun,
@@ -42,6 +43,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 ANCHOR_SECONDS = 0.05
 # Allocations of one call, from the allocator's statistics. Requested bytes if the allocator keeps them (not in torch_npu
 # 2.1), else rounded up to its blocks of 512 B.
+_GRAPHS = ("CUDAGraph", "NPUGraph")
 _ALLOCATIONS = "allocation.all.allocated"
 _BYTES = ("requested_bytes.all", "allocated_bytes.all")
 
@@ -94,6 +96,19 @@ class TorchDevice:
 
     def identity(self) -> str:
         return ""
+
+    def handle(self) -> Any:
+        raise NotImplementedError
+
+    def place(self, model: Any) -> Any:
+        return model.to(self.handle())
+
+    def park(self, model: Any) -> None:
+        """Do nothing: without memory of its own the device gives none back."""
+        del model
+
+    def unpark(self, model: Any) -> None:
+        del model
 
     def bytes_of(self, batch: Any) -> int:
         return bytes_of(batch)
@@ -150,6 +165,9 @@ class TorchDevice:
         return list(recordings)
 
     def fallbacks(self) -> frozenset[str] | None:
+        return None
+
+    def free_memory(self) -> FreeMemory | None:
         return None
 
     def condition(self) -> DeviceState:
@@ -263,6 +281,20 @@ class AcceleratorDevice(TorchDevice):
             segments=stats["segment.all.allocated"],
             retries=stats["num_alloc_retries"],
         )
+
+    def park(self, model: Any) -> None:
+        self._settle()
+        for tensor in weights_of(model):
+            tensor.data = tensor.data.cpu().pin_memory()
+        self.empty_cache()
+
+    def unpark(self, model: Any) -> None:
+        for tensor in weights_of(model):
+            tensor.data = tensor.data.to(self.handle(), non_blocking=True)
+        self._synchronize()
+
+    def free_memory(self) -> FreeMemory | None:
+        return FreeMemory(*self.module.mem_get_info(self.index))
 
     def reset_memory_peaks(self) -> None:
         self.module.reset_peak_memory_stats(self.index)
@@ -423,6 +455,21 @@ def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[
         synchronize()
 
     return sweep
+
+
+def weights_of(model: Any) -> list[Any]:
+    """The parameters and buffers of a module, which are moved one by one.
+
+    Raises MeasuringError if that would change what they are: for views of one storage, or under a captured graph, which
+    keeps the addresses.
+    """
+    weights = list({id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}.values())
+    storages = {tensor.untyped_storage().data_ptr() for tensor in weights if tensor.numel()}
+    if len(storages) < sum(tensor.numel() > 0 for tensor in weights):
+        raise UnmeasuredError(Message("device.shared-weights"))
+    if any(type(entry).__name__ in _GRAPHS for entry in gc.get_objects()):
+        raise UnmeasuredError(Message("device.captured-graph"))
+    return weights
 
 
 def open_accelerator(

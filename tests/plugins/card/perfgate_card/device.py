@@ -12,9 +12,25 @@ from typing import Any
 
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.backends._shared import TorchDevice
-from perfgate.measuring.devices.device import Capability, HostWait, KernelRun, MemoryCount, MemoryStatistics
+from perfgate.measuring.devices.device import (
+    Capability,
+    FreeMemory,
+    HostWait,
+    KernelRun,
+    MemoryCount,
+    MemoryStatistics,
+)
 from perfgate.trace.model.events import CALL
-from perfgate_card.driver import CLOCK_HZ, MEMORY_BYTES, Card, CardMemoryError, Kernel, card, wait_until
+from perfgate_card.driver import (
+    CLOCK_HZ,
+    COPY_BANDWIDTH,
+    MEMORY_BYTES,
+    Card,
+    CardMemoryError,
+    Kernel,
+    card,
+    wait_until,
+)
 
 KIND = "card"
 _HOST, _STREAM = 1, 7
@@ -23,6 +39,15 @@ _HOST, _STREAM = 1, 7
 def open_device(index: int = 0) -> CardDevice:
     del index
     return CardDevice(card())
+
+
+def to_card(model: Any) -> Any:
+    """Take the memory of a module on the card: ``bytes_on_card`` of it, in a block that is free once the module is."""
+    opened = card()
+    model.block_on_card = opened.allocate(model.bytes_on_card)
+    opened.launch("copy to card", model.bytes_on_card / COPY_BANDWIDTH)
+    opened.synchronize()
+    return model
 
 
 class CardEvent:
@@ -59,7 +84,18 @@ class CardDevice(TorchDevice):
     def handle(self) -> Any:
         import torch
 
-        return torch.device("cpu")
+        # The host's is cpu, without a number.
+        return torch.device("cpu", 0)
+
+    def place(self, model: Any) -> Any:
+        return to_card(model)
+
+    def park(self, model: Any) -> None:
+        self.synchronize()
+        del model.block_on_card
+
+    def unpark(self, model: Any) -> None:
+        to_card(model)
 
     def visible_devices(self) -> int:
         return 1
@@ -146,6 +182,9 @@ class CardDevice(TorchDevice):
             segments=1,
             retries=0,
         )
+
+    def free_memory(self) -> FreeMemory:
+        return FreeMemory(self.card.free_bytes(), MEMORY_BYTES)
 
     def reset_memory_peaks(self) -> None:
         self.card.peak_bytes = self.card.used_bytes

@@ -3,7 +3,8 @@
 Launching returns at once, and the kernel ends when its time has passed: the card computes when that is, and a host
 that synchronizes sleeps until then. So the card's own times are exact, whatever the host does meanwhile. As with a real
 driver, a fork of the process that opened it cannot use it, every process that opens it is a little faster or slower than
-others, its memory ends, and a launch takes time of the host that varies.
+others, its memory ends, and a launch takes time of the host that varies. The memory is that of all processes together that name
+the same folder in CARD_MEMORY, else of each.
 
 With CARD_POWER_LIMIT in the environment the card is at its power limit once it has worked for some seconds: it heats up with
 one time constant, and its clock falls with that.
@@ -11,12 +12,16 @@ one time constant, and its clock falls with that.
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import random
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 # The sd of the logarithm of all kernel times of a process, and of one kernel.
@@ -28,6 +33,7 @@ CLOCK_HZ = 1.5e9
 LAUNCH_NS, LAUNCH_JITTER = 4_000, 0.2
 # Above this part of its full heat, the clock falls by this share of the rest; the heat follows the load in about so long.
 LIMIT, STEEPNESS, HEAT_SECONDS = 0.2, 0.3, 2.0
+COPY_BANDWIDTH = 1e10
 # Sleeping ends up to some hundred microseconds late; the rest of a wait is spent awake.
 _AWAKE_NS = 300_000
 
@@ -57,6 +63,18 @@ class Block:
 
 
 @dataclass
+class Graph:
+    """Kernels that were captured, to be launched together."""
+
+    card: Card
+    kernels: list[tuple[str, float]] = field(default_factory=list)
+
+    def replay(self) -> None:
+        for name, seconds in self.kernels:
+            self.card.launch(name, seconds)
+
+
+@dataclass
 class Card:
     """The context of one process on the card."""
 
@@ -69,6 +87,7 @@ class Card:
     peak_bytes: int = 0
     allocations: int = 0
     log: list[Kernel] | None = None
+    _captured: Graph | None = None
     _process: int = field(default_factory=os.getpid)
     _lot: random.Random = field(default_factory=lambda: random.Random(int.from_bytes(os.urandom(8), "big")))
 
@@ -87,6 +106,9 @@ class Card:
     def launch(self, name: str, seconds: float) -> None:
         """Put a kernel behind those in the queue."""
         self._refuse_fork()
+        if self._captured is not None:
+            self._captured.kernels.append((name, seconds))
+            return
         wait_until(time.perf_counter_ns() + round(LAUNCH_NS * math.exp(self._lot.gauss(0.0, LAUNCH_JITTER))))
         now, idle_since = time.perf_counter_ns(), self.free_ns
         start_ns = max(now, idle_since)
@@ -102,6 +124,15 @@ class Card:
         self.heat *= math.exp(-idle_ns / 1e9 / HEAT_SECONDS)
         self.heat += (1.0 - self.heat) * -math.expm1(-busy_ns / 1e9 / HEAT_SECONDS)
 
+    @contextmanager
+    def capture(self) -> Iterator[Graph]:
+        """Launch nothing, and note the kernels for later."""
+        graph = self._captured = Graph(self)
+        try:
+            yield graph
+        finally:
+            self._captured = None
+
     def synchronize(self) -> None:
         """Wait until the queue is empty."""
         self._refuse_fork()
@@ -109,17 +140,37 @@ class Card:
 
     def allocate(self, size: int) -> Block:
         self._refuse_fork()
-        if self.used_bytes + size > MEMORY_BYTES:
-            raise CardMemoryError(f"card out of memory: {size} bytes wanted, {MEMORY_BYTES - self.used_bytes} free")
+        with self._memory_of_all() as others:
+            if others + self.used_bytes + size > MEMORY_BYTES:
+                free = MEMORY_BYTES - others - self.used_bytes
+                raise CardMemoryError(f"card out of memory: {size} bytes wanted, {free} free")
+            self.used_bytes += size
         block = Block(size)
-        self.used_bytes += size
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         self.allocations += 1
         weakref.finalize(block, self._release, size)
         return block
 
     def _release(self, size: int) -> None:
-        self.used_bytes -= size
+        with self._memory_of_all():
+            self.used_bytes -= size
+
+    def free_bytes(self) -> int:
+        with self._memory_of_all() as others:
+            return MEMORY_BYTES - others - self.used_bytes
+
+    @contextmanager
+    def _memory_of_all(self) -> Iterator[int]:
+        """Yield the bytes of other processes while they wait, and then note our own for them."""
+        if "CARD_MEMORY" not in os.environ:
+            yield 0
+            return
+        folder = Path(os.environ["CARD_MEMORY"])
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            notes = [note for note in folder.glob("*.bytes") if note.stem != str(os.getpid())]
+            yield sum(int(note.read_text()) for note in notes if Path("/proc", note.stem).exists())
+            (folder / f"{os.getpid()}.bytes").write_text(str(self.used_bytes))
 
     def _refuse_fork(self) -> None:
         if os.getpid() != self._process:

@@ -1,0 +1,145 @@
+"""Models that are built on the host once, from which the workers of an accelerator are forked.
+
+A fork server of each side builds its model before any process opens the device, so that a start is a fork, a context and a
+copy. The model is used if it equals one that was built for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from perfgate.conductor.workers.host_server import HostServer
+from perfgate.conductor.workers.loading import LoadingWorker
+from perfgate.conductor.workers.worker import ForkServer, WorkerError
+from perfgate.config import WorkloadReference
+from perfgate.document.message import Message, as_message
+from perfgate.locale import Activity
+from perfgate.protocol import Signature, SignatureRequest
+
+if TYPE_CHECKING:
+    from perfgate.conductor.workers.bench import Bench, Checkout
+
+
+class HostBuilds:
+    """The workload that the fork servers of a bench build on the host, for each of its checkouts.
+
+    ``seconds_of_copy`` is how long a worker takes to copy such a model to the device; None as long as none does.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._references: dict[Checkout, WorkloadReference] = {}
+        self._are_confirmed = False
+        self.seconds_of_copy: float | None = None
+
+    @property
+    def have_begun(self) -> bool:
+        return bool(self._references)
+
+    @property
+    def are_used(self) -> bool:
+        """Whether workers are forked from what was built."""
+        return self._are_confirmed
+
+    def begin(self, checkout: Checkout, reference: WorkloadReference) -> None:
+        """Begin to build a workload; its workers are forked from there once ``confirm`` has compared it."""
+        self._references[checkout] = reference
+        self._host_of(checkout)
+
+    def confirm(self, signatures: Mapping[Checkout, Signature]) -> Message | None:
+        """Compare the models with those that were built for the device, by their signatures; from now on they are used.
+
+        A worker is asked for those that are absent. Returns the reason if the models are not used: either all checkouts have
+        theirs or none has.
+        """
+        for checkout in self._references:
+            reason = self._difference(checkout, signatures.get(checkout))
+            if reason is not None:
+                self.forget()
+                return reason
+        self._are_confirmed = True
+        return None
+
+    def forget(self) -> None:
+        """End everything that was built."""
+        self._references.clear()
+        self._are_confirmed = False
+        self.seconds_of_copy = None
+        for server in self._bench.servers():
+            server.close_hosts()
+
+    def server_of(self, checkout: Checkout, reference: WorkloadReference, server: ForkServer) -> HostServer | None:
+        """The server that forks workers with the model of a checkout, once it is built; None if workers build their own."""
+        if not self._are_confirmed or self._references.get(checkout) != reference:
+            return None
+        host = self._host_on(server, checkout)
+        return host if host.wait_built(timeout=self._bench.config.measure.load_timeout) else None
+
+    def are_built_on(self, server: ForkServer, checkouts: Sequence[Checkout]) -> bool:
+        """Whether a server has built the models of these checkouts, or cannot; begins to build them."""
+        if not self._are_confirmed:
+            return True
+        hosts = [self._host_on(server, checkout) for checkout in checkouts]
+        return all(host.is_built() or host.error is not None for host in hosts)
+
+    @property
+    def checkouts(self) -> list[Checkout]:
+        return list(self._references)
+
+    def _difference(self, checkout: Checkout, signature: Signature | None) -> Message | None:
+        """Why the model that was built on the host is not used; None if it equals the other."""
+        host, reference = self._host_of(checkout), self._references[checkout]
+        if not host.wait_built(timeout=self._bench.config.measure.load_timeout):
+            return Message("workload.host-build-slow") if host.error is None else as_message(host.error.message)
+        try:
+            signature = signature or self._signature_on_device(checkout, reference)
+            with self._bench.loading(
+                checkout, reference, cpus=self._bench.cpus, layout_seed=0, log_name=reference.name, source=host
+            ) as copying:
+                seconds = copying.wait().seconds
+                copy = self.signature_of(copying)
+        except WorkerError as error:
+            return as_message(error.detail.message)
+        self.seconds_of_copy = max(seconds, self.seconds_of_copy or 0.0)
+        return difference_of(signature, copy)
+
+    def _signature_on_device(self, checkout: Checkout, reference: WorkloadReference) -> Signature:
+        """The signature of a model that a worker builds for the device; it may have loaded ahead."""
+        bench = self._bench
+        arguments = {"cpus": bench.cpus, "layout_seed": 0, "log_name": reference.name}
+        if bench.has_ahead(checkout, reference):
+            try:
+                with bench.loading(checkout, reference, **arguments) as loading:  # type: ignore[arg-type]
+                    return self.signature_of(loading)
+            except WorkerError as error:
+                if error.detail.kind != "memory":
+                    raise
+        with bench.loading(checkout, reference, **arguments) as loading:  # type: ignore[arg-type]
+            return self.signature_of(loading)
+
+    def signature_of(self, loading: LoadingWorker) -> Signature:
+        loading.wait()
+        timeout = self._bench.config.measure.step_timeout
+        doing = Activity("comparing the model of {name}", name=loading.name)
+        return loading.worker.ask(SignatureRequest(), Signature, timeout=timeout, doing=doing)
+
+    def _host_of(self, checkout: Checkout) -> HostServer:
+        return self._host_on(self._bench.server_of(checkout), checkout)
+
+    def _host_on(self, server: ForkServer, checkout: Checkout) -> HostServer:
+        """The server that builds the model of a checkout, forked from this one."""
+        host = server.hosts.get(checkout)
+        if not isinstance(host, HostServer):
+            host = server.hosts[checkout] = self._bench.fork_host(server, checkout, self._references[checkout])
+        return host
+
+
+def difference_of(device: Signature, host: Signature) -> Message | None:
+    """How a model that was built on the host differs from one built for the device; None if it does not."""
+    if device.model != host.model:
+        return Message("workload.other-model", {"device": device.model, "host": host.model})
+    for name in sorted(device.tensors.keys() | host.tensors.keys()):
+        if device.tensors.get(name) != host.tensors.get(name):
+            return Message("workload.other-tensor", {"name": name})
+    return None if device.operators == host.operators else Message("workload.other-operators")
