@@ -1,4 +1,4 @@
-"""Which side comes first: by lot, and evenly, so that nothing that comes with the order favours a side."""
+"""Which side comes first: by lot, and evenly, so that the order favours neither side."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _SHORTEST = 1e-9
 
 
 class Pace(NamedTuple):
-    """How often sides are started: after ``fewest`` to ``most`` quads, or with ``most`` 0 every turn is a process of its own.
+    """How often sides are started: after ``fewest`` to ``most`` quads, or with ``most`` 0 every turn is a separate process.
 
     A start of both sides is repeated for each of ``layouts``.
     """

@@ -29,7 +29,7 @@ SideName = Literal["base", "head"]
 NAMES: tuple[SideName, SideName] = ("base", "head")
 Sides = Mapping[SideName, Side]
 TurnsOfQuad = dict[SideName, list[Turn]]
-# After so many quads the expected number and its resolution are announced.
+# The expected number of quads and its resolution are announced after this many.
 FIRST_QUADS = 4
 # So many runs of a command are counted: the second shows whether the count repeats itself.
 COUNTED_RUNS = 2
@@ -37,7 +37,7 @@ COUNTED_RUNS = 2
 OVERRUN = 1 / 3
 # Seed offset between attempts at a quad.
 _TAKE = 100_000
-# A start without an end: every turn is a process of its own.
+# A start without an end: every turn is a separate process.
 _ENDLESS = 10**9
 
 
@@ -57,14 +57,14 @@ class MeasuredJob:
 
     @property
     def quads(self) -> int:
-        """The quads so far, with those of an earlier check."""
+        """The quads so far, including an earlier check's."""
         turns = self.base or self.head
         return 1 + turns[-1].quad if turns else self.before.quads
 
 
 @dataclass
 class JobTurns:
-    """Lets two sides take turns into ``measured``, or the only one of a run, which is compared with nothing.
+    """Lets two sides take turns into ``measured``, or the only side of a run, without a comparison.
 
     ``layouts`` holds the sides, once for most jobs. ``looks`` are the numbers of quads after which ``is_decided`` is asked.
     ``announce`` is called after the first few quads, when it is known how long one takes. ``begin`` is called with the sides
@@ -129,7 +129,7 @@ class JobTurns:
             self._record_failure(TurnError(ErrorDetail(kind="timeout", message=TIME_SPENT)))
 
     def reach(self) -> Reach:
-        """The expected results when the time is spent or the last look is reached, with those of an earlier check."""
+        """The expected results when the time is spent or the last look is reached, including an earlier check's."""
         before, added = self.measured.before, self._engine.reach(self._pace)
         return Reach(before.quads + added.quads, before.starts + added.starts, added.seconds)
 

@@ -40,7 +40,7 @@ class SideError(TurnError):
 class ProgramEnd(msgspec.Struct, frozen=True):
     """How a program ended: its exit code, or minus the signal that killed it; seconds of wall and CPU; bytes of its largest.
 
-    CPU time is that of all processes below it. ``left`` are the names of those that were still running some time after.
+    CPU time includes all processes below it. ``left`` names the processes that were still running some time after.
     """
 
     code: int

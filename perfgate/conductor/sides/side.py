@@ -15,7 +15,7 @@ from perfgate.document.job import JobNumber, TurnResult
 from perfgate.document.samples import SampleSet, pack
 from perfgate.system.walls import Room
 
-# Quantiles up to P99 of so many are those of any more.
+# Quantiles up to P99 hardly change with more than this many.
 _MOST_SAMPLES = 1024
 
 
@@ -28,7 +28,7 @@ def times_of(metric: str, seconds: npt.ArrayLike) -> SampleSet:
 
 
 class Side(Protocol):
-    """Base or head of a job. It works only in its turn and knows nothing of the other side.
+    """Base or head of a job. It works only in its turn and does not know the other side.
 
     ``numbers`` are those that its turns have, known after the first; ``is_blurred`` is whether the token times of the last turn
     are unknown. Every method raises SideError, with the error and the end of the log.

@@ -78,7 +78,7 @@ LOAD_SECONDS = 10.0
 # Packages that register a kind of device with torch, imported once after torch: torch before 2.5 does not look for them by
 # itself.
 _BACKEND_PACKAGES = {"npu": "torch_npu"}
-# In a room: the home of what runs there, and the recordings of its profiler. Stacks of its workers lie beside them.
+# In a room: the home of what runs there, and the recordings of its profiler. Stacks of its workers lie next to them.
 _HOME, _RECORDINGS = "home", "recordings"
 _SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -400,7 +400,7 @@ class Bench:
         return self.is_accelerated and not self.host_builds.are_used
 
     def fits(self, copies: int) -> bool:
-        """Whether the device is known to hold so many processes at once."""
+        """Whether the device is known to hold this many processes at once."""
         return self.copies_fit is not None and copies <= self.copies_fit
 
     def load_ahead(self, checkout: Checkout, reference: WorkloadReference) -> None:
@@ -518,7 +518,7 @@ class Bench:
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         call_timeout = TRIAL_SECONDS
         if watch is not None or self.host_builds.have_begun:
-            # To measure a change that nothing runs costs more than to wait for a model that loads slowly.
+            # Measuring a change that no workload runs costs more than waiting for a model that loads slowly.
             load_timeout, call_timeout = self.config.measure.load_timeout, WATCHED_CALLS_SECONDS
         part: Literal["load", "call"] = "load"
         with self.empty_room(checkout) as room:
@@ -755,7 +755,7 @@ class Bench:
 
     @contextmanager
     def empty_room(self, checkout: Checkout) -> Iterator[Path]:
-        """Yield a room of its own for a worker, in whose home nothing is that others compiled or chose."""
+        """Yield a new room for a worker: its home has no files that other workers compiled or chose."""
         with tempfile.TemporaryDirectory(prefix="empty-room-", dir=self._house(checkout.python)) as folder:
             self._furnish(Path(folder), has_hubs=True)
             yield Path(folder)
@@ -784,7 +784,7 @@ class Bench:
             yield watcher
 
     def watch_notes(self) -> list[Message]:
-        """The notes for documents if nothing watched the device."""
+        """The notes for documents if the device was not watched."""
         return [
             Message("notes.watcher-failed", {"device": self.config.device, "why": reason})
             for reason in distinct(self._unwatched)

@@ -26,7 +26,7 @@ from perfgate.system.processes import kill_children, name_of
 SCRATCH_PREFIX = "perfgate-scratch-"
 _UNLOCKED_PREFIX = "perfgate-new-"
 # Nothing new can be made directly in this folder by a side (perfgate.system.walls), which programs rarely do here.
-_SELDOM_USED = "/var/tmp"  # noqa: S108 - mkdtemp makes a folder of its own
+_SELDOM_USED = "/var/tmp"  # noqa: S108 - mkdtemp makes a new folder
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KILL_ROUNDS = 20
 _MOST_NAMES = 5
@@ -117,7 +117,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a new folder and remove it at the end; those of processes that are no more are removed first.
+    """Yield a new folder and remove it at the end; folders of processes that have ended are removed first.
 
     Raises MeasuringError if none can be made.
     """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-# Default locations below ~/.cache: models and code. Tokens stand beside these folders, not in them.
+# Default locations below ~/.cache: models and code. Tokens lie next to these folders, not in them.
 HUB_CACHES = ("huggingface/hub", "huggingface/modules", "torch/hub", "modelscope/hub", "openmind/hub")
 # Where a hub's cache may lie instead; workers get these variables.
 HUB_VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "TORCH_HOME", "MODELSCOPE_CACHE", "OPENMIND_HUB_CACHE")
@@ -26,7 +26,7 @@ def show_hub_caches(environ: Mapping[str, str], home: Path) -> None:
 
 
 def shared_caches(environ: Mapping[str, str]) -> list[Path]:
-    """The hubs' caches that both sides read: those of the user, whose large files are linked, and those of the environment."""
+    """The hubs' caches that both sides read: the user's, with links to its large files, and the environment's."""
     named = [Path(environ[name]) for name in HUB_VARIABLES if environ.get(name)]
     return [*_hubs_of_user(environ).values(), *(folder.resolve() for folder in named if folder.is_dir())]
 

@@ -1,4 +1,4 @@
-"""The code of an interpreter and the programs beside it: the folders that a seal covers besides the checkouts."""
+"""The code of an interpreter and the programs next to it: the folders that a seal covers besides the checkouts."""
 
 from __future__ import annotations
 

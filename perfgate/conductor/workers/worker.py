@@ -286,7 +286,7 @@ class ForkServer(WorkerSource):
     """A running fork server and its workers. ``close`` ends all of them.
 
     ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in. It fails if a module of
-    ``preload`` cannot be imported, and does without those of ``parts`` that cannot. It lives in a ``room`` if its interpreter
+    ``preload`` cannot be imported, and does without the ``parts`` that cannot. It lives in a ``room`` if its interpreter
     has packages of a side, whose code may run at its start.
     """
 
@@ -308,7 +308,7 @@ class ForkServer(WorkerSource):
             command = our_process("perfgate.system.walls", json.dumps(room), *command)
         log_file = folder / "server.log"
         with log_file.open("wb") as log:
-            # A session of its own, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
+            # A new session, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
             process = subprocess.Popen(
                 command,
                 env=environment,
@@ -360,7 +360,7 @@ class ForkServer(WorkerSource):
 class Worker:
     """One worker process. Ask it with ``ask``; ``close`` ends it and everything it started.
 
-    ``experimented`` is whether a step tried anything in it beside the workload's own calls, and ``left_behind`` are the
+    ``experimented`` is whether a step tried anything in it besides the workload's own calls, and ``left_behind`` are the
     processes of the workload that its end found running.
     """
 
@@ -459,7 +459,7 @@ class Worker:
 
     @property
     def left_behind(self) -> list[str]:
-        """What an experiment of perfgate started, a compiler for instance, may outlive it: such a worker tells nothing."""
+        """What an experiment of perfgate started, a compiler for instance, may outlive it, and is not user code's."""
         return self.exited.left_behind if self.exited is not None and not self.experimented else []
 
     @property

@@ -216,7 +216,7 @@ class _StepRunner:
     spent: float = 0.0
     # Whether an error of the device spoils the worker for what follows.
     is_spoiled_by_errors: bool = False
-    # Whether the worker has done nothing yet.
+    # Whether the worker has run no step yet.
     is_fresh: bool = False
     # The steps that ran in the worker so far.
     ran: list[int] = field(default_factory=list)
@@ -249,7 +249,7 @@ class _StepRunner:
         return usable
 
     def _needs_fresh_process(self, number: int | None) -> bool:
-        """Whether a step has a process of its own; on an accelerator, where loading takes seconds, not for exact numbers."""
+        """Whether a step needs a fresh process; on an accelerator, where loading takes seconds, not for exact numbers."""
         return _takes_long(number) and not (self.bench.is_accelerated and number in self.exact_only)
 
     def give_up(self, error: WorkerError) -> None:
@@ -301,7 +301,7 @@ class _StepRunner:
     def _run_step(self, worker: Worker, number: int, *, at_most: float = math.inf) -> bool:
         """Run one step and return whether the worker can be asked again.
 
-        It may take ``at_most`` seconds, and step 1 those of the steady state beside them.
+        It may take ``at_most`` seconds, and step 1 the seconds of the steady state as well.
         """
         config, findings = self.bench.config, self.findings
         request = StepRequest(

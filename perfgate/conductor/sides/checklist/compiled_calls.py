@@ -45,7 +45,7 @@ def time_compiled_calls(
 ) -> list[CompiledSide]:
     """Compile on every side, one after the other, and time the plain and the compiled call of each in turns.
 
-    A side that cannot be compiled ends it: there is nothing to compare then.
+    A side that cannot be compiled ends it: then no comparison is possible.
     """
     lot = random.Random(f"{bench.config.measure.seed}:{reference.name}:compiled")
     start = Start(0, second_starts=False, second_leads=balanced_coins(lot, run=2), layout_seed=layout_seed)

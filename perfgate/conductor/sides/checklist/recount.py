@@ -31,7 +31,7 @@ KERNELS, OPERATOR_COUNT = "counters.kernels", "ops.count:"
 # Processes of each side that must agree on a difference.
 MOST_PROCESSES = 5
 _SEEDS = 2**32
-# The residents, those of the next start, and one that counts.
+# Two residents, two of the next start, and one that counts.
 _COPIES_BESIDE_PAIRS = 5
 # A site by its metric, name and line: both sets are of the same code.
 _SiteKey = tuple[str, str, str | None]
@@ -103,7 +103,7 @@ class Recount:
     def confirm(self, differing: Callable[[], Sequence[str]], *, deadline: float) -> None:
         """Count both sides again while counts are ``differing`` between them.
 
-        A second process of each is always worth its time, further ones that of the pairs' budget.
+        A second process of each is always worth its time, further processes as long as the pairs' budget lasts.
         """
         if self.counted_first and differing():
             for side in self.turns.sides:
@@ -153,13 +153,13 @@ class Recount:
         return next(side for side in self.turns.sides if side.name == "base")
 
     def _parts(self, metrics: Sequence[str]) -> tuple[CountedPart, ...]:
-        """The parts of a count to be taken again, beside operators."""
+        """The parts of a count to be taken again, besides operators."""
         differing = {_PART_OF_METRIC.get(name) for name in metrics}
         needed = differing if self.counted_first else differing | set(_PARTS_OF_FEW_CALLS)
         return tuple(part for part in COUNTED_PARTS if part in needed)
 
     def _count(self, side: ChecklistSide, parts: tuple[CountedPart, ...], *, in_empty_home: bool) -> bool:
-        """Add the counts of another process to those of a side; False if it fails, and nothing is added then."""
+        """Add the counts of another process to those of a side; False if it fails."""
         reference = self.turns.reference
         doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
         layout_seed = self._lot.randrange(1, 2**16)

@@ -56,7 +56,7 @@ class OpenNumbers(NamedTuple):
 class LeftOut(NamedTuple):
     """The steps whose turns did not fit into the budget, with the seconds that they take.
 
-    ``spent`` are the seconds of all turns so far, ``starting`` those of starting processes for the turns left out.
+    ``spent`` are the seconds of all turns so far, ``starting`` the seconds of starting processes for the turns left out.
     """
 
     steps: Mapping[int, float]
@@ -301,7 +301,7 @@ class _TurnsOfSteps:
         """Each turn keeps its own results."""
 
     def fail(self, error: TurnError) -> bool:
-        """A step that fails is a result, so nothing else may."""
+        """Pass it on: a step that fails is a result, so no turn fails."""
         raise error
 
 
@@ -376,7 +376,7 @@ class _StepsInTime:
 
 
 def by_worth(costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]) -> dict[int, float]:
-    """The costs of steps: those of the first steps first, then by the seconds for a number."""
+    """The costs of steps: first the first steps, then by the seconds for a number."""
 
     def rank(number: int) -> tuple[bool, float]:
         return number > LAST_NAMED_STEP, costs[number] / numbers[number].how_many

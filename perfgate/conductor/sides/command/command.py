@@ -27,7 +27,7 @@ CPU, DURATION, MEMORY = "command.cpu", "command.seconds", "command.memory"
 
 
 class CommandSide:
-    """One side of a command. ``numbers`` are those of the first run; a later run that has others fails."""
+    """One side of a command. ``numbers`` are the first run's; a later run with others fails."""
 
     plan = SidePlan(turns=2)
 
@@ -119,7 +119,7 @@ class CommandSide:
         return TurnResult(values=values, work=results.work, samples=samples)
 
     def _listed(self, results: Results) -> list[JobNumber]:
-        """The numbers of a run. Its CPU time gates if the program names no number of its own."""
+        """The numbers of a run. Its CPU time gates if the program reports no number."""
         named = [
             JobNumber(
                 metric=f"{NUMBER}{number.name}",

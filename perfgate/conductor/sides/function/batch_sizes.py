@@ -172,7 +172,7 @@ class BatchSizes:
 
 
 def sizes_in_time(call_seconds: Mapping[int, float], configured: int) -> dict[int, float]:
-    """The sizes whose fewest rounds fit into twice the time: the largest are left out, the configured one never."""
+    """The sizes whose fewest rounds fit into twice the time: the largest are left out, the configured size never."""
     kept = dict(call_seconds)
     for size in sorted(call_seconds, reverse=True):
         if FEWEST_ROUNDS * _seconds_of_a_round(kept) <= 2 * ROUNDS_SECONDS:

@@ -1,4 +1,4 @@
-"""What the members of a pair do on an accelerator beside timed blocks: they keep it warm, and profile its kernels."""
+"""What the members of a pair do on an accelerator between timed blocks: they keep it warm, and profile its kernels."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class _BlockLog:
 class Member:
     """A worker that is loaded and warm, gets its turns, and hands over a replicate.
 
-    ``worker`` is that of ``origin``, or forked from it: the warm one is then its child, and its CPU time counts.
+    ``worker`` is the worker of ``origin``, or forked from it: the warm one is then its child, and its CPU time counts.
     ``uncounted`` names the hardware counters that the worker lacked, and why.
     """
 

@@ -52,7 +52,7 @@ from perfgate.protocol import BlockRequest
 # last pair alone.
 FEWEST_SERVED = 2
 FAILURES_TO_STOP = 3
-# Profiling costs half as much time again as a short pair; so many pairs name an operator that lost 10 %.
+# Profiling costs half as much time again as a short pair; this many pairs name an operator that lost 10 %.
 PROFILED_PAIRS = 12
 
 
@@ -372,7 +372,7 @@ class PairTurns:
         return replicates
 
     def _run_sizes(self, sizes: BatchSizes) -> None:
-        """Run a round of batch sizes, which has a time of its own."""
+        """Run a round of batch sizes, outside the budget of the pairs."""
         began = self.observer.monotonic()
         first, second = self._members
         if self.is_parked:

@@ -72,7 +72,7 @@ def seconds_of_sure_pairs(
     if not resident:
         starts = math.ceil(pairs / FORKED_PAIRS)
         return starts * 2 * start_seconds + pairs * pair_seconds
-    # Both sides load at the same time, and base against base has a start of its own.
+    # Both sides load at the same time, and base against base is a separate start.
     start_seconds += WARM_UP_SECONDS + FURTHER_WARM_UP_SECONDS
     served = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
     first_look = gate.looks[0]
@@ -157,7 +157,7 @@ def _coins(lot: random.Random, count: int, *, run: int) -> list[bool]:
 
 
 def of_the_slower(first: float, second: float) -> float:
-    """Of the calls of both sides, or their seconds, those of the slower side, within reason."""
+    """The calls, or their seconds, of the slower of both sides, within reason."""
     return min(max(first, second), MOST_LONGER * min(first, second))
 
 

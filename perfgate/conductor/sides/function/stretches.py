@@ -63,7 +63,7 @@ class StretchPlan(NamedTuple):
 
     @classmethod
     def of(cls, call_seconds: Mapping[str, float], *, block_seconds: float) -> StretchPlan:
-        """The plan for shapes with calls of so many seconds."""
+        """The plan for shapes, by the seconds of a call."""
         most_seconds = MOST_BLOCKS * block_seconds
         seconds = most_seconds / len(call_seconds)
         wanted = {
@@ -121,7 +121,7 @@ def measure_stretches(
 
 @dataclass
 class StretchTurns:
-    """Runs stretches, start after start; ``done`` counts quads, with those of earlier jobs."""
+    """Runs stretches, start after start; ``done`` counts quads, including earlier jobs'."""
 
     sides: WorkloadSides
     done: int = 0
@@ -248,6 +248,6 @@ class _Stalled(NamedTuple):
 
 
 def _plan_of(first: Mapping[str, float], second: Mapping[str, float], *, block_seconds: float) -> StretchPlan:
-    """The plan for the seconds of a call on both sides: by those of the slower one, within reason."""
+    """The plan for the seconds of a call on both sides: by the slower side's, within reason."""
     shared = {shape: of_the_slower(first[shape], second[shape]) for shape in first if shape in second}
     return StretchPlan.of(shared, block_seconds=block_seconds)

@@ -1,7 +1,7 @@
 """Workers that have a workload loaded and warm, kept from pair to pair: the members of a pair are forked from them.
 
 Loading and warming up may take longer than the blocks of a pair. Done once for some pairs and not in each, it leaves most of
-the wall to recorded calls. A member is still a process of its own, which moves in memory before every quad, and no
+the wall to recorded calls. A member is still a separate process, which moves in memory before every quad, and no
 process runs the code of both sides. Each side has its own, so no worker of base is forked from a process that ran code of head.
 """
 
@@ -27,7 +27,7 @@ WARM_UP_CAP_SECONDS = 8.0
 
 
 class WarmPlace(NamedTuple):
-    """Whose worker it is: a checkout's, or that of the twin of base."""
+    """The owner of a worker: a checkout, or the twin of base."""
 
     checkout: Checkout
     is_twin: bool = False

@@ -1,4 +1,4 @@
-"""Ports of HCCL for groups of ranks that run on the same cards at once: each group listens on ports of its own.
+"""Ports of HCCL for groups of ranks that run on the same cards at once: each group listens on different ports.
 
 For a communicator created from a root node, HCCL_IF_BASE_PORT sets the host's ports and HCCL_NPU_SOCKET_PORT_RANGE the
 card's, else all listen on 16666 (hiascend.com, CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE": needed if several processes share

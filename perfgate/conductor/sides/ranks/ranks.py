@@ -215,7 +215,7 @@ class RanksSide:
                 trace.unlink(missing_ok=True)
 
     def _take(self, steps: int, traces: Mapping[int, Path] = MappingProxyType({})) -> list[Report]:
-        """Let all ranks do so many steps; return their reports in the order of ranks."""
+        """Let all ranks do a number of steps; return their reports in the order of ranks."""
         for peer in self._ranks.values():
             peer.grant(steps, traces.get(peer.rank))
         reports: dict[int, Report] = {}
@@ -234,7 +234,7 @@ class RanksSide:
         return [reports[rank] for rank in sorted(reports)]
 
     def _report(self, peer: Peer, line: bytes, steps: int) -> Report:
-        """Parse a rank's report. Raises SideError if it is not a report of so many steps."""
+        """Parse a rank's report. Raises SideError if it does not report that number of steps."""
         if peer.rank < 0:
             self._welcome(peer, line)  # a process too many
         try:
@@ -314,7 +314,7 @@ def _samples(reports: list[Report]) -> Iterator[SampleSet]:
 
 
 def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
-    """Yield the numbers of a turn. The memory held by a device's allocator is reproducible; that of a process is not."""
+    """Yield the numbers of a turn. The memory held by a device's allocator is reproducible; the memory of a process is not."""
     gates = {RANKS_STEP, RANKS_CPU, *([RANKS_MEMORY] if on_device else [])}
     for name in names:
         entry = METRICS[name]

@@ -43,7 +43,7 @@ class Peer:
         return self._connection.fileno()
 
     def grant(self, steps: int, trace: Path | None = None) -> None:
-        """Grant so many steps, profiled into a file if one is named. One that has ended is seen when it is read from."""
+        """Grant a number of steps, profiled into a file if one is named. An ended rank shows when it is read from."""
         with suppress(OSError):
             granted = {"steps": steps, "trace": None if trace is None else str(trace)}
             self._connection.sendall(msgspec.json.encode(granted) + b"\n")
@@ -102,7 +102,7 @@ class Peer:
 
 
 class Rendezvous:
-    """The socket of one side, in a folder of its own below ``folder``; every process that connects is a peer."""
+    """The socket of one side, in a separate folder below ``folder``; every process that connects is a peer."""
 
     def __init__(self, folder: str) -> None:
         self.folder = make_socket_folder("perfgate-ranks-", "turn", inside=folder)

@@ -1,4 +1,4 @@
-"""The process that runs a project's own function of sending a request, beside the server of its side."""
+"""The process that runs a project's own function that sends a request, next to the server of its side."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
 
 
 def _calls(timeline: Timeline) -> Iterator[tuple[_Key, _Floats]]:
-    """Yield the seconds of every call of each operator that Python calls; of a device those of the work it launched."""
+    """Yield the seconds of every call of each operator that Python calls; on a device, of the work that the call launched."""
     stacks = stacks_of(timeline.events)
     above = operators_above(stacks)
     outermost = stacks.events.is_kind("host_op") & (above == NOTHING_AROUND)
