@@ -318,3 +318,24 @@ def test_device__record_kernels__those_of_every_call_where_they_are_known(case: 
     assert len(kernels) % 3 == 0
     assert all(kernel.name and kernel.ns > 0 for kernel in kernels)
     assert hash_of(kernels) == hash_of(case.device.record_kernels(case.call, calls=3))
+
+
+@pytest.mark.parametrize("case", [*filter(_may_be_here, device_kinds())], indirect=True)
+def test_device__model_of_the_host__computes_the_same_once_placed_and_after_it_was_parked(case: Case) -> None:
+    device = case.device
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).eval()
+    expected = model(case.batch)
+
+    placed = device.place(model)
+    first = device.to_host(placed(device.to_device(case.batch)))
+    device.park(placed)
+    device.unpark(placed)
+    again = device.to_host(placed(device.to_device(case.batch)))
+
+    torch.testing.assert_close(first, expected, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(again, first)
+
+
+def test_device__free_memory__part_of_all_or_absent(case: Case) -> None:
+    memory = case.device.free_memory()
+    assert memory is None or 0 <= memory.free <= memory.total

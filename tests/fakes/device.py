@@ -15,6 +15,7 @@ from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import (
     Capability,
+    FreeMemory,
     HostMemory,
     HostWait,
     KernelRun,
@@ -346,6 +347,19 @@ class FakeDevice:
 
     def telemetry(self) -> DeviceState | None:
         return self.reported
+
+    def place(self, model: Any) -> Any:
+        return model
+
+    def park(self, model: Any) -> None:
+        """Do nothing: a model of the fake holds no memory."""
+
+    def unpark(self, model: Any) -> None:
+        """As ``park``."""
+
+    def free_memory(self) -> FreeMemory | None:
+        limit = self.memory_limit
+        return None if limit is None else FreeMemory(limit - self.used_bytes, limit)
 
     def empty_cache(self) -> None:
         """There is no cache."""

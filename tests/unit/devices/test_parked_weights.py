@@ -30,7 +30,7 @@ def test_weights_of__tied_layers__each_tensor_once() -> None:
 
 def test_weights_of__views_of_one_storage__refused() -> None:
     model = Tied()
-    model.register_buffer("half", model.scale[:2])
+    model.register_buffer("first_two", model.scale[:2])
 
     with pytest.raises(MeasuringError, match="share memory"):
         weights_of(model)
