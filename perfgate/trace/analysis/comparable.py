@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.trace.loops import look_up
-from perfgate.trace.model.arithmetic import Intervals, Mask, Positions
+from perfgate.trace.model.arithmetic import NO_NUMBER, Intervals, Mask, Positions
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, EventTable, EventTableBuilder, joined_events
 from perfgate.trace.model.faults import time_faults
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.steps import STEP_NAME, distinct_marks, step_number

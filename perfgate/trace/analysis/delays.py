@@ -18,8 +18,7 @@ import numpy as np
 from perfgate.document.trace import DelayRow
 from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.analysis.ranks import Arrivals
-from perfgate.trace.model.arithmetic import IntColumn, Mask, Positions
-from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn, Mask, Positions
 
 # Perfgate's own thresholds. A rank is reported only if its blame is at least a hundredth of the job and four times that of the
 # middle rank: even among equal ranks one is last in every collective. A rank nearly as late as the last is blamed too.

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import Intervals
+from perfgate.trace.model.arithmetic import NO_NUMBER, Intervals
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.readings import Readings
 
 # Units of the column Accelerator Core that do not run at the core clock: the device's CPU and its random number generator.

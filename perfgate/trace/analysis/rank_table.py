@@ -16,12 +16,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from perfgate.trace.model.arithmetic import Covered, IntColumn, Intervals, union
+from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, union
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import KIND_CODES
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.recording import (
     Collective,
     CollectiveKernel,

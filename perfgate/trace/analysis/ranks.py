@@ -11,9 +11,8 @@ import numpy as np
 
 from perfgate.document.trace import SlowRankRow, SlowStageRow
 from perfgate.trace.analysis.rank_table import RankTable
-from perfgate.trace.model.arithmetic import Codes, IntColumn
+from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, IntColumn
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable, constant
-from perfgate.trace.model.packed import NO_NUMBER
 
 # Perfgate's own thresholds: a rank is slow if its own time is a twentieth above the median of its stage, which needs two ranks.
 SLOW_RANK = 1.05

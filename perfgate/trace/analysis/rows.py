@@ -16,6 +16,7 @@ from perfgate.trace.analysis.lines import Launchers, heaviest_names, launchers, 
 from perfgate.trace.analysis.operators import row_kind
 from perfgate.trace.analysis.stacks import frame, project_places, stacks_of
 from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
     IntColumn,
     Intervals,
     counts_by_name,
@@ -27,7 +28,6 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.recording import Kernel, NamedTotal, Timeline
 from perfgate.trace.model.stacks import Stacks
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from perfgate.trace.analysis.operators import OperatorTotal, operator_totals
-from perfgate.trace.model.arithmetic import Codes, Intervals, total_groups
+from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, Intervals, distinct_rows, total_groups
 from perfgate.trace.model.events import (
     CALL,
     DEVICE_KINDS,
@@ -25,7 +25,6 @@ from perfgate.trace.model.events import (
 )
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import CodedValues, KernelTable, kernel_table
-from perfgate.trace.model.packed import NO_NUMBER, Packed, distinct_rows
 from perfgate.trace.model.recording import ProfilerStep, Timeline
 from perfgate.trace.model.spans import (
     COLLECTIVES,
@@ -159,8 +158,8 @@ def kernels_of(timeline: Timeline) -> KernelTable:
     communication = texts.setdefault("COMMUNICATION", len(texts))
     core = np.where(events.kind == KIND_CODES["comm"], communication, NO_TEXT)
     return kernel_table(
-        {"start_ns": Packed.of(events.start), "duration_ns": Packed.of(events.duration)},
-        {"name": Packed.of(events.name), "type": Packed.of(events.group), "core": Packed.of(core)},
+        {"start_ns": events.start, "duration_ns": events.duration},
+        {"name": events.name, "type": events.group, "core": core},
         CodedValues(texts),
     )
 
@@ -291,12 +290,10 @@ def _by_step(table: KernelTable, spans: _Spans, timeline: Timeline) -> OwnedEven
     """The rows of a table of kernels as events of the steps that own them."""
     # Rows without a start would nest in each other on a shared track.
     row = np.where(table.start == NO_NUMBER, np.arange(len(table)), NO_NUMBER)
-    cores, streams = table.codes.packed["core"], table.numbers.packed["stream"]
-    first, track = distinct_rows([cores, streams, Packed.of(row)])
-    core_of_track = cores.select(first).unpacked().tolist()
-    stream_of_track = streams.select(first).unpacked().tolist()
+    cores, streams = table.codes["core"], table.numbers["stream"]
+    first, track = distinct_rows([cores, streams, row])
     tracks = []
-    for number, (core, stream) in enumerate(zip(core_of_track, stream_of_track)):
+    for number, (core, stream) in enumerate(zip(cores[first].tolist(), streams[first].tolist())):
         process = "" if core == NO_TEXT else table.texts[core]
         tracks.append((process, f"{stream} {number}"))
     events = replace(table.events, track=track, tracks=tuple(tracks))

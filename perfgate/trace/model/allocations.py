@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn
-from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, FloatColumn, IntColumn
 from perfgate.trace.model.recording import AllocationTotal
 
 

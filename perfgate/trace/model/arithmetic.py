@@ -6,7 +6,7 @@ An interval is half open, ``[start, end)``; an interval of length zero is empty.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,9 @@ Codes = npt.NDArray[np.integer[Any]]  # whole numbers of any width: positions in
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
 NOTHING_AROUND = -1
+# Stands for an unknown number.
+NO_NUMBER = -(1 << 63)
+Rows = Mask | Positions
 # Numbers are marked in a table if it has at most this many places per row; else they are sorted.
 _PLACES_A_ROW = 8
 _FEWEST_PLACES = 1 << 16
@@ -181,6 +184,47 @@ def group_rows(*columns: Codes) -> Groups:
     first = np.zeros(size, dtype=np.intp)
     first[group[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
     return first, group.astype(np.int32)
+
+
+def distinct_rows(columns: Sequence[Codes]) -> Groups:
+    """The rows that agree in all columns of any numbers; groups are in the order of their first rows."""
+    first, group = group_rows(*map(compact, columns))
+    order = np.argsort(first)
+    number = np.empty(order.size, dtype=np.int32)
+    number[order] = np.arange(order.size)
+    return first[order], number[group]
+
+
+def distinct(column: Codes) -> list[int]:
+    """Every number of a column once, in the order of the rows."""
+    first, _ = distinct_rows([column])
+    numbers: list[int] = column[first].tolist()
+    return numbers
+
+
+def compact(column: Codes) -> Codes:
+    """Numbers that lie near one another, in the order of a column that may hold NO_NUMBER and any others."""
+    if not column.size:
+        return column
+    low, high = int(column.min()), int(column.max())
+    if low == NO_NUMBER != high:
+        known = column != NO_NUMBER
+        low = int(column.min(where=known, initial=high)) - 1
+        column = np.where(known, column, low)
+    if high - low > _most_places(column.size):
+        return np.unique(column, return_inverse=True)[1]
+    return column
+
+
+def alike_rows(chosen: Mask, *columns: Codes) -> list[Positions]:
+    """The chosen rows with equal values in some columns, together; in the order of the first of them."""
+    rows = np.flatnonzero(chosen)
+    if not rows.size:
+        return []
+    _, number = distinct_rows([column[rows] for column in columns])
+    in_order = rows[np.argsort(number, kind="stable")]
+    ends = np.cumsum(np.bincount(number))
+    return np.split(in_order, ends[:-1])
 
 
 def rows_by(column: Codes) -> list[CodeColumn]:

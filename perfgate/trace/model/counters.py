@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.model.arithmetic import FloatColumn
-from perfgate.trace.model.packed import PackedReals, Rows
+from perfgate.trace.model.arithmetic import FloatColumn, Rows
 
 
 class CounterSource(Protocol):
@@ -21,7 +20,7 @@ class CounterSource(Protocol):
     def names(self) -> Sequence[str]:
         """As the file words them, in its order."""
 
-    def read(self, names: Sequence[str]) -> list[PackedReals]:
+    def read(self, names: Sequence[str]) -> list[FloatColumn]:
         """The columns of some of the names, NaN for kernels without a number. Raises DocumentError."""
 
 
@@ -36,12 +35,15 @@ class CounterColumns:
     def names(self) -> Sequence[str]:
         return () if self._source is None else self._source.names
 
-    def columns(self, *names: str) -> Mapping[str, FloatColumn]:
+    def columns(self, *names: str) -> dict[str, FloatColumn]:
         """The given counters, if they exist, NaN for kernels without a number. Raises DocumentError."""
         present = [name for name in names if name in self.names]
         if self._source is None or not present:
-            return _Columns({}, self._rows)
-        return _Columns(dict(zip(present, self._source.read(present))), self._rows)
+            return {}
+        columns = dict(zip(present, self._source.read(present)))
+        if self._rows is None:
+            return columns
+        return {name: column[self._rows] for name, column in columns.items()}
 
     def of(self, row: int) -> Counters:
         """The counters of one kernel; the first lookup reads the counters of all kernels."""
@@ -57,8 +59,7 @@ class CounterColumns:
 
     def kept(self) -> CounterColumns:
         """The same, read now: for a file that will be removed."""
-        columns = {name: PackedReals(column) for name, column in self.columns(*self.names).items()}
-        return CounterColumns(KeptCounters(columns))
+        return CounterColumns(KeptCounters(self.columns(*self.names)))
 
     @cached_property
     def every(self) -> tuple[dict[str, int], FloatColumn]:
@@ -73,28 +74,11 @@ class CounterColumns:
 class KeptCounters:
     """Counters in memory."""
 
-    def __init__(self, columns: Mapping[str, PackedReals]) -> None:
+    def __init__(self, columns: Mapping[str, FloatColumn]) -> None:
         self._columns, self.names = columns, tuple(columns)
 
-    def read(self, names: Sequence[str]) -> list[PackedReals]:
+    def read(self, names: Sequence[str]) -> list[FloatColumn]:
         return [self._columns[name] for name in names]
-
-
-class _Columns(Mapping[str, FloatColumn]):
-    """Each column is unpacked anew on every access."""
-
-    def __init__(self, packed: Mapping[str, PackedReals], rows: npt.NDArray[Any] | None) -> None:
-        self._packed, self._rows = packed, rows
-
-    def __getitem__(self, name: str) -> FloatColumn:
-        column = self._packed[name].unpacked()
-        return column if self._rows is None else column[self._rows]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._packed)
-
-    def __len__(self) -> int:
-        return len(self._packed)
 
 
 class Counters(Mapping[str, float]):

@@ -12,20 +12,24 @@ from typing import Any, NamedTuple, TypeVar, overload
 import numpy as np
 
 from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
     CodeColumn,
     Codes,
+    FloatColumn,
     Groups,
     IntColumn,
     Mask,
     Positions,
+    Rows,
     counts_by_name,
+    distinct,
+    distinct_rows,
     totals_by_name,
 )
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns, KeptCounters
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventTable, constant
 from perfgate.trace.model.kernel_names import type_by_name
-from perfgate.trace.model.packed import NO_NUMBER, Columns, Packed, PackedReals, Rows, distinct_rows, joined_columns
 from perfgate.trace.model.recording import Kernel, Shapes, is_collective_core
 
 NUMBERS = ("start_ns", "duration_ns", "wait_ns", "step", "stream", "task", "model_id", "blocks", "mix_blocks")
@@ -58,8 +62,8 @@ class KernelTable(Sequence[Kernel]):
     ``texts``, in ``shapes`` or in ``words``, and of ``hf32`` 0 or 1; NO_TEXT for none.
     """
 
-    numbers: Columns[IntColumn]
-    codes: Columns[CodeColumn]
+    numbers: Mapping[str, IntColumn]
+    codes: Mapping[str, CodeColumn]
     texts: tuple[str, ...]
     shapes: tuple[Shapes, ...] = ()
     words: tuple[tuple[str, ...], ...] = ()
@@ -73,7 +77,7 @@ class KernelTable(Sequence[Kernel]):
         return _table_of(kernels)
 
     def __len__(self) -> int:
-        return len(self.numbers.packed["duration_ns"])
+        return self.duration.size
 
     def __iter__(self) -> Iterator[Kernel]:
         for begin in range(0, len(self), _AT_ONCE):
@@ -96,8 +100,8 @@ class KernelTable(Sequence[Kernel]):
             return self
         return replace(
             self,
-            numbers=self.numbers.select(chosen),
-            codes=self.codes.select(chosen),
+            numbers={name: column[chosen] for name, column in self.numbers.items()},
+            codes={name: column[chosen] for name, column in self.codes.items()},
             counters=self.counters.select(chosen),
         )
 
@@ -109,7 +113,7 @@ class KernelTable(Sequence[Kernel]):
     def start(self) -> IntColumn:
         return self.numbers["start_ns"]
 
-    @cached_property
+    @property
     def duration(self) -> IntColumn:
         return self.numbers["duration_ns"]
 
@@ -169,7 +173,7 @@ class KernelTable(Sequence[Kernel]):
     @property
     def steps(self) -> list[int]:
         """The numbers of the profiler's steps, rising."""
-        return sorted(number for number in self.numbers.packed["step"].distinct() if number != NO_NUMBER)
+        return sorted(number for number in distinct(self.numbers["step"]) if number != NO_NUMBER)
 
     def of_types(self, *patterns: re.Pattern[str]) -> KernelTable:
         """The kernels with a type, else a name, that one of the patterns matches in full."""
@@ -203,19 +207,18 @@ class KernelTable(Sequence[Kernel]):
 
     @cached_property
     def _alike(self) -> Groups:
-        columns = [*self.codes.packed.values(), self.numbers.packed["model_id"], self.numbers.packed["blocks"]]
-        return distinct_rows(columns)
+        return distinct_rows([*self.codes.values(), self.numbers["model_id"], self.numbers["blocks"]])
 
     @property
     def _alike_in_work(self) -> Groups:
-        columns = [self.codes.packed[name] for name in (*SHAPES, *WORDS)]
-        return distinct_rows([Packed.of(self.group), *columns])
+        columns = [self.codes[name] for name in (*SHAPES, *WORDS)]
+        return distinct_rows([self.group, *columns])
 
     def _kernels(self, rows: Positions) -> Iterator[Kernel]:
         """The kernels of some rows."""
         fields = {}
         for name in NUMBERS:
-            numbers = self.numbers.packed[name].select(rows).unpacked().tolist()
+            numbers = self.numbers[name][rows].tolist()
             fields[name] = [None if number == NO_NUMBER else number for number in numbers]
         for name in TEXTS:
             fields[name] = self._values(name, rows, (*self.texts, None))
@@ -230,8 +233,7 @@ class KernelTable(Sequence[Kernel]):
 
     def _values(self, name: str, rows: Positions, values: Sequence[Any]) -> list[Any]:
         """A column of codes as the values that they stand for; the last is for none."""
-        codes = self.codes.packed[name].select(rows).unpacked().tolist()
-        return [values[code] for code in codes]
+        return [values[code] for code in self.codes[name][rows].tolist()]
 
 
 @dataclass
@@ -244,23 +246,25 @@ class CodedValues:
 
 
 def kernel_table(
-    numbers: Mapping[str, Packed],
-    codes: Mapping[str, Packed],
+    numbers: Mapping[str, IntColumn],
+    codes: Mapping[str, Codes],
     values: CodedValues,
     counters: CounterColumns | None = None,
 ) -> KernelTable:
     """A table of some columns; values outside them are unknown. A kernel without a name has an empty one."""
-    size = len(numbers["duration_ns"])
-    unknown = Packed.same(NO_NUMBER, size)
-    none = Packed.same(NO_TEXT, size)
-    every_number = {name: numbers.get(name, unknown) for name in NUMBERS}
-    every_code = {name: codes.get(name, none) for name in (*TEXTS, "hf32", *SHAPES, *WORDS)}
-    if NO_TEXT in codes["name"].distinct():
+    size = numbers["duration_ns"].size
+    unknown = np.broadcast_to(np.int64(NO_NUMBER), size)
+    none = np.broadcast_to(np.int32(NO_TEXT), size)
+    every_code = {}
+    for name in (*TEXTS, "hf32", *SHAPES, *WORDS):
+        every_code[name] = codes.get(name, none).astype(np.int32, copy=False)
+    unnamed = every_code["name"] == NO_TEXT
+    if unnamed.any():
         empty = values.texts.setdefault("", len(values.texts))
-        every_code["name"] = codes["name"].changed(lambda name: np.where(name == NO_TEXT, empty, name))
+        every_code["name"] = np.where(unnamed, np.int32(empty), every_code["name"])
     return KernelTable(
-        Columns(every_number, Packed.unpacked),
-        Columns(every_code, Packed.codes),
+        {name: numbers.get(name, unknown) for name in NUMBERS},
+        every_code,
         tuple(values.texts),
         tuple(values.shapes),
         tuple(values.words),
@@ -273,21 +277,21 @@ def joined_tables(tables: Sequence[KernelTable]) -> KernelTable:
     if len(tables) == 1:
         return tables[0]
     values = CodedValues()
-    codes: dict[str, list[Packed]] = defaultdict(list)
+    codes: dict[str, list[Codes]] = defaultdict(list)
     for table in tables:
         texts = _places(table.texts, values.texts)
         shapes = _places(table.shapes, values.shapes)
         words = _places(table.words, values.words)
         for names, place in ((TEXTS, texts), (SHAPES, shapes), (WORDS, words)):
             for name in names:
-                codes[name].append(Packed.of(place[table.codes[name]]))
-        codes["hf32"].append(table.codes.packed["hf32"])
+                codes[name].append(place[table.codes[name]])
+        codes["hf32"].append(table.codes["hf32"])
     numbers = {}
     for name in NUMBERS:
-        numbers[name] = joined_columns([table.numbers.packed[name] for table in tables])
+        numbers[name] = np.concatenate([table.numbers[name] for table in tables])
     return kernel_table(
         numbers,
-        {name: joined_columns(parts) for name, parts in codes.items()},
+        {name: np.concatenate(parts) for name, parts in codes.items()},
         values,
         CounterColumns(_Joined(tables)),
     )
@@ -306,20 +310,19 @@ class _Joined:
             names.update(dict.fromkeys(table.counters.names))
         return tuple(names)
 
-    def read(self, names: Sequence[str]) -> list[PackedReals]:
-        columns = {name: PackedReals() for name in names}
+    def read(self, names: Sequence[str]) -> list[FloatColumn]:
+        parts: dict[str, list[FloatColumn]] = defaultdict(list)
         for table in self._tables:
-            of_table = table.counters.columns(*names)
-            unknown = np.full(len(table), np.nan)
-            for name, column in columns.items():
-                column.append(of_table.get(name, unknown))
-        return list(columns.values())
+            columns = table.counters.columns(*names)
+            for name in names:
+                parts[name].append(columns.get(name, np.full(len(table), np.nan)))
+        return [np.concatenate(parts[name]) for name in names]
 
 
 def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
     values = CodedValues()
     codes = {name: _codes(kernels, name, values.texts) for name in TEXTS}
-    codes["hf32"] = _packed([NO_TEXT if kernel.hf32 is None else int(kernel.hf32) for kernel in kernels])
+    codes["hf32"] = np.array([NO_TEXT if kernel.hf32 is None else int(kernel.hf32) for kernel in kernels], np.int32)
     for name, field_name in SHAPES.items():
         codes[name] = _codes(kernels, field_name, values.shapes)
     for name, field_name in WORDS.items():
@@ -327,34 +330,29 @@ def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
     numbers = {}
     for name in NUMBERS:
         column = [getattr(kernel, name) for kernel in kernels]
-        numbers[name] = _packed([NO_NUMBER if number is None else number for number in column])
+        numbers[name] = np.array([NO_NUMBER if number is None else number for number in column], np.int64)
     source = CounterColumns(KeptCounters(_counters(kernels)))
     return kernel_table(numbers, codes, values, source)
 
 
-def _counters(kernels: Sequence[Kernel]) -> dict[str, PackedReals]:
+def _counters(kernels: Sequence[Kernel]) -> dict[str, FloatColumn]:
     names = {}
     for kernel in kernels:
         names.update(dict.fromkeys(kernel.counters))
     columns = {}
     for name in names:
-        column = np.array([kernel.counters.get(name, np.nan) for kernel in kernels])
-        columns[name] = PackedReals(column)
+        columns[name] = np.array([kernel.counters.get(name, np.nan) for kernel in kernels])
     return columns
 
 
-def _packed(values: Sequence[int]) -> Packed:
-    return Packed.of(np.array(values, dtype=np.int64))
-
-
-def _codes(kernels: Sequence[Kernel], field_name: str, numbers: dict[Any, int]) -> Packed:
+def _codes(kernels: Sequence[Kernel], field_name: str, numbers: dict[Any, int]) -> CodeColumn:
     """The numbers of a field's values, NO_TEXT for none and for a list without members."""
     codes = []
     for kernel in kernels:
         value = getattr(kernel, field_name)
         known = value is not None and value != ()
         codes.append(numbers.setdefault(value, len(numbers)) if known else NO_TEXT)
-    return _packed(codes)
+    return np.array(codes, dtype=np.int32)
 
 
 def _places(values: Sequence[_Value], numbers: dict[_Value, int]) -> IntColumn:

@@ -13,11 +13,10 @@ from typing import overload
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import Codes, Covered, IntColumn, Intervals, joined
+from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, Covered, IntColumn, Intervals, joined
 from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
 from perfgate.trace.model.faults import untimed_work
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.recording import Kernel, ProfilerStep
 from perfgate.trace.model.spans import OUTSIDE, span_of
 

@@ -6,11 +6,11 @@ import ctypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from perfgate.trace.model.packed import Packed, PackedReals, joined_columns
 from perfgate.trace.scanner.library import Texts, load, view
 
 # A number must be valid, a real number is NaN if it is not.
@@ -36,18 +36,16 @@ class _Table(ctypes.Structure):
     _fields_ = [("rows", ctypes.c_int64), ("column", ctypes.c_void_p * _MOST_COLUMNS), ("texts", Texts)]
 
 
-class ScannedTable:
-    """The columns of a table, and every text once, as written but for the quotes around a cell.
+class ScannedTable(NamedTuple):
+    """The columns of a table by position, and every text once, as written but for the quotes around a cell.
 
-    ``numbers`` are whole numbers and times, NO_NUMBER for empty cells; and of text its position in ``texts``. ``reals``
-    are NaN for cells that are not numbers.
+    They are whole numbers and times, NO_NUMBER for empty cells; positions in ``texts``, -1 for empty cells; or real numbers,
+    NaN for cells that are not numbers.
     """
 
-    def __init__(self, rows: int, numbers: dict[int, Packed], reals: dict[int, PackedReals], texts: list[str]) -> None:
-        self.rows = rows
-        self.numbers = numbers
-        self.reals = reals
-        self.texts = texts
+    rows: int
+    columns: dict[int, npt.NDArray[Any]]
+    texts: list[str]
 
 
 def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: int) -> ScannedTable | None:
@@ -124,28 +122,22 @@ class _Columns:
     """Takes the rows of each window out of the library's columns, which the next window overwrites."""
 
     def __init__(self, kinds: Sequence[CellKind]) -> None:
-        wanted = {position: kind for position, kind in enumerate(kinds) if kind != "skipped"}
-        self._dtypes = {position: np.dtype(_DTYPES[kind]) for position, kind in wanted.items()}
-        self._numbers: dict[int, list[Packed]] = {at: [] for at, dtype in self._dtypes.items() if dtype != np.float64}
-        self._reals = {at: PackedReals() for at in wanted if at not in self._numbers}
+        self._parts: dict[int, list[npt.NDArray[Any]]] = {}
+        for position, kind in enumerate(kinds):
+            if kind != "skipped":
+                self._parts[position] = [np.empty(0, _DTYPES[kind])]
         self.rows = 0
 
     def take(self, table: Any) -> None:
         rows = int(table.rows)
-        if not rows:
-            return
-        for position, dtype in self._dtypes.items():
-            column = view(table.column[position], rows, dtype)
-            if position in self._numbers:
-                self._numbers[position].append(Packed.of(column))
-            else:
-                self._reals[position].append(column)
+        for parts, position in zip(self._parts.values(), self._parts):
+            parts.append(view(table.column[position], rows, parts[0].dtype).copy())
         self.rows += rows
         table.rows = 0
 
     def all(self, texts: Texts) -> ScannedTable:
-        numbers = {}
-        for position in list(self._numbers):
+        columns = {}
+        for position in list(self._parts):
             # The windows of a column go as soon as they are one.
-            numbers[position] = joined_columns(self._numbers.pop(position) or [Packed.of(np.empty(0, np.int64))])
-        return ScannedTable(self.rows, numbers, self._reals, [text.decode("utf-8", "replace") for text in texts.all()])
+            columns[position] = np.concatenate(self._parts.pop(position))
+        return ScannedTable(self.rows, columns, [text.decode("utf-8", "replace") for text in texts.all()])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from perfgate.trace.model.allocations import allocation_totals
-from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.arithmetic import NO_NUMBER
 
 NAMES = ("add", "mm", "weights")
 

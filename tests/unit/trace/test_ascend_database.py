@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from perfgate import trace
 from perfgate.errors import DocumentError
+from perfgate.trace.model.arithmetic import NO_NUMBER
 from perfgate.trace.model.events import MAX_NS
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.readers.ascend import database as databases
 from perfgate.trace.readers.ascend.columns import TableColumns
 from perfgate.trace.readers.ascend.database import open_database

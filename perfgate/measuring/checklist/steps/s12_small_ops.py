@@ -21,9 +21,15 @@ from perfgate.measuring.counting.tally import SYNCS, CallTally
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, Intervals, begun_within_others, enclosing, union_length
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    NOTHING_AROUND,
+    Intervals,
+    begun_within_others,
+    enclosing,
+    union_length,
+)
 from perfgate.trace.model.events import KERNEL_KINDS
-from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.spans import KERNEL_LAUNCH, OUTSIDE
 
 # The fewest samples with order statistics that bound the median with 95 % confidence.

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.model.arithmetic import FloatColumn
+from perfgate.trace.model.arithmetic import FloatColumn, distinct_rows
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.packed import PackedReals, distinct_rows, joined_columns
 from perfgate.trace.readers.ascend.columns import Kind, columns_of
 from perfgate.trace.readers.ascend.files import clean_cell
 
@@ -31,14 +30,14 @@ def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable
     """Add the rates to the counters of each kernel that matches exactly one row by stream, task and name."""
     tables = [columns_of(path, _COLUMNS) for path in paths]
     names = {text: code for code, text in enumerate(kernels.texts)}
-    streams = [kernels.numbers.packed["stream"]]
-    tasks = [kernels.numbers.packed["task"]]
-    titles = [kernels.codes.packed["name"]]
+    streams = [kernels.numbers["stream"]]
+    tasks = [kernels.numbers["task"]]
+    titles = [kernels.codes["name"]]
     for table in tables:
-        streams.append(table.number("stream id"))
-        tasks.append(table.number("task id"))
+        streams.append(table.wholes("stream id"))
+        tasks.append(table.wholes("task id"))
         titles.append(table.coded("name", clean_cell, names))
-    first, number = distinct_rows([joined_columns(streams), joined_columns(tasks), joined_columns(titles)])
+    first, number = distinct_rows([np.concatenate(parts) for parts in (streams, tasks, titles)])
     of_kernels, of_rows = number[: len(kernels)], number[len(kernels) :]
     place = np.full(first.size, -1)
     place[of_rows] = np.arange(of_rows.size)
@@ -64,13 +63,8 @@ class _Rates:
     def names(self) -> Sequence[str]:
         return (*self._counters.names, *self._rates)
 
-    def read(self, names: Sequence[str]) -> list[PackedReals]:
+    def read(self, names: Sequence[str]) -> list[FloatColumn]:
         columns = self._counters.columns(*names)
-        read = []
-        for name in names:
-            if name in self._rates:
-                rate = np.append(self._rates[name], np.nan)  # the last stands for none
-                read.append(PackedReals(rate[self._row]))
-            else:
-                read.append(PackedReals(columns[name]))
-        return read
+        for name in self._rates.keys() & set(names):
+            columns[name] = np.append(self._rates[name], np.nan)[self._row]  # the last stands for none
+        return [columns[name] for name in names]

@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import FloatColumn, IntColumn, Positions
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    CodeColumn,
+    Codes,
+    FloatColumn,
+    IntColumn,
+    Positions,
+    distinct,
+    distinct_rows,
+)
 from perfgate.trace.model.events import MAX_NS
-from perfgate.trace.model.packed import NO_NUMBER, Packed, PackedReals
 from perfgate.trace.model.recording import Shapes
 from perfgate.trace.readers.ascend.files import MAX_NUMBER_TEXT, TableRow, clean_cell, plain_header, rows_of
 from perfgate.trace.scanner.table import CellKind, ScannedTable, scan_table
@@ -61,42 +70,36 @@ class TableColumns:
         self._columns = columns
 
     def select(self, rows: Positions) -> TableColumns:
-        columns = {name: column.select(rows) for name, column in self._columns.items()}
+        columns = {name: column[rows] for name, column in self._columns.items()}
         return TableColumns(self.names, int(rows.size), columns, self.texts)
 
-    def number(self, name: str) -> Packed:
-        """Whole numbers, or times in nanoseconds; NO_NUMBER for a cell without one."""
-        return self._column(name, NO_NUMBER)
-
     def wholes(self, name: str) -> IntColumn:
-        """The same numbers in int64."""
-        return self.number(name).unpacked()
+        """Whole numbers, or times in nanoseconds; NO_NUMBER for a cell without one."""
+        column: IntColumn = self._column(name, np.int64(NO_NUMBER))
+        return column
 
     def real(self, name: str) -> FloatColumn:
         """Numbers, NaN for a cell without one."""
-        return self.packed_real(name).unpacked()
+        column: FloatColumn = self._column(name, np.float64("nan"))
+        return column
 
-    def packed_real(self, name: str) -> PackedReals:
-        column: PackedReals | None = self._columns.get(name)
-        return PackedReals(np.full(self.rows, np.nan)) if column is None else column
-
-    def place(self, name: str) -> Packed:
+    def place(self, name: str) -> Codes:
         """The place of each cell among the texts, NO_TEXT for an empty one."""
-        return self._column(name, NO_TEXT)
+        column: Codes = self._column(name, np.int32(NO_TEXT))
+        return column
 
-    def _column(self, name: str, absent: int) -> Packed:
-        column: Packed | None = self._columns.get(name)
-        return Packed.same(absent, self.rows) if column is None else column
+    def _column(self, name: str, absent: Any) -> Any:
+        return self._columns.get(name, np.broadcast_to(absent, self.rows))
 
-    def coded(self, name: str, value: Callable[[str], _Value | None], numbers: dict[_Value, int]) -> Packed:
+    def coded(self, name: str, value: Callable[[str], _Value | None], numbers: dict[_Value, int]) -> CodeColumn:
         """The number of each cell's value, NO_TEXT for an empty one; new values enter ``numbers`` in row order."""
         places = self.place(name)
-        number_of = np.full(len(self.texts) + 1, NO_TEXT)
-        for place in places.distinct():
+        first, row = distinct_rows([places])
+        codes = []
+        for place in places[first].tolist():
             cell = None if place == NO_TEXT else value(self.texts[place])
-            if cell is not None:
-                number_of[place] = numbers.setdefault(cell, len(numbers))
-        return places.changed(lambda codes: number_of[codes])
+            codes.append(NO_TEXT if cell is None else numbers.setdefault(cell, len(numbers)))
+        return np.array(codes, dtype=np.int32)[row]
 
 
 def columns_of(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
@@ -127,8 +130,7 @@ def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
         return None
     columns = {}
     for name, kind in present.items():
-        of_kind = table.reals if kind in _REALS else table.numbers
-        columns[name] = of_kind[header.columns[name]]
+        columns[name] = table.columns[header.columns[name]]
         if _is_wrong(columns[name], kind, table):
             return None
     return TableColumns(tuple(header.columns), table.rows, columns, table.texts)
@@ -136,10 +138,10 @@ def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
 
 def _is_wrong(column: Any, kind: Kind, table: ScannedTable) -> bool:
     if kind == "duration":
-        return bool(column.low < 0)
+        return bool((column < 0).any() and (column[column < 0] != NO_NUMBER).any())
     if kind == "shapes":
         try:
-            for code in column.distinct():
+            for code in distinct(column):
                 shapes_of(table.texts[code])
         except ValueError:
             return True
@@ -168,8 +170,8 @@ def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = 
         for column, cell in zip(columns, cells):
             column.cells.append(cell)
         rows += 1
-    packed = {column.name: column.packed() for column in columns}
-    return TableColumns(names, rows, packed, tuple(texts), short)
+    arrays = {column.name: column.array() for column in columns}
+    return TableColumns(names, rows, arrays, tuple(texts), short)
 
 
 class _Column:
@@ -180,10 +182,8 @@ class _Column:
         self.read = _reader(name, kind, texts)
         self.cells: array[Any] = array("d" if kind in _REALS else "q")
 
-    def packed(self) -> Packed | PackedReals:
-        if self.cells.typecode == "d":
-            return PackedReals(np.array(self.cells, dtype=np.float64))
-        return Packed.of(np.array(self.cells, dtype=np.int64))
+    def array(self) -> npt.NDArray[Any]:
+        return np.frombuffer(self.cells, dtype=self.cells.typecode)
 
 
 def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow], float]:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
+from perfgate.trace.model.arithmetic import NO_NUMBER, FloatColumn, IntColumn
 from perfgate.trace.model.events import MAX_NS
-from perfgate.trace.model.packed import NO_NUMBER, Packed, PackedReals, joined_columns
 from perfgate.trace.readers.ascend.columns import TableColumns
 from perfgate.trace.readers.ascend.files import Stamp, refuse_changed
 
@@ -152,29 +152,21 @@ class Database:
         # NOT INDEXED, because an index would change the order of the rows.
         return f'SELECT {", ".join(cells)} FROM "{table}" NOT INDEXED {where} LIMIT {MAX_TABLE_ROWS + 1}'  # noqa: S608 - ours
 
-    def _wholes(self, query: str, width: int) -> list[Packed]:
+    def _wholes(self, query: str, width: int) -> list[IntColumn]:
         """The result of a query for whole numbers, column by column."""
-        parts = []
-        for batch in self._batches(query, width, "q", self._judged_whole):
-            parts.append([Packed.of(column) for column in batch])
-        if not parts:
-            return [Packed.of(np.empty(0, dtype=np.int64))] * width
-        joined = [joined_columns(columns) for columns in zip(*parts)]
-        for column in joined:
-            # Refuse a number that is out of range.
-            if column.high > MAX_NS:
-                self.whole(column.high)
-            elif column.low < -MAX_NS:
-                self.whole(column.low)
-        return joined
-
-    def _reals(self, query: str, width: int) -> list[PackedReals]:
-        """The same for real numbers."""
-        columns = [PackedReals() for _ in range(width)]
-        for batch in self._batches(query, width, "d", self._judged_real):
-            for column, numbers in zip(columns, batch):
-                column.append(np.where(np.isfinite(numbers), numbers, np.nan))
+        batches = list(self._batches(query, width, "q", self._judged_whole))
+        columns = list(np.concatenate([np.empty((width, 0), dtype=np.int64), *batches], axis=1))
+        for column in columns:
+            out_of_range = column[np.abs(column) > MAX_NS]
+            if out_of_range.size:
+                self.whole(int(out_of_range.max()))  # refuses it
         return columns
+
+    def _reals(self, query: str, width: int) -> list[FloatColumn]:
+        """The same for real numbers."""
+        batches = list(self._batches(query, width, "d", self._judged_real))
+        table = np.concatenate([np.empty((width, 0)), *batches], axis=1)
+        return list(np.where(np.isfinite(table), table, np.nan))
 
     def _batches(
         self, query: str, width: int, typecode: Literal["q", "d"], judged: Callable[[object], float]

@@ -18,13 +18,21 @@ import numpy as np
 
 from perfgate.locale import Activity
 from perfgate.trace.model.allocations import allocation_totals
-from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask, last_rows
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    CodeColumn,
+    Codes,
+    FloatColumn,
+    IntColumn,
+    Mask,
+    distinct_rows,
+    last_rows,
+)
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, constant
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
 from perfgate.trace.model.kernel_table import CodedValues, KernelTable, joined_tables, kernel_table
-from perfgate.trace.model.packed import NO_NUMBER, Columns, Packed, PackedReals, distinct_rows
 from perfgate.trace.model.recording import AllocationTotal, ProfilerStep, Shapes, Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.steps import profiler_steps, step_marks, windows_of
@@ -63,7 +71,7 @@ _COMMUNICATION = "COMMUNICATION"
 
 _Value = TypeVar("_Value", bound=Hashable)
 # Columns of EventTable from one table; names and tracks index the export's.
-_Events = Mapping[str, Packed]
+_Events = Mapping[str, Codes]
 
 
 class _Title(NamedTuple):
@@ -175,7 +183,7 @@ class _Export:
         """All events, one table behind the other."""
         columns = {}
         for name in parts[0]:
-            columns[name] = np.concatenate([part[name].unpacked() for part in parts])
+            columns[name] = np.concatenate([part[name] for part in parts])
         for name in ("request", "shape"):
             columns[name] = constant(name, NO_TEXT, columns["start"].size)
         return EventTable(**columns, names=tuple(self._names), tracks=tuple(self._tracks))
@@ -201,10 +209,11 @@ class _Export:
                 plain = "other"
             return _Title(title, title, plain)
 
-        name = np.where(is_kernel, computing.place("name").unpacked(), tasks.place("taskType").unpacked())
-        kind = np.where(is_kernel, computing.place("opType").unpacked(), NO_TEXT)
-        keys = Packed.of(name), Packed.of(kind), Packed.of(is_kernel.astype(np.int64))
-        return self._events(tasks, keys, title_of, _Tracks("streamId", _stream), tasks.wholes("connectionId"))
+        name = np.where(is_kernel, computing.place("name"), tasks.place("taskType"))
+        kind = np.where(is_kernel, computing.place("opType"), NO_TEXT)
+        return self._events(
+            tasks, (name, kind, is_kernel), title_of, _Tracks("streamId", _stream), tasks.wholes("connectionId")
+        )
 
     def _of_collectives(self, collectives: TableColumns) -> _Events:
         def title_of(place: int, kind: int) -> _Title:
@@ -226,7 +235,7 @@ class _Export:
         calls = self._tables.read("CANN_API", columns, named=("name",))
         number = calls.wholes("connectionId")
         joined = np.where(np.isin(number, launched), number, NO_CORRELATION)
-        keys = calls.place("name"), calls.number("type")
+        keys = calls.place("name"), calls.wholes("type")
         return self._events(calls, keys, title_of, _threads("CANN"), joined)
 
     def _python_calls(self) -> _Events:
@@ -243,7 +252,7 @@ class _Export:
         columns = ("startNs", "endNs", "globalTid", "name", "type", "inputShapes")
         calls = self._tables.read("PYTORCH_API", columns, named=("name",))
         has_inputs = calls.wholes("inputShapes") != NO_NUMBER
-        keys = calls.place("name"), calls.number("type"), Packed.of(has_inputs.astype(np.int64))
+        keys = calls.place("name"), calls.wholes("type"), has_inputs
         return self._events(calls, keys, title_of, _threads("Python"))
 
     def _ranges(self) -> _Events:
@@ -259,18 +268,19 @@ class _Export:
     def _events(
         self,
         columns: TableColumns,
-        keys: Sequence[Packed],
+        keys: Sequence[Codes | Mask],
         title_of: Callable[..., _Title],
         track: _Tracks,
         correlation: IntColumn | None = None,
     ) -> _Events:
         """The rows of a table as events; ``title_of`` is called once per combination of values in the keys."""
         start, duration = self._spans(columns)
-        first, number = distinct_rows(keys)
-        titles = list(map(title_of, *(key.select(first).unpacked().tolist() for key in keys)))
-        place = columns.number(track.column)
+        columns_of_keys = [key.astype(np.int64) for key in keys]
+        first, number = distinct_rows(columns_of_keys)
+        titles = list(map(title_of, *(key[first].tolist() for key in columns_of_keys)))
+        place = columns.wholes(track.column)
         first_of, stream = distinct_rows([place])
-        tracks = list(map(track.name_of, place.select(first_of).unpacked().tolist()))
+        tracks = list(map(track.name_of, place[first_of].tolist()))
         if correlation is None:
             correlation = constant("correlation", NO_CORRELATION, columns.rows)
         joins = (correlation >= 0) & (correlation != _NO_CONNECTION)
@@ -280,18 +290,16 @@ class _Export:
             "track": _numbered(self._tracks, tracks, stream),
             "name": _numbered(self._names, [title.name for title in titles], number),
             "kind": _numbered(KIND_CODES, [title.kind for title in titles], number),
-            "correlation": Packed.of(np.where(joins, correlation, NO_CORRELATION)),
+            "correlation": np.where(joins, correlation, NO_CORRELATION),
             "group": _numbered(self._names, [title.group for title in titles], number),
         }
 
-    def _spans(self, columns: TableColumns) -> tuple[Packed, Packed]:
+    def _spans(self, columns: TableColumns) -> tuple[IntColumn, IntColumn]:
         """Start and length; a mark may have no end."""
-        start, end = columns.number("startNs"), columns.wholes("endNs")
-        begin = start.unpacked()
-        if (begin == NO_NUMBER).any():
+        start, end = columns.wholes("startNs"), columns.wholes("endNs")
+        if (start == NO_NUMBER).any():
             raise self._database.wrong(Activity("holds an event without a start; export the profile again"))
-        length = np.maximum(end - begin, 0)
-        return start, Packed.of(np.where(end == NO_NUMBER, 0, length))
+        return start, np.where(end == NO_NUMBER, 0, np.maximum(end - start, 0))
 
     def _computed(self, tasks: TableColumns, computing: TableColumns) -> KernelTable:
         """Tasks with the details of each in COMPUTE_TASK_INFO."""
@@ -300,10 +308,10 @@ class _Export:
         numbers = {
             "start_ns": start,
             "duration_ns": duration,
-            "wait_ns": computing.number("waitNs"),
-            "stream": tasks.number("streamId"),
-            "task": tasks.number("taskId"),
-            "model_id": tasks.number("modelId").changed(of_graph),
+            "wait_ns": computing.wholes("waitNs"),
+            "stream": tasks.wholes("streamId"),
+            "task": tasks.wholes("taskId"),
+            "model_id": of_graph(tasks.wholes("modelId")),
             "blocks": _first(computing, _BLOCKS),
             "mix_blocks": _first(computing, _MIX_BLOCKS),
         }
@@ -318,19 +326,19 @@ class _Export:
             codes[name] = computing.coded(column, self._shapes, values.shapes)
         for name, column in _WORDS.items():
             codes[name] = computing.coded(column, words_of, values.words)
-        source = _TaskCounters(self._path, self._stamp, self._words, tasks.number("globalTaskId"))
+        source = _TaskCounters(self._path, self._stamp, self._words, tasks.wholes("globalTaskId"))
         return kernel_table(numbers, codes, values, CounterColumns(source))
 
     def _communicated(self, collectives: TableColumns) -> KernelTable:
         texts = {_COMMUNICATION: 0}
         start, duration = self._spans(collectives)
         name = collectives.coded("opName", str, texts)
-        kind = collectives.coded("opType", _cell, texts).unpacked()
-        by_name = collectives.coded("opName", type_by_name, texts).unpacked()
+        kind = collectives.coded("opType", _cell, texts)
+        by_name = collectives.coded("opName", type_by_name, texts)
         codes = {
             "name": name,
-            "type": Packed.of(np.where(kind == NO_TEXT, by_name, kind)),
-            "core": Packed.of(start.unpacked() * 0),
+            "type": np.where(kind == NO_TEXT, by_name, kind),
+            "core": np.zeros(start.size, dtype=np.int32),
         }
         return kernel_table({"start_ns": start, "duration_ns": duration}, codes, CodedValues(texts))
 
@@ -346,10 +354,9 @@ class _Export:
     def _marks(self) -> list[ProfilerStep]:
         steps = self._database.columns("STEP_TIME", ("id", "startNs", "endNs"))
         start, duration = self._spans(steps)
-        begin = start.unpacked()
-        end = begin + duration.unpacked()
+        end = start + duration
         marks = []
-        for number, start_ns, end_ns in zip(steps.wholes("id").tolist(), begin.tolist(), end.tolist()):
+        for number, start_ns, end_ns in zip(steps.wholes("id").tolist(), start.tolist(), end.tolist()):
             marks.append(ProfilerStep(None if number == NO_NUMBER else number, start_ns, end_ns))
         return sorted(marks, key=lambda mark: mark.start_ns or 0)
 
@@ -380,8 +387,8 @@ class _Export:
 
     def _named(self, number: object) -> str:
         whole = self._database.whole(number)
-        places = self._words.places(Packed.of(np.array([NO_NUMBER if whole is None else whole])))
-        return self._words.text(int(places.unpacked()[0]))
+        (place,) = self._words.places(np.array([NO_NUMBER if whole is None else whole])).tolist()
+        return self._words.text(place)
 
     def _allocations(self, device: Device) -> tuple[AllocationTotal, ...] | None:
         """The allocations of each operator on a device; those without an operator are left out, as in a CSV table."""
@@ -403,7 +410,7 @@ class _Export:
 class _TaskCounters:
     """TASK_PMU_INFO, read on demand."""
 
-    def __init__(self, path: Path, stamp: Stamp, words: ExportTexts, tasks: Packed) -> None:
+    def __init__(self, path: Path, stamp: Stamp, words: ExportTexts, tasks: IntColumn) -> None:
         """``tasks`` are the task ids of the kernels."""
         self._path = path
         self._stamp = stamp
@@ -414,38 +421,38 @@ class _TaskCounters:
     def names(self) -> Sequence[str]:
         return tuple(dict.fromkeys(counter.name for counter in self._counters.values()))
 
-    def read(self, names: Sequence[str]) -> list[PackedReals]:
-        if not len(self._tasks):
-            return [PackedReals()] * len(names)
+    def read(self, names: Sequence[str]) -> list[FloatColumn]:
         wanted = {number: counter for number, counter in self._counters.items() if counter.name in names}
         where = f"WHERE name IN ({', '.join(map(str, wanted))})"
         with open_unchanged(self._path, self._stamp) as database:
             rows = database.columns("TASK_PMU_INFO", ("globalTaskId", "name"), reals=("value",), where=where)
         task, number, value = rows.wholes("globalTaskId"), rows.wholes("name"), rows.real("value")
-        tasks = self._tasks.unpacked()
+        tasks = self._tasks
+        columns = {name: np.full(tasks.size, np.nan) for name in names}
+        if not tasks.size:
+            return list(columns.values())
         order = np.argsort(tasks)
         place = np.searchsorted(tasks[order], task).clip(max=order.size - 1)
         kernel = order[place]
         known = tasks[kernel] == task
-        columns = {name: np.full(tasks.size, np.nan) for name in names}
         for counter, (name, factor) in wanted.items():
             own = known & (number == counter)
             columns[name][kernel[own]] = value[own] * factor
-        return [PackedReals(column) for column in columns.values()]
+        return list(columns.values())
 
     @cached_property
     def _counters(self) -> dict[int, _Counter]:
         """The counters by the ids of their names."""
         with open_unchanged(self._path, self._stamp) as database:
             numbers = database.distinct("TASK_PMU_INFO", "name")
-        places = self._words.places(Packed.of(np.array(numbers, dtype=np.int64))).unpacked().tolist()
+        places = self._words.places(np.array(numbers, dtype=np.int64)).tolist()
         return {number: _counter(self._words.text(place)) for number, place in zip(numbers, places)}
 
 
-def _numbered(numbers: dict[_Value, int], values: Sequence[_Value], rows: Codes) -> Packed:
+def _numbered(numbers: dict[_Value, int], values: Sequence[_Value], rows: Codes) -> CodeColumn:
     """The number of each row's value; new values are added to ``numbers``."""
-    codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
-    return Packed.of(codes[rows])
+    codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int32)
+    return codes[rows]
 
 
 def _with_steps(
@@ -456,16 +463,15 @@ def _with_steps(
     numbers = [NO_NUMBER if mark.number is None else mark.number for mark in marks]
     step_of = np.array([*numbers, NO_NUMBER])  # the last is for work outside of all steps
     steps = step_of[np.where(owners == OUTSIDE, -1, owners)]
-    columns = Columns({**kernels.numbers.packed, "step": Packed.of(steps)}, Packed.unpacked)
-    return replace(kernels, numbers=columns).select(np.argsort(kernels.start, kind="stable"))
+    return replace(kernels, numbers={**kernels.numbers, "step": steps}).select(np.argsort(kernels.start, kind="stable"))
 
 
-def _first(columns: TableColumns, names: Sequence[str]) -> Packed:
+def _first(columns: TableColumns, names: Sequence[str]) -> IntColumn:
     """The first non-empty value of several columns, row by row."""
-    numbers = columns.number(names[0]).unpacked()
+    numbers = columns.wholes(names[0])
     for name in names[1:]:
         numbers = np.where(numbers == NO_NUMBER, columns.wholes(name), numbers)
-    return Packed.of(numbers)
+    return numbers
 
 
 class _Tracks(NamedTuple):

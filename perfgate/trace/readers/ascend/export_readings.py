@@ -13,8 +13,7 @@ from typing import get_args
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import FloatColumn
-from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.arithmetic import NO_NUMBER, FloatColumn
 from perfgate.trace.model.readings import (
     CORE_CLOCK,
     MEMORY_READ,

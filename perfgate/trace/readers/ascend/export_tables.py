@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from perfgate.trace.model.packed import NO_NUMBER, Packed
+from perfgate.trace.model.arithmetic import NO_NUMBER, CodeColumn, IntColumn
 from perfgate.trace.readers.ascend.columns import NO_TEXT, TableColumns
 from perfgate.trace.readers.ascend.database import Database
 from perfgate.trace.readers.ascend.files import Device
@@ -27,15 +27,15 @@ class ExportTexts:
                 texts[number] = str(value)
         self._take(texts)
 
-    def places(self, column: Packed) -> Packed:
+    def places(self, numbers: IntColumn) -> CodeColumn:
         """The places of a column's texts, NO_TEXT for NULL; an id without a text is its own text."""
-        numbers = column.unpacked()
         at = np.searchsorted(self._numbers, numbers).clip(max=self._numbers.size - 1)
         strange = self._numbers[at] != numbers
         if strange.any():
             self._take({number: str(number) for number in np.unique(numbers[strange]).tolist()})
-            return self.places(column)
-        return Packed.of(self._places[at])
+            return self.places(numbers)
+        places: CodeColumn = self._places[at].astype(np.int32)
+        return places
 
     def text(self, place: int) -> str:
         return "" if place == NO_TEXT else self.texts[place]
@@ -60,10 +60,10 @@ class ExportTables:
     ) -> TableColumns:
         """Columns of a table, empty ones if it is missing; ``named`` columns become places among the texts."""
         table_columns = self.database.columns(table, wholes, reals=reals)
-        columns: dict[str, Any] = {name: table_columns.packed_real(name) for name in reals}
+        columns: dict[str, Any] = {name: table_columns.real(name) for name in reals}
         for name in wholes:
             if name in table_columns.names:
-                numbers = table_columns.number(name)
+                numbers = table_columns.wholes(name)
                 columns[name] = self.words.places(numbers) if name in named else numbers
         return TableColumns(table_columns.names, table_columns.rows, columns, self.words.texts)
 

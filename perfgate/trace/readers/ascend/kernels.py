@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from perfgate.errors import DocumentError
-from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.arithmetic import NO_NUMBER, FloatColumn, IntColumn, distinct
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.kernel_table import CodedValues, KernelTable, kernel_table
-from perfgate.trace.model.packed import NO_NUMBER, PackedReals
 from perfgate.trace.readers.ascend.columns import Kind, TableColumns, columns_of, flag_of, shapes_of, words_of
 from perfgate.trace.readers.ascend.files import Device, clean_cell, refuse_changed, stamp_of
 
@@ -69,15 +68,15 @@ def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[D
         codes[name] = columns.coded(column, shapes_of, values.shapes)
     for name, column in _WORDS.items():
         codes[name] = columns.coded(column, words_of, values.words)
-    numbers = {name: columns.number(column) for name, column in _NUMBERS.items()}
-    numbers["model_id"] = numbers["model_id"].changed(of_graph)
+    numbers = {name: columns.wholes(column) for name, column in _NUMBERS.items()}
+    numbers["model_id"] = of_graph(numbers["model_id"])
     every = kernel_table(numbers, codes, values, counters)
     whole = every.duration != NO_NUMBER
-    owner = columns.number("device_id")
+    owner = columns.wholes("device_id")
     by_device = {}
-    for number in owner.select(whole).distinct():
+    for number in distinct(owner[whole]):
         device = None if number == NO_NUMBER else number
-        by_device[device] = every.select(whole & (owner.unpacked() == number))
+        by_device[device] = every.select(whole & (owner == number))
     return by_device, columns.rows - int(whole.sum()) + len(columns.short)
 
 
@@ -101,7 +100,7 @@ class _TableCounters:
         every = np.arange(columns.rows + len(columns.short))
         return CounterColumns(self, np.delete(every, columns.short))
 
-    def read(self, names: Sequence[str]) -> list[PackedReals]:
+    def read(self, names: Sequence[str]) -> list[FloatColumn]:
         refuse_changed(self._path, self._stamp)
         columns = columns_of(self._path, dict.fromkeys(names, "counter"))
-        return [columns.packed_real(name) for name in names]
+        return [columns.real(name) for name in names]

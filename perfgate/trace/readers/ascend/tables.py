@@ -12,10 +12,17 @@ import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.trace.model.allocations import allocation_totals
-from perfgate.trace.model.arithmetic import Mask, Positions, counts_by_name, totals_by_name
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    IntColumn,
+    Mask,
+    Positions,
+    alike_rows,
+    counts_by_name,
+    totals_by_name,
+)
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable, joined_events
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
-from perfgate.trace.model.packed import NO_NUMBER, Packed, alike_rows
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import (
     AllocationTotal,
@@ -183,15 +190,15 @@ def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
     """The events of task_time.csv, including copies, events and placeholders. Rows without times are left out."""
     columns = columns_of(path, _TASKS)
     names: dict[str, int] = {"": 0}
-    name = columns.coded("kernel_name", clean_cell, names).unpacked()
-    kind = columns.coded("kernel_type", clean_cell, names).unpacked()
+    name = columns.coded("kernel_name", clean_cell, names)
+    kind = columns.coded("kernel_type", clean_cell, names)
     start = columns.wholes("task_start(us)")
     duration = columns.wholes("task_time(us)")
     device = columns.wholes("device_id")
     timed = (start != NO_NUMBER) & (duration != NO_NUMBER)
     kind = np.where(kind == NO_TEXT, 0, kind)
     name = np.where(name == NO_TEXT, kind, name)
-    events = task_events(start, duration, columns.number("stream_id"), name, kind, tuple(names))
+    events = task_events(start, duration, columns.wholes("stream_id"), name, kind, tuple(names))
     for number in np.unique(device[timed]).tolist():
         yield _device(number), events.select(timed & (device == number))
 
@@ -254,20 +261,18 @@ def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     columns = columns_of(path, {"node": "text", "total_time(us)": "duration", "device_id": "whole"})
     names: dict[str, int] = {}
     node = columns.coded("node", clean_cell, names)
-    device = columns.number("device_id")
-    name, owner, time = node.unpacked(), device.unpacked(), columns.wholes("total_time(us)")
-    known = (name != NO_TEXT) & (time != NO_NUMBER)
+    device, time = columns.wholes("device_id"), columns.wholes("total_time(us)")
     texts = list(names)
-    for rows in alike_rows(known, device, node):
+    for rows in alike_rows((node != NO_TEXT) & (time != NO_NUMBER), device, node):
         first = rows[0]
-        yield _device(owner[first]), NamedTotal(texts[name[first]], rows.size, int(time[rows].sum()), "aicpu")
+        yield _device(device[first]), NamedTotal(texts[node[first]], rows.size, int(time[rows].sum()), "aicpu")
 
 
 def read_operators(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """The host's self times of operator_details.csv by operator; it has one row per call, and multi-line call stacks."""
     columns = columns_of(path, {"name": "text", _SELF_TIME: "time"})
     names: dict[str, int] = {}
-    name = columns.coded("name", clean_cell, names).unpacked()
+    name = columns.coded("name", clean_cell, names)
     named = name != NO_TEXT
     name = name[named]
     # Self times are differences, which are slightly below zero in older builds.
@@ -287,12 +292,12 @@ def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
         path, {"name": "text", "size(kb)": "number", **_OWNER, _ALLOCATED: "timestamp", _RELEASED: "timestamp"}
     )
     names: dict[str, int] = {}
-    name = columns.coded("name", clean_cell, names).unpacked()
+    name = columns.coded("name", clean_cell, names)
     size = columns.real("size(kb)") * _KIBIBYTE
     start, end = columns.wholes(_ALLOCATED), columns.wholes(_RELEASED)
     owner = _owners(columns)
     for rows in alike_rows((name != NO_TEXT) & (size >= 0), owner):
-        device = _device(owner.unpacked()[rows[0]])
+        device = _device(owner[rows[0]])
         for total in allocation_totals(list(names), name[rows], size[rows], start[rows], end[rows]):
             yield device, total
 
@@ -321,14 +326,13 @@ class _Components:
         self._component = columns.coded("component", clean_cell, names)
         self._names = list(names)
         self._owner = _owners(columns)
-        self.named = self._component.unpacked() != NO_TEXT
+        self.named = self._component != NO_TEXT
 
     def groups(self, chosen: Mask) -> Iterator[tuple[Device, str, Positions]]:
         """The chosen rows of each component of each device."""
-        code, owner = self._component.unpacked(), self._owner.unpacked()
         for rows in alike_rows(chosen, self._owner, self._component):
             first = rows[0]
-            yield _device(owner[first]), self._names[code[first]], rows
+            yield _device(self._owner[first]), self._names[self._component[first]], rows
 
 
 def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
@@ -366,14 +370,14 @@ def read_module_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
             yield device, _Peak(f"module.{name}", size)
 
 
-def _owners(columns: TableColumns) -> Packed:
+def _owners(columns: TableColumns) -> IntColumn:
     """The device of each row: from ``NPU:3`` in the columns Device Type and Device, else from Device_id."""
     numbers: dict[int, int] = {}
     owner = columns.wholes("device_id")
     for column in ("device", "device type"):
-        code = columns.coded(column, _number_behind_colon, numbers).unpacked()
+        code = columns.coded(column, _number_behind_colon, numbers)
         owner = np.where(code == NO_TEXT, owner, np.array([*numbers, NO_NUMBER])[code])
-    return Packed.of(owner)
+    return owner
 
 
 def _number_behind_colon(cell: str) -> int | None:

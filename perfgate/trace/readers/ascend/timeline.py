@@ -11,10 +11,12 @@ import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
     CodeColumn,
     Codes,
     IntColumn,
     Mask,
+    compact,
     group_rows,
     last_rows,
     last_until,
@@ -32,7 +34,6 @@ from perfgate.trace.model.events import (
 )
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.packed import NO_NUMBER, Packed
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.readers.ascend.files import Device
@@ -106,7 +107,7 @@ def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Me
 def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:
     """The work of a device without an exported timeline: its kernels, and the tasks that are not kernels."""
     table = kernels.select(kernels.start != NO_NUMBER)
-    track, tracks = _streams(table.numbers.packed["stream"])
+    track, tracks = _streams(table.numbers["stream"])
     events = replace(table.events, track=track, tracks=tracks)
     if tasks is None:
         return events
@@ -114,7 +115,7 @@ def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTab
 
 
 def task_events(
-    start: IntColumn, duration: IntColumn, stream: Packed, name: IntColumn, kind: IntColumn, texts: Sequence[str]
+    start: IntColumn, duration: IntColumn, stream: IntColumn, name: Codes, kind: Codes, texts: Sequence[str]
 ) -> EventTable:
     """Tasks of streams as events; ``name`` and ``kind``, the type of each task, index ``texts``."""
     first, back = group_rows(name, kind)
@@ -145,11 +146,11 @@ def task_events(
     )
 
 
-def _streams(column: Packed) -> tuple[Codes, tuple[tuple[str, str], ...]]:
+def _streams(stream: IntColumn) -> tuple[Codes, tuple[tuple[str, str], ...]]:
     """The track of each row by its stream, and all tracks; a row without a stream is a collective."""
-    first, track = group_rows(column.ranks())
+    first, track = group_rows(compact(stream))
     tracks = []
-    for number in column.select(first).unpacked().tolist():
+    for number in stream[first].tolist():
         tracks.append((HARDWARE, "Communication" if number == NO_NUMBER else f"Stream {number}"))
     return track, tuple(tracks)
 

@@ -123,7 +123,7 @@ def _runs(timeline: Timeline) -> _Runs:
     else:
         kernels = KernelTable.of(timeline.kernels)
         rows, start = np.flatnonzero(~kernels.is_collective), kernels.start
-        stream, names, shapes = kernels.numbers.packed["stream"].values, kernels.texts, kernels.shapes
+        stream, names, shapes = kernels.numbers["stream"], kernels.texts, kernels.shapes
         columns = kernels.group, stream, kernels.duration, kernels.codes["inputs"], kernels.codes["outputs"]
     order = rows[np.argsort(start[rows], kind="stable")]
     return _Runs(order[np.argsort(stream[order], kind="stable")], names, shapes, *columns)
