@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent
 FOLDER = Path("perfgate/trace/scanner")
 LIBRARY = FOLDER / "_scanner.so"
-SOURCES = ("events.c", "merging.c", "nesting.c", "packing.c", "table.c")
+SOURCES = ("events.c", "nesting.c", "packing.c", "table.c")
 FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=default", "-Wall", "-Wextra")
 
 

@@ -24,7 +24,6 @@ from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.stacks import Stacks, selected
 from perfgate.trace.model.steps import STEP_NAME, distinct_marks
-from perfgate.trace.scanner.merging import UNKNOWN, nearest_known
 from perfgate.trace.scanner.nesting import enclosing_calls
 
 if TYPE_CHECKING:
@@ -45,6 +44,10 @@ _ENQUEUE = lazy_pattern(r"Enqueue(@.*)?", re.DOTALL)
 _ONE_PROCESS = frozenset({"Python", "CANN"})
 # The kinds that make a stack. If a recording has none of them (plain Chrome traces), all events do.
 _CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
+
+
+# Of a call: not determined yet.
+_UNKNOWN = -2
 
 
 class EventFrame(NamedTuple):
@@ -127,7 +130,7 @@ def operators_above(stacks: Stacks) -> CodeColumn:
 def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: Mask) -> CodeColumn:
     """For the events at ``positions`` the nearest wanted event that contains or launched each, or NOTHING_AROUND."""
     everything = np.arange(wanted.size, dtype=np.int32)
-    nearest = _inherited(stacks.called_by, np.where(wanted, everything, np.int32(UNKNOWN)))
+    nearest = _inherited(stacks.called_by, np.where(wanted, everything, np.int32(_UNKNOWN)))
     above = stacks.called_by[positions]
     return np.where(above == NOTHING_AROUND, np.int32(NOTHING_AROUND), nearest[above])
 
@@ -137,7 +140,7 @@ def requests_served(stacks: Stacks) -> Codes:
     request = stacks.events.request
     if (request == NO_TEXT).all():
         return request
-    return _inherited(stacks.called_by, np.where(request == NO_TEXT, np.int32(UNKNOWN), request))
+    return _inherited(stacks.called_by, np.where(request == NO_TEXT, np.int32(_UNKNOWN), request))
 
 
 def frame(name: str, kind: EventKind) -> EventFrame:
@@ -161,13 +164,13 @@ def project_places(events: EventTable, around: CodeColumn) -> tuple[CodeColumn, 
     NOTHING_AROUND if there is none; ``around`` are positions as of ``Stacks``.
     """
     places: dict[str, int] = {}
-    own = np.full(len(events.names) + 1, UNKNOWN, dtype=np.int64)
+    own = np.full(len(events.names) + 1, _UNKNOWN, dtype=np.int64)
     python = events.is_kind("python")
     for name in np.unique(events.name[python]).tolist():
         function = frame(events.names[name], "python")
         if function.is_project and function.place is not None:
             own[name] = places.setdefault(function.place, len(places))
-    direct = np.where(python, own[events.name], UNKNOWN).astype(np.int32)
+    direct = np.where(python, own[events.name], _UNKNOWN).astype(np.int32)
     return _inherited(around, direct), list(places)
 
 
@@ -238,11 +241,9 @@ def _by_start(events: EventTable, chosen: Mask) -> Positions:
 
 def _inherited(around: CodeColumn, values: CodeColumn) -> CodeColumn:
     """The value of each event, else of the nearest event above that has one; NOTHING_AROUND if none has."""
-    if nearest_known(np.ascontiguousarray(around, dtype=np.int32), values):
-        return values
-    open_ = np.flatnonzero(values == UNKNOWN)
+    open_ = np.flatnonzero(values == _UNKNOWN)
     while open_.size:
         above = around[open_]
         values[open_] = np.where(above == NOTHING_AROUND, NOTHING_AROUND, values[above])
-        open_ = open_[values[open_] == UNKNOWN]
+        open_ = open_[values[open_] == _UNKNOWN]
     return values

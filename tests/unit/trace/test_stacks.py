@@ -14,7 +14,7 @@ from perfgate.trace.analysis import merged_stacks
 from perfgate.trace.analysis.flame import flame_tree
 from perfgate.trace.analysis.stacks import attributed_share, frame, nearest_above, project_places, stacks_of
 from perfgate.trace.model.events import EventKind, EventTable, EventTableBuilder
-from perfgate.trace.scanner import library, merging
+from perfgate.trace.scanner import library
 
 from .ascend import ALEXNET, sample
 
@@ -257,23 +257,35 @@ def launched_at_random(lot: random.Random) -> EventTable:
     return builder.table()
 
 
-@pytest.mark.skipif(merging._library() is None, reason="the loops are not built (python hatch_build.py)")
 @pytest.mark.parametrize("seed", range(6))
-def test_merged_stacks__compiled_or_not__the_same_tree(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_merged_stacks__calls_at_random__a_node_is_a_stack_cut_at_the_deepest_level(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     monkeypatch.setattr(merged_stacks, "MOST_LEVELS", 3)
     stacks = stacks_of(launched_at_random(random.Random(seed)))
-    compiled = merged_stacks.merged_stacks(stacks, stacks.events.name)
-    monkeypatch.setattr(merging, "_library", lambda: None)
-    plain = merged_stacks.merged_stacks(stacks, stacks.events.name)
-    assert [np.asarray(column).tolist() for column in compiled] == [np.asarray(column).tolist() for column in plain]
-    assert not compiled.own_frame.all()
-    assert compiled.parent.size > 100
+    events, above = stacks.events, stacks.called_by
+    tree = merged_stacks.merged_stacks(stacks, events.name)
+    nodes: dict[tuple[object, ...], int] = {}
+    for place in range(len(events)):
+        calls = [place]
+        while above[calls[-1]] >= 0:
+            calls.append(int(above[calls[-1]]))
+        # A stream has the calls above its work, a thread its own.
+        root = stacks.track[place] if stacks.on_device[place] else stacks.track[calls[-1]]
+        stack = [(events.names[events.name[call]], events.kind[call]) for call in reversed(calls)]
+        assert tree.own_frame[place] == (len(stack) <= 3)
+        node = int(tree.of_event[place])
+        assert nodes.setdefault((root, *stack[:3]), node) == node
+        for _ in stack[:3]:
+            node = int(tree.parent[node])
+        assert (tree.label[node], tree.parent[node]) == (root, -1)
+    assert len(set(nodes.values())) == len(nodes)
+    assert not tree.own_frame.all()
+    assert all(parent < node for node, parent in enumerate(tree.parent.tolist()))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nearest_above__compiled_or_not__the_first_wanted_call_upwards(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_nearest_above__calls_at_random__the_first_wanted_call_upwards(seed: int) -> None:
     lot = random.Random(seed)
     stacks = stacks_of(launched_at_random(lot))
     everything = np.arange(len(stacks.events), dtype=np.int32)
@@ -284,5 +296,3 @@ def test_nearest_above__compiled_or_not__the_first_wanted_call_upwards(
         while above >= 0 and not wanted[above]:
             above = int(stacks.called_by[above])
         assert found[position] == above
-    monkeypatch.setattr(merging, "_library", lambda: None)
-    assert nearest_above(stacks, everything, wanted).tolist() == found.tolist()
