@@ -392,6 +392,6 @@ def _median_totals(works: Sequence[UnitWork]) -> DiffTotals:
     medians = {}
     for field in DiffTotals.__struct_fields__:
         values = [getattr(work.totals, field) for work in works]
-        known = [value for value in values if value is not None]
-        medians[field] = statistics.median(known) if known else None
+        present = [value for value in values if value is not None]
+        medians[field] = statistics.median(present) if present else None
     return DiffTotals(**medians)

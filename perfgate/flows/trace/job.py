@@ -223,8 +223,8 @@ def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, l
 
 
 def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
-    known = believed(pick.timeline.events)
-    events = aligned(known)
+    intact = believed(pick.timeline.events)
+    events = aligned(intact)
     device = device_gaps(events, exposed=exposed)
     if device is None:
         return _without_gaps(pick)
@@ -235,7 +235,7 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
         start = (gap.start_ns - origin) / _NS
         rows.append(GapRow(start=start, duration=gap.duration_ns / _NS, cause=gap.cause))
     window_ns = device.end_ns - device.start_ns
-    groups = gap_groups(events, device, uncertain=events is not known)
+    groups = gap_groups(events, device, uncertain=events is not intact)
     return GapTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,
@@ -340,8 +340,8 @@ def _phases(steps: Sequence[ProfilerStep], marked: Sequence[Batch]) -> list[Phas
 
 
 def _median(numbers: Iterable[int | None]) -> float | None:
-    known = [number for number in numbers if number is not None]
-    return float(np.median(known)) if known else None
+    intact = [number for number in numbers if number is not None]
+    return float(np.median(intact)) if intact else None
 
 
 def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRow:
@@ -372,10 +372,10 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
     own: dict[int, float] = {}
     for timeline in timelines:
         lengths = [step.own_ns for step in timeline.steps or ()]
-        known = [length for length in lengths if length is not None]
-        if timeline.rank is not None and known:
+        intact = [length for length in lengths if length is not None]
+        if timeline.rank is not None and intact:
             # The slowest of several devices of one rank makes the others wait.
-            own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(known))
+            own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(intact))
     if len(own) < FEWEST_RANKS:
         return None
     slowest = max(own, key=lambda rank: (own[rank], -rank))

@@ -77,29 +77,29 @@ def _steps(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
     for table in tables:
         by_number.append({step.number: step for step in table.steps})
         numbers.update(step.number or 0 for step in table.steps)
-    shown = sorted(numbers)[-_COLUMNS:]
-    columns = [str(number) for number in shown]
+    places = sorted(numbers)[-_COLUMNS:]
+    columns = [str(number) for number in places]
     for part, field in _PARTS.items():
         values: list[list[float | None]] = []
         for steps in by_number:
-            values.append([seconds(getattr(steps.get(number), field, None)) for number in shown])
+            values.append([seconds(getattr(steps.get(number), field, None)) for number in places])
         if any(map(any, values)):
-            yield HeatMap(kind=part, columns=columns, values=values, left_out=len(numbers) - len(shown))
+            yield HeatMap(kind=part, columns=columns, values=values, left_out=len(numbers) - len(places))
 
 
 def _late(arrived: Arrivals, ranks: int) -> Iterator[HeatMap]:
     if not arrived.names:
         return
-    shown = np.sort(np.argsort(-arrived.skew, kind="stable")[:_COLUMNS])
+    places = np.sort(np.argsort(-arrived.skew, kind="stable")[:_COLUMNS])
     place = np.full(len(arrived.names), -1)
-    place[shown] = np.arange(shown.size)
-    late = np.full((ranks, shown.size), np.nan)
+    place[places] = np.arange(places.size)
+    late = np.full((ranks, places.size), np.nan)
     inside = place[arrived.collective] >= 0
     late[arrived.rank[inside], place[arrived.collective[inside]]] = arrived.late[inside] / 1e9
     values = late.astype(object)
     values[np.isnan(late)] = None
-    columns = [f"{number + 1} {arrived.names[number]}" for number in shown.tolist()]
-    yield HeatMap(kind="late", columns=columns, values=values.tolist(), left_out=len(arrived.names) - shown.size)
+    columns = [f"{number + 1} {arrived.names[number]}" for number in places.tolist()]
+    yield HeatMap(kind="late", columns=columns, values=values.tolist(), left_out=len(arrived.names) - places.size)
 
 
 def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:

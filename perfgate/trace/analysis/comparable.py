@@ -105,10 +105,10 @@ def _marked(events: EventTable) -> _Units | None:
 def _tabled(timeline: Timeline) -> _Units | None:
     """The steps of the table of kernels, each from its first kernel to the first kernel of the next step."""
     kernels = KernelTable.of(timeline.kernels or ())
-    known = (kernels.numbers["step"] != NO_NUMBER) & (kernels.start != NO_NUMBER)
-    if not known.any():
+    present = (kernels.numbers["step"] != NO_NUMBER) & (kernels.start != NO_NUMBER)
+    if not present.any():
         return None
-    kernels = kernels.select(known)
+    kernels = kernels.select(present)
     begun = {}
     for number in kernels.steps:
         begun[number] = int(kernels.start[kernels.numbers["step"] == number].min())

@@ -93,12 +93,12 @@ def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> _Blame:
     shares = offsets[arrived.rank] + arrived.share
     own = np.concatenate([column.own for column in columns])[shares]
     computed = np.concatenate([column.computed for column in columns])[shares]
-    known = own != NO_NUMBER
+    present = own != NO_NUMBER
     order = np.argsort(arrived.collective, kind="stable")
     begins = np.flatnonzero(np.diff(arrived.collective[order], prepend=-1))
     blame = _Blame(np.zeros(own.size, dtype=np.int64), np.zeros(own.size, dtype=np.int64))
     for together in np.split(order, begins[1:]):
-        rows = together[known[together]]
+        rows = together[present[together]]
         if rows.size < 2:
             continue
         late = arrived.late[rows] - _middle(arrived.late[rows])

@@ -110,10 +110,10 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
         return None
     start, end = int(busy.start[0]), int(busy.end[-1])
     idle = gaps(busy, (start, end))
-    found = Gaps(idle.start, idle.end - idle.start, _causes(idle, events, work))
+    idle_gaps = Gaps(idle.start, idle.end - idle.start, _causes(idle, events, work))
     if exposed:
-        found = _with_exposed(found, events)
-    return DeviceGaps(start, end, busy.length, found)
+        idle_gaps = _with_exposed(idle_gaps, events)
+    return DeviceGaps(start, end, busy.length, idle_gaps)
 
 
 def _with_exposed(idle: Gaps, events: EventTable) -> Gaps:

@@ -95,10 +95,10 @@ def _of_units(
     if first is None:
         return [None] * shape[0]
     times = first[runs] / 1e6
-    known = ~np.isnan(times)
+    present = ~np.isnan(times)
     operators, steps = shape
-    counted = np.bincount(cell[known] // steps, minlength=operators)
-    sums = np.bincount(cell, weights=np.where(known, times, 0.0), minlength=operators * steps)
+    counted = np.bincount(cell[present] // steps, minlength=operators)
+    sums = np.bincount(cell, weights=np.where(present, times, 0.0), minlength=operators * steps)
     medians = np.median(np.round(sums.reshape(shape), 12), axis=1)
     seconds = []
     for median, count in zip(medians.tolist(), counted.tolist()):

@@ -75,10 +75,10 @@ def slow_links(links: Iterable[RankLink], *, share: float = SLOW_LINK) -> list[S
         if link.size_bytes >= SMALLEST and link.bandwidth is not None:
             comparable[link.link, link.operation].append(link)
     slow = []
-    for others in comparable.values():
-        for link in others:
+    for comparable_links in comparable.values():
+        for link in comparable_links:
             bandwidth = link.bandwidth or 0.0
-            middle = _middle_bandwidth(link, others)
+            middle = _middle_bandwidth(link, comparable_links)
             if middle is not None and bandwidth < share * middle:
                 row = SlowLinkRow(
                     source=link.source,
@@ -94,10 +94,10 @@ def slow_links(links: Iterable[RankLink], *, share: float = SLOW_LINK) -> list[S
     return sorted(slow, key=lambda row: row.bandwidth / row.middle)
 
 
-def _middle_bandwidth(link: RankLink, others: Sequence[RankLink]) -> float | None:
+def _middle_bandwidth(link: RankLink, comparable_links: Sequence[RankLink]) -> float | None:
     """The median bandwidth of links that carried similar sizes; None if they are too few."""
     least, most = link.size_bytes / ALIKE, link.size_bytes * ALIKE
-    bandwidths = [other.bandwidth or 0.0 for other in others if least <= other.size_bytes <= most]
+    bandwidths = [candidate.bandwidth or 0.0 for candidate in comparable_links if least <= candidate.size_bytes <= most]
     if len(bandwidths) < FEWEST_LINKS:
         return None
     return statistics.median(bandwidths)

@@ -67,9 +67,6 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     that was recorded for every collective. ``names`` are those of the collectives, ``columns`` are ``ShareColumns`` and
     ``busy`` the starts and ends of the intervals of computing, all of them columns of int64.
 
-    ``groups`` are the ranks of the groups that the recording lists, ``world`` is the number of ranks of the job. ``stage`` is
-    the rank's place in the pipeline, ``experts`` the nanoseconds of the kernels that compute experts; None if the recording
-    names none.
     """
 
     path: str
@@ -83,10 +80,10 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     names: list[str]
     columns: list[bytes]
     busy: tuple[bytes, bytes]
-    groups: list[tuple[int, ...]] = []
-    world: int | None = None
-    stage: int | None = None
-    experts: int | None = None
+    groups: list[tuple[int, ...]] = []  # that the recording lists
+    world: int | None = None  # the number of ranks of the job
+    stage: int | None = None  # the rank's place in the pipeline
+    experts: int | None = None  # nanoseconds of the kernels that compute experts
 
     @property
     def own(self) -> float | None:
@@ -169,15 +166,15 @@ def _stage(timeline: Timeline) -> int | None:
 
 
 def _share_of(elapsed: int, parts: Sequence[int | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    if not elapsed or len(known) < len(parts):
+    present = [part for part in parts if part is not None]
+    if not elapsed or len(present) < len(parts):
         return None
-    return sum(known) / elapsed
+    return sum(present) / elapsed
 
 
 def _typical(values: Iterable[int | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    present = [value for value in values if value is not None]
+    return statistics.median(present) if present else None
 
 
 def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:

@@ -23,23 +23,20 @@ class Arrivals(NamedTuple):
     """The arrival of each rank at each collective.
 
     All ranks of a collective end it together, so it is aligned at its end: the rank that spent least time in it came last, and
-    its delay does not depend on the ranks' clocks. Columns with one entry per share of a rank in a collective: positions of
-    ``rank`` and ``collective``, and ``late``, nanoseconds after the first rank. Columns with one entry per collective, in time
-    order: its name in ``names``, ``skew``, nanoseconds from the first rank to the last, and the rank that was ``last``.
-    ``clock`` is the lead of each rank's clock over the first one's; None if no collective joins the two. ``share`` is the
-    position of each row among the shares of its rank. ``unjoined`` is the number of collectives left out because they seem to
-    have more ranks than their group: the recordings do not distinguish their groups.
+    its delay does not depend on the ranks' clocks.
     """
 
+    # One entry per share of a rank in a collective: positions, and nanoseconds after the first rank.
     rank: IntColumn
     collective: IntColumn
-    share: IntColumn
+    share: IntColumn  # among the shares of its rank
     late: IntColumn
+    # One entry per collective, in time order: its name, nanoseconds from the first rank to the last, and the last rank.
     names: list[str]
     skew: IntColumn
     last: IntColumn
-    clock: list[int | None]
-    unjoined: int = 0
+    clock: list[int | None]  # the lead of each rank's clock over the first rank's; None if no collective joins the two
+    unjoined: int = 0  # collectives with more ranks than their group: the recordings do not distinguish their groups
 
 
 # A rank, the ratio of its own time to the middle rank's, and the part that grew most.
@@ -78,8 +75,8 @@ def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[Com
 
 
 def _middle(times: Iterable[float | None]) -> float:
-    known = [time for time in times if time is not None]
-    return statistics.median_low(known) if known else 0.0
+    present = [time for time in times if time is not None]
+    return statistics.median_low(present) if present else 0.0
 
 
 def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
@@ -195,25 +192,25 @@ def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, 
     by_rank = np.argsort(rank, kind="stable")
     rows = np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, ranks)))
     borders = np.append(np.searchsorted(collective, np.arange(collectives)), collective.size)
-    known = np.zeros(collectives, dtype=bool)
+    present = np.zeros(collectives, dtype=bool)
     true_end = np.zeros(collectives, dtype=np.int64)
     shared = np.zeros(ranks, dtype=np.int64)  # the number of known collectives of each rank
     clock: list[int | None] = [None] * ranks
     while None in clock:
         unplaced = [place for place, lead in enumerate(clock) if lead is None]
         place = max(unplaced, key=lambda rank: int(shared[rank]))
-        if known.any() and not shared[place]:
+        if present.any() and not shared[place]:
             break
         own = rows[place]
         in_own = collective[own]
-        both = known[in_own]
+        both = present[in_own]
         lead = 0
         if both.any():
             lead = int(np.median(end[own][both] - true_end[in_own][both]))
         clock[place] = lead
         new = in_own[~both]
         true_end[new] = end[own][~both] - lead
-        known[new] = True
+        present[new] = True
         for number in new.tolist():
             shared[rank[borders[number] : borders[number + 1]]] += 1
     return clock

@@ -127,10 +127,10 @@ def operators_above(stacks: Stacks) -> CodeColumn:
     return nearest_above(stacks, everything, stacks.events.is_kind("host_op"))
 
 
-def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: Mask) -> CodeColumn:
+def nearest_above(stacks: Stacks, positions: CodeColumn, targets: Mask) -> CodeColumn:
     """For the events at ``positions`` the nearest wanted event that contains or launched each, or NOTHING_AROUND."""
-    everything = np.arange(wanted.size, dtype=np.int32)
-    nearest = _inherited(stacks.called_by, np.where(wanted, everything, np.int32(_UNKNOWN)))
+    everything = np.arange(targets.size, dtype=np.int32)
+    nearest = _inherited(stacks.called_by, np.where(targets, everything, np.int32(_UNKNOWN)))
     above = stacks.called_by[positions]
     return np.where(above == NOTHING_AROUND, np.int32(NOTHING_AROUND), nearest[above])
 

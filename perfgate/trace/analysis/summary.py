@@ -226,11 +226,11 @@ def _spans(timeline: Timeline) -> tuple[Unit, _Spans]:
     if marks and numbers <= {mark.number for mark in marks}:
         return "profiler step", marks
     windows = _step_windows(timeline, marks)
-    known = sorted(numbers or windows.keys() or KernelTable.of(timeline.kernels or ()).steps)
-    if known and windows.keys() >= set(known):
-        return "profiler step", [windows[number] for number in known]
-    if known:
-        return "profiler step", [ProfilerStep(number) for number in known]
+    present = sorted(numbers or windows.keys() or KernelTable.of(timeline.kernels or ()).steps)
+    if present and windows.keys() >= set(present):
+        return "profiler step", [windows[number] for number in present]
+    if present:
+        return "profiler step", [ProfilerStep(number) for number in present]
     calls = timeline.events.named(CALL).of_kind("annotation")
     if len(calls):
         times = sorted(zip(calls.start.tolist(), calls.end.tolist()))

@@ -27,13 +27,13 @@ def allocation_totals(
     order = np.argsort(times, kind="stable")
     total = np.cumsum(changes[order])
     peak = times[order][np.argmax(total)]
-    held = (start <= peak) & (end > peak)
+    live = (start <= peak) & (end > peak)
     largest = np.zeros(len(names))
     np.maximum.at(largest, operator, size)
     present, first = np.unique(operator, return_index=True)
     counts = np.bincount(operator)
     sizes = np.bincount(operator, weights=size)
-    at_peak = np.bincount(operator[held], weights=size[held], minlength=len(names))
+    at_peak = np.bincount(operator[live], weights=size[live], minlength=len(names))
     totals = []
     for code in present[np.argsort(first)].tolist():
         total_of = AllocationTotal(

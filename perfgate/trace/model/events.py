@@ -51,26 +51,22 @@ MAX_NS = 1 << 62
 class EventTable:
     """Spans of a trace. All columns have one entry per event, in the order of the file.
 
-    ``start`` and ``duration`` are nanoseconds on the trace's clock; ``track`` indexes ``tracks`` (process and thread,
-    or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the
-    host with the work it started on the device, NO_CORRELATION for none. ``group`` indexes ``names`` too: the name under
-    which a table of operators counts the event, a kernel's type if the profiler knows it, else its name. ``request``
-    (the request it served) and ``shape`` (the shapes of its inputs in the profiler's notation) index ``names`` or are
-    NO_TEXT. A trace may have many millions of events, so an index takes four bytes and a kind one: other columns are converted.
-    A correlation takes four if the reader knows that all fit. Arithmetic with them needs int64.
+    ``name``, ``group``, ``request`` and ``shape`` index ``names``; the last two may be NO_TEXT. A trace may have many millions
+    of events, so an index takes four bytes and a kind one: other columns are converted. A correlation takes four if the
+    reader knows that all fit. Arithmetic with them needs int64.
     """
 
-    start: IntColumn
+    start: IntColumn  # nanoseconds on the trace's clock
     duration: IntColumn
-    track: Codes
+    track: Codes  # indexes ``tracks``
     name: Codes
-    kind: Codes
-    correlation: Codes
-    group: Codes
-    request: Codes
-    shape: Codes
+    kind: Codes  # indexes KINDS
+    correlation: Codes  # joins a launch on the host with the work it started on the device; NO_CORRELATION for none
+    group: Codes  # the name in a table of operators: a kernel's type if the profiler knows it, else its name
+    request: Codes  # the request it served
+    shape: Codes  # the shapes of its inputs in the profiler's notation
     names: tuple[str, ...]
-    tracks: tuple[tuple[str, str], ...]
+    tracks: tuple[tuple[str, str], ...]  # process and thread, or device and stream
 
     def __post_init__(self) -> None:
         for column, dtype in COLUMN_TYPES.items():

@@ -68,8 +68,8 @@ def time_faults(events: EventTable) -> TimeFaults:
     """Searched once for each table."""
     if _FOUND not in vars(events):
         object.__setattr__(events, _FOUND, _search(events))
-    found: TimeFaults = vars(events)[_FOUND]
-    return found
+    result: TimeFaults = vars(events)[_FOUND]
+    return result
 
 
 def _search(events: EventTable) -> TimeFaults:
@@ -118,10 +118,10 @@ def _before_operator(events: EventTable, work: IntColumn, launch: Codes) -> int 
     operator = np.searchsorted(calls, launch)
     while (is_inside := (operator != NOTHING_AROUND) & ~is_operator[operator]).any():
         operator[is_inside] = around[operator[is_inside]]
-    known = operator != NOTHING_AROUND
-    if not known.any():
+    present = operator != NOTHING_AROUND
+    if not present.any():
         return None
-    lead = int(np.median(events.start[calls[operator[known]]] - events.start[work[known]]))
+    lead = int(np.median(events.start[calls[operator[present]]] - events.start[work[present]]))
     return lead if lead > 0 else None
 
 
@@ -174,14 +174,14 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     is_under = (under > _MOST_UNDER * (end[1:] - start[1:])) & ((start[1:] > start[:-1]) | is_repeated)
     places = np.flatnonzero(close & is_under)
     launch = events.launch[rows[places]]
-    known = launch != NOT_RECORDED
+    present = launch != NOT_RECORDED
     is_graph = np.array([_GRAPH_LAUNCH.search(name) is not None for name in events.names], dtype=bool)
     alone = np.zeros(places.size, dtype=bool)
-    alone[known] = ~is_graph[events.name[launch[known]]]
+    alone[present] = ~is_graph[events.name[launch[present]]]
     # Whether a graph launched the others is not recorded. Of these only a length unlike all others of its name is a fault.
-    unknown = rows[places[~known]]
+    unknown = rows[places[~present]]
     if unknown.size:
-        alone[~known] = events.duration[unknown] > _UNLIKE * _usual_durations(events, work, events.group[unknown])
+        alone[~present] = events.duration[unknown] > _UNLIKE * _usual_durations(events, work, events.group[unknown])
     chosen: IntColumn = order[places[alone]]
     return chosen
 

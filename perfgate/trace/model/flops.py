@@ -56,12 +56,12 @@ def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
     formats = (*kernel.input_formats[:2], *kernel.output_formats[:1])
     if len(shapes) < _MATRIX or not outputs or len(formats) != _MATRIX + 1:
         return None
-    left, right, result = shapes[0], shapes[1], outputs[0]
-    if min(len(left), len(result)) < _MATRIX or _is_blocked(formats[0]) or _is_blocked(formats[2]):
+    first_shape, right, result = shapes[0], shapes[1], outputs[0]
+    if min(len(first_shape), len(result)) < _MATRIX or _is_blocked(formats[0]) or _is_blocked(formats[2]):
         return None
     rows, columns = result[-2:]
     # The left matrix may be transposed.
-    first, second = left[-2:]
+    first, second = first_shape[-2:]
     if rows not in (first, second):
         return None
     inner = second if first == rows else first

@@ -350,8 +350,8 @@ def _codes(kernels: Sequence[Kernel], field_name: str, numbers: dict[Any, int]) 
     codes = []
     for kernel in kernels:
         value = getattr(kernel, field_name)
-        known = value is not None and value != ()
-        codes.append(numbers.setdefault(value, len(numbers)) if known else NO_TEXT)
+        present = value is not None and value != ()
+        codes.append(numbers.setdefault(value, len(numbers)) if present else NO_TEXT)
     return np.array(codes, dtype=np.int32)
 
 

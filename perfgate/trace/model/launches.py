@@ -34,23 +34,23 @@ def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColum
     return positions
 
 
-def first_positions(wanted: Codes, numbers: Codes) -> IntColumn:
+def first_positions(values: Codes, numbers: Codes) -> IntColumn:
     """For each wanted number the position of the first one like it among ``numbers``, or NOT_RECORDED."""
     if not numbers.size:
-        return np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
+        return np.full(values.size, NOT_RECORDED, dtype=np.int64)
     least = int(numbers.min())
     width = int(numbers.max()) - least + 1
     if width <= _PLACES_A_NUMBER * numbers.size:
         # From the last to the first, so that the first stays.
         place_of = np.full(width, NOT_RECORDED, dtype=np.int32)
         place_of[numbers[::-1] - least] = np.arange(numbers.size - 1, -1, -1, dtype=np.int32)
-        offset = np.subtract(wanted, least, dtype=np.int64)
+        offset = np.subtract(values, least, dtype=np.int64)
         positions = place_of.take(offset, mode="clip").astype(np.int64)
         positions[offset.view(np.uint64) >= width] = NOT_RECORDED  # those below the least one wrap around
         return positions
-    positions = np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
+    positions = np.full(values.size, NOT_RECORDED, dtype=np.int64)
     distinct, first = np.unique(numbers, return_index=True)
-    place = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
-    found = distinct[place] == wanted
-    positions[found] = first[place[found]]
+    place = np.minimum(np.searchsorted(distinct, values), distinct.size - 1)
+    is_match = distinct[place] == values
+    positions[is_match] = first[place[is_match]]
     return positions

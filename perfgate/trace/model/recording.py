@@ -77,28 +77,21 @@ def is_collective_core(core: str | None) -> bool:
 class ProfilerStep(NamedTuple):
     """The time between two calls of the profiler's ``step()``; usually one call of the workload.
 
-    ``number`` is None for work that the profiler ascribes to no step. ``start_ns`` and ``end_ns`` bound its work on the device.
-    The parts are nanoseconds that add up to its length: computing, communication and copies that no kernel hides,
-    ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device was idle after that. ``fused_ns`` is the time
-    of kernels that compute and communicate at once while no other kernel computed. ``communication_ns`` is all communication,
-    hidden or not. If copies were not recorded, their time is in ``preparing_ns`` and ``free_ns``. ``bubble_ns`` is the exposed
-    communication that was receiving from another rank: waiting for a stage of the pipeline.
-
-    A mark of the host, for a step or a call, has only its number and its times. A row of the profiler's own table of steps
-    has the parts as written, ``preparing_ns`` perhaps below zero.
+    All parts except ``communication_ns`` and ``bubble_ns`` add up to its length. A mark of the host, for a step or a call, has
+    only its number and its times. A row of the profiler's own table of steps has the parts as written.
     """
 
-    number: int | None
+    number: int | None  # None for work that the profiler ascribes to no step
     start_ns: int | None = None
-    end_ns: int | None = None
+    end_ns: int | None = None  # of its work on the device
     computing_ns: int | None = None
-    communication_ns: int | None = None
+    communication_ns: int | None = None  # hidden by computing or not
     exposed_communication_ns: int | None = None
-    exposed_copies_ns: int | None = None
-    preparing_ns: int | None = None
-    free_ns: int | None = None
-    fused_ns: int = 0
-    bubble_ns: int | None = None
+    exposed_copies_ns: int | None = None  # if not recorded, they are in the next two
+    preparing_ns: int | None = None  # before the first kernel; in a table perhaps below zero
+    free_ns: int | None = None  # idle after the first kernel
+    fused_ns: int = 0  # of kernels that compute and communicate at once, while no other computed
+    bubble_ns: int | None = None  # the exposed communication that waited for another stage of the pipeline
 
     @property
     def length_ns(self) -> int | None:
@@ -222,31 +215,26 @@ class AllocationTotal:
 class Timeline:
     """One device of one rank, and its host; ``rank`` and ``device`` are None if the recording names none.
 
-    ``events`` holds the events of the host and of this device alone. A table that was not collected is None; ``steps`` are
-    derived from the available data, ``step_table`` is the profiler's own table of them. ``types`` are
-    the kernels by type, ``calls`` those of the host's libraries, ``operators`` the host's self time in operators of the
-    framework. ``groups`` are the ranks that this one
-    works with, by the framework's name for them (``tp``, ``pp``, ``dp``). ``readings`` are the device's counters over time.
-    ``losses`` are signs in the file that events are missing.
+    A table that was not collected is None.
     """
 
     rank: int | None
     device: int | None
-    events: EventTable
+    events: EventTable  # of the host and of this device alone
     kernels: Sequence[Kernel] | None = None
-    steps: Sequence[ProfilerStep] | None = None
-    step_table: tuple[ProfilerStep, ...] | None = None
+    steps: Sequence[ProfilerStep] | None = None  # derived from the available data
+    step_table: tuple[ProfilerStep, ...] | None = None  # the profiler's own
     collectives: tuple[Collective, ...] | None = None
     collective_kernels: tuple[CollectiveKernel, ...] | None = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
     rank_links: tuple[RankLink, ...] | None = None
-    types: tuple[NamedTotal, ...] | None = None
-    calls: tuple[NamedTotal, ...] | None = None
-    operators: tuple[NamedTotal, ...] | None = None
+    types: tuple[NamedTotal, ...] | None = None  # kernels by type
+    calls: tuple[NamedTotal, ...] | None = None  # of the host's libraries
+    operators: tuple[NamedTotal, ...] | None = None  # the host's self time in operators of the framework
     allocations: tuple[AllocationTotal, ...] | None = None
-    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    readings: Mapping[str, Readings] = field(default_factory=dict)
-    losses: tuple[Message, ...] = ()
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranks by the framework's name: tp, pp, dp
+    readings: Mapping[str, Readings] = field(default_factory=dict)  # the device's counters over time
+    losses: tuple[Message, ...] = ()  # signs in the file that events are missing
 
     @property
     def core_frequency(self) -> tuple[float, float] | None:

@@ -14,25 +14,18 @@ if TYPE_CHECKING:
 
 
 class Stacks(NamedTuple):
-    """The events of a timeline's units, and for each the event around it on its thread or its launch (a position, or -1).
-
-    ``rows`` are the positions of the events among the timeline's, None for all.
-    ``called_by`` is the same as ``around``, but leads from a task taken out of torch_npu's task queue to the call that enqueued
-    it. ``track`` is the thread or stream of each event, a position among the tracks. ``own`` is self time in nanoseconds.
-    ``unlaunched`` counts work of a device without a recorded launch, ``cut`` calls that outlast the call of the same kind
-    in which they began: the profiler lost an end.
-    """
+    """The events of a timeline's units, and the call that each lies in."""
 
     events: EventTable
-    rows: CodeColumn | None
-    around: CodeColumn
-    called_by: CodeColumn
-    track: Codes
-    own: IntColumn
+    rows: CodeColumn | None  # positions among the timeline's events; None for all
+    around: CodeColumn  # the position of the call around each event on its thread, or of its launch; -1 for none
+    called_by: CodeColumn  # the same, but a task from torch_npu's task queue leads to the call that enqueued it
+    track: Codes  # thread or stream
+    own: IntColumn  # self time in nanoseconds
     unit: FlameUnit
     units: int
-    unlaunched: int
-    cut: int
+    unlaunched: int  # work of a device without a recorded launch
+    cut: int  # calls that outlast the call of the same kind in which they began: the profiler lost an end
 
     @property
     def on_device(self) -> Mask:

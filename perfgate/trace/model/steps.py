@@ -255,8 +255,8 @@ def steps_of_tables(
     """
     rows = {row.number: row for row in table or ()}
     table_of_kernels = KernelTable.of(kernels or ())
-    known = (table_of_kernels.numbers["step"] != NO_NUMBER) & (table_of_kernels.start != NO_NUMBER)
-    owned = table_of_kernels.select(known)
+    present = (table_of_kernels.numbers["step"] != NO_NUMBER) & (table_of_kernels.start != NO_NUMBER)
+    owned = table_of_kernels.select(present)
     if not len(owned):
         # The table of steps ascribes the time of copies to the parts that are no kernel's.
         return tuple(row._replace(preparing_ns=_preparing(row)) for row in rows.values()) or None

@@ -65,9 +65,9 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     alone = work[events.launch[work] == NOT_RECORDED]
     number = events.correlation[alone]
     is_inside = (number > numbers.min()) & (number < numbers.max()) & (events.start[alone] > begin)
-    lost = int((is_inside & np.isin(events.group[alone], events.group[launched])).sum())
-    if bare or lost:
-        yield Message("notes.launches-unmatched", {"launches": bare, "work": lost})
+    unlaunched = int((is_inside & np.isin(events.group[alone], events.group[launched])).sum())
+    if bare or unlaunched:
+        yield Message("notes.launches-unmatched", {"launches": bare, "work": unlaunched})
 
 
 def _of_nesting(events: EventTable) -> Iterator[Message]:

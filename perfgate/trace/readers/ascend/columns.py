@@ -102,26 +102,26 @@ class TableColumns:
         return np.array(codes, dtype=np.int32)[row]
 
 
-def columns_of(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
+def columns_of(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
     """The columns that are ``wanted``, by the names of ``files``.
 
     Raises DocumentError with line and column if a cell is invalid; with ``leave_short``, an invalid row that lacks cells is
     left out instead.
     """
     try:
-        return scan_columns(path, wanted) or read_columns(path, wanted, leave_short=leave_short)
+        return scan_columns(path, kinds) or read_columns(path, kinds, leave_short=leave_short)
     except OSError as error:
         raise DocumentError(
             "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
         ) from error
 
 
-def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
+def scan_columns(path: Path, kinds: Mapping[str, Kind]) -> TableColumns | None:
     """Read by the compiled scanner; None if that is missing or the table is not plain. Raises OSError."""
     header = plain_header(path)
     if header is None:
         return None
-    present = {name: kind for name, kind in wanted.items() if name in header.columns}
+    present = {name: kind for name, kind in kinds.items() if name in header.columns}
     cells: list[CellKind] = ["skipped"] * header.width
     for name, kind in present.items():
         cells[header.columns[name]] = _CELLS[kind]
@@ -148,7 +148,7 @@ def _is_wrong(column: Any, kind: Kind, table: ScannedTable) -> bool:
     return False
 
 
-def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
+def read_columns(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
     """As ``columns_of``, by the csv module."""
     names: tuple[str, ...] = ()
     texts: dict[str, int] = {}
@@ -158,7 +158,7 @@ def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = 
     for place, row in enumerate(rows_of(path, limit=MAX_ROWS)):
         if not names:
             names = tuple(row.columns)
-            columns = [_Column(name, kind, texts) for name, kind in wanted.items() if name in row.columns]
+            columns = [_Column(name, kind, texts) for name, kind in kinds.items() if name in row.columns]
         try:
             cells = [column.read(row) for column in columns]
         except DocumentError:

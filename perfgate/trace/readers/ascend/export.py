@@ -434,9 +434,9 @@ class _TaskCounters:
         order = np.argsort(tasks)
         place = np.searchsorted(tasks[order], task).clip(max=order.size - 1)
         kernel = order[place]
-        known = tasks[kernel] == task
+        present = tasks[kernel] == task
         for counter, (name, factor) in wanted.items():
-            own = known & (number == counter)
+            own = present & (number == counter)
             columns[name][kernel[own]] = value[own] * factor
         return list(columns.values())
 

@@ -158,18 +158,21 @@ def _rate(
     name: str, columns: TableColumns, value: FloatColumn, unit: str, *, time: str = _TIME
 ) -> Iterator[tuple[str, Readings]]:
     """The known values of one counter, if there are any."""
-    known = ~np.isnan(value)
-    if known.any():
-        yield name, Readings.of(columns.wholes(time)[known], value[known], unit)
+    present = ~np.isnan(value)
+    if present.any():
+        yield name, Readings.of(columns.wholes(time)[present], value[present], unit)
 
 
 def _sum(
     name: str, columns: TableColumns, value: FloatColumn, source: str, unit: str
 ) -> Iterator[tuple[str, Readings]]:
     """The sum of several sources of one counter."""
-    known = ~np.isnan(value)
-    if known.any():
-        yield name, Readings.summed(columns.wholes(_TIME)[known], value[known], columns.wholes(source)[known], unit)
+    present = ~np.isnan(value)
+    if present.any():
+        yield (
+            name,
+            Readings.summed(columns.wholes(_TIME)[present], value[present], columns.wholes(source)[present], unit),
+        )
 
 
 def _added(columns: TableColumns, names: tuple[str, ...]) -> FloatColumn:

@@ -77,7 +77,7 @@ def recording_of(path: Path, names: Sequence[str], ranks: Sequence[Recording]) -
         timelines += rank.timelines
         for name, reason in rank.absent.items():
             # A part that only some folders lack is named with the folder.
-            everywhere = all(name in other.absent for other in ranks)
+            everywhere = all(name in rank_of_folder.absent for rank_of_folder in ranks)
             absent[name if everywhere else f"{name} of {folder}"] = reason
     timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0))
     return Recording(

@@ -313,9 +313,9 @@ def read_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
     for device, component, rows in components.groups(components.named):
         for part, size in sizes.items():
             own = size[rows]
-            known = own[~np.isnan(own)]
-            if known.size:
-                yield device, _Peak(f"{component}.{part}", float(known.max(initial=0.0)) * _MEBIBYTE)
+            present = own[~np.isnan(own)]
+            if present.size:
+                yield device, _Peak(f"{component}.{part}", float(present.max(initial=0.0)) * _MEBIBYTE)
 
 
 class _Components:
@@ -350,8 +350,8 @@ def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
         for column, part in sizes.items():
             size = columns.real(column)[rows]
             if (size > 0).any():
-                known = ~np.isnan(size)
-                held = Readings.of(time[rows[known]], size[known] * _MEBIBYTE, "B")
+                present = ~np.isnan(size)
+                held = Readings.of(time[rows[present]], size[present] * _MEBIBYTE, "B")
                 yield device, (held_name(component, part), held)
 
 
