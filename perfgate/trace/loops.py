@@ -15,7 +15,6 @@ import numpy.typing as npt
 # The library of the scanner; its ``packing.c`` has these loops.
 FILE = Path(__file__).with_name("scanner") / "_scanner.so"
 _VERSION = 15
-_MOST_LEB128_BYTES = 10  # of a number of 64 bits
 _MOST_PLACES = 2**31 - 1
 _DIRECT = (np.bool_, np.uint8, np.int32, np.int64)  # columns whose rows are grouped as they are
 
@@ -85,16 +84,6 @@ def grouped(
     return first[:numbers], group
 
 
-def leb128(values: Column) -> bytes | None:
-    """Non-negative numbers in LEB128, one behind the other; None without the library."""
-    library = load()
-    if library is None:
-        return None
-    numbers = np.ascontiguousarray(values, dtype=np.int64)
-    room = np.empty(_MOST_LEB128_BYTES * numbers.size, dtype=np.uint8)
-    return room[: library.leb128(numbers.ctypes.data, numbers.size, room.ctypes.data)].tobytes()
-
-
 @cache
 def load() -> ctypes.CDLL | None:
     """The library; None if it was not built, or is of another version."""
@@ -123,6 +112,4 @@ def load() -> ctypes.CDLL | None:
         *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p),
     ]
     library.group_rows.restype = ctypes.c_int64
-    library.leb128.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
-    library.leb128.restype = ctypes.c_int64
     return library

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,8 @@ import numpy.typing as npt
 from perfgate.document.message import Message
 from perfgate.document.timeline import SPAN_KINDS, DrawnCounter, DrawnTimeline, TimelineTrack, TrackSide
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
-from perfgate.trace.loops import leb128, look_up
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, nesting_order
+from perfgate.trace.loops import look_up
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Positions, nesting_order
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.readings import Readings
@@ -147,22 +148,19 @@ def _counters(readings: Mapping[str, Readings], origin: int, end: int) -> Iterat
 
 
 def packed(values: IntColumn) -> bytes:
-    """Non-negative numbers in LEB128, concatenated and compressed."""
-    numbers = leb128(values)
-    return gzipped(_leb128(values) if numbers is None else numbers)
-
-
-def _leb128(values: IntColumn) -> bytes:
+    """Non-negative numbers in LEB128, seven bits a byte and the lowest first, concatenated and compressed."""
+    bits = np.uint64(7)
     rest = values.astype(np.uint64)
-    size = np.ones(rest.size, dtype=np.int64)
-    for more in range(1, 10):
-        size += rest >= np.uint64(1 << (7 * more))
-    ends = np.cumsum(size)
-    out: npt.NDArray[np.uint8] = np.empty(int(ends[-1]) if ends.size else 0, dtype=np.uint8)
-    at = ends - size
-    for position in range(int(size.max(initial=0))):
-        there = size > position
-        more_follow = np.where(size[there] > position + 1, 128, 0)
-        out[at[there] + position] = (rest[there] & np.uint64(127)).astype(np.int64) | more_follow
-        rest = rest >> np.uint64(7)
-    return out.tobytes()
+    rows = np.arange(rest.size)
+    parts: list[npt.NDArray[Any]] = []
+    owners: list[Positions] = []
+    while rows.size:
+        more_follow = rest > 127
+        parts.append((rest & np.uint64(127)).astype(np.uint8) | (more_follow.astype(np.uint8) << 7))
+        owners.append(rows)
+        rows, rest = rows[more_follow], rest[more_follow] >> bits
+    if not parts:
+        return gzipped(b"")
+    # The bytes of a number stay in their order.
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    return gzipped(np.concatenate(parts)[order].tobytes())

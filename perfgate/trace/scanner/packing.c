@@ -2,22 +2,6 @@
 
 #include <stdint.h>
 
-/* Each number as LEB128: seven bits a byte, the lowest first, the highest bit set while more follow. `out` has room for ten bytes
-   a number. Returns how many were written. */
-int64_t leb128(const uint64_t *values, int64_t count, uint8_t *out)
-{
-    uint8_t *at = out;
-    for (int64_t place = 0; place < count; place++) {
-        uint64_t rest = values[place];
-        while (rest > 127) {
-            *at++ = (uint8_t)(rest | 128);
-            rest >>= 7;
-        }
-        *at++ = (uint8_t)rest;
-    }
-    return at - out;
-}
-
 /* The first place of each code from -1 on, which `first` has in the order of the codes; it keeps what it was for one that is nowhere. */
 void first_places(const int32_t *codes, int64_t count, int64_t *first)
 {
