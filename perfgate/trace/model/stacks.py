@@ -31,10 +31,6 @@ class Stacks(NamedTuple):
     def on_device(self) -> Mask:
         return self.events.is_kind(*DEVICE_KINDS)
 
-    def depth(self) -> int:
-        """The maximum nesting depth of calls, including work of the device."""
-        return int(levels(self.called_by).max(initial=-1)) + 1
-
 
 def selected(events: EventTable, rows: CodeColumn | None) -> EventTable:
     """The events at some positions, None for all."""

@@ -80,11 +80,11 @@ def test_flame_tree__two_calls__host_by_nesting_and_kernels_under_their_launch()
     }
 
 
-def test_stacks__two_calls__share_lost_launch_and_depth() -> None:
+def test_stacks__two_calls__share_and_lost_launch() -> None:
     stacks = stacks_of(TWO_CALLS)
 
     assert attributed_share(stacks) == pytest.approx(240 / 300)
-    assert (stacks.unit, stacks.units, stacks.unlaunched, stacks.cut, stacks.depth()) == ("call", 2, 1, 0, 6)
+    assert (stacks.unit, stacks.units, stacks.unlaunched, stacks.cut) == ("call", 2, 1, 0)
 
 
 def test_flame_tree__places__function_itself_and_of_all_else_the_project_function_around() -> None:
