@@ -102,9 +102,6 @@ class Served(NamedTuple):
         """The requests a second that were answered within this number of seconds after their arrival."""
         return float((self.latencies <= promised).sum() / (self.ends[-1] - self.arrivals[0]))
 
-    def fill(self, batch: int) -> float:
-        return float(self.sizes.mean() / batch)
-
 
 def serve(arrivals: npt.ArrayLike, policy: BatchingPolicy, server: Server) -> Served:
     """Let the server answer all requests under the policy; ``arrivals`` are in rising order."""

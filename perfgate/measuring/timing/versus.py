@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from perfgate.document.run import Value
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import Floats, timed_call
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
@@ -45,16 +44,6 @@ class Versus:
     def faster(self) -> bool:
         """Whether the second way is faster beyond doubt."""
         return self.low > 1.0
-
-    def value(self, metric: str, labels: Mapping[str, str]) -> Value:
-        return Value(
-            metric=metric,
-            value=self.speedup,
-            interval=(self.low, self.high),
-            confidence=CONFIDENCE,
-            count=self.quads,
-            labels=dict(labels),
-        )
 
 
 def compare(

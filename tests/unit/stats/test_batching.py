@@ -120,11 +120,10 @@ def test_serve__time_out_by_hand__who_comes_while_the_server_works_joins_the_nex
     assert served.latencies.tolist() == pytest.approx([2.3, 2.0, 3.4, 3.1, 2.0])
 
 
-def test_served__goodput_and_fill__by_hand() -> None:
+def test_served__goodput__by_hand() -> None:
     served = serve([0.0, 1.0, 2.0], static(2), _FixedServer())
     assert served.sizes.tolist() == [2, 1]
     assert served.goodput(1.0) == pytest.approx(2 / 2.5)  # ends at 1.5 and 2.5; the first took 1.5 s
-    assert served.fill(2) == 0.75
 
 
 class _FixedServer:

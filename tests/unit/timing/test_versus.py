@@ -32,10 +32,3 @@ def test_compare__calls_of_a_minute__stops_at_the_fewest_quads() -> None:
         lambda: device.launch("a", 60_000 * MS), lambda: device.launch("b", 60_000 * MS), device, seconds=1.0
     )
     assert found.quads == FEWEST_QUADS
-
-
-def test_versus_value__speedup_with_interval_and_count() -> None:
-    device = FakeDevice()
-    found = compare(lambda: device.launch("a", MS), lambda: device.launch("b", MS), device, seconds=0.1)
-    value = found.value("latency.p50", {"shape": "s"})
-    assert (value.value, value.interval, value.count) == (found.speedup, (found.low, found.high), found.quads)
