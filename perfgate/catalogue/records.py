@@ -197,7 +197,7 @@ class Advice(Entry, frozen=True):
     steps: tuple[int, ...] = ()
     # The gain that a step measured by trying this very remedy. If the run has it, it is the gain.
     tried: MeasuredGain | None = None
-    # The message if the remedy was tried in vain; without one nothing is suggested. It names no evidence.
+    # The message if the remedy was tried in vain; without it there is no suggestion. It names no evidence.
     instead: str | None = None
 
 

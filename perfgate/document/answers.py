@@ -29,7 +29,7 @@ class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two stored runs beside main's level, the numbers outside of it first; the series of the numbers have no points.
+    """Two stored runs compared with main's level, the numbers outside of it first; the series of the numbers have no points.
 
     They were not measured side by side, so there is no difference and no verdict. ``decide`` is the command that measures both
     commits on one machine; empty if a commit is not known. ``left_out`` is how many numbers are not in the list.
@@ -44,10 +44,10 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the changes of main that begin at one commit.
+    """The changes of main that begin at one commit.
 
     ``trend`` holds these changes alone, with the operators that run more often, the possible commits and the conditions of the
-    runs; its series have only the points beside their changes, and the newest. ``next`` are the commands that confirm, bisect
+    runs; its series have only the points next to their changes, and the newest. ``next`` are the commands that confirm, bisect
     or accept each open regression.
     """
 
@@ -56,7 +56,7 @@ class ChangeExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSuggestions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to try by the findings of a stored run; ``sentences`` are the suggestions in words, in the same order."""
+    """The remedies to try, from the findings of a stored run; ``sentences`` are the suggestions in words, in the same order."""
 
     run: StoredRun
     suggestions: list[Suggestion]
@@ -64,7 +64,7 @@ class RunSuggestions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gates of a project were worth, None if no verdict was kept, and the newest verdicts."""
+    """The value of a project's gates, None if no verdict was kept, and the newest verdicts."""
 
     history: GateHistory | None
     newest: list[GateRecord]

@@ -1,6 +1,6 @@
 """Read an artifact: a few documents under fixed names, from a folder or a zip of untrusted origin.
 
-The job that makes an artifact runs the change's own code, so nothing in it is trusted: neither names, nor sizes, nor
+The job that makes an artifact runs the change's own code, so no part of it is trusted: neither names, nor sizes, nor
 declared lengths. Every refusal is a DocumentError that names no path of this machine.
 """
 

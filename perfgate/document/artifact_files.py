@@ -1,4 +1,4 @@
-"""Take the files that a document lists out of an artifact of untrusted origin: those with the listed size and SHA-256.
+"""Take the files that a document lists out of an untrusted artifact, if size and SHA-256 are as listed.
 
 An artifact of a change may hold anything under these names, also links and files that grow, so every file is copied while it
 is hashed, and only the copy is used.

@@ -14,9 +14,9 @@ CLOCK_SLACK = timedelta(minutes=5)
 
 
 def clock_notes(run: RunDocument, recorded_at: str) -> list[Message]:
-    """What is wrong with the clock of the machine that measured; ``recorded_at`` is the time of recording, ISO 8601.
+    """The fault of the clock of the machine that measured; ``recorded_at`` is the time of recording, ISO 8601.
 
-    A clock that is behind shows only beside the commit: a run may be recorded days after it was measured.
+    A clock that is behind shows only in comparison with the commit: a run may be recorded days after it was measured.
     """
     try:
         return list(_notes(run, moment(recorded_at)))

@@ -18,7 +18,7 @@ EvidenceUnit = Literal["pair", "turn", "quad"]
 
 
 class ComparedMetric(ShapeEntry, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
-    """What every comparison has: one metric of a place and its outcome.
+    """The common fields of all comparisons: one metric of a place and its outcome.
 
     Only a ``gating`` comparison can fail the gate. ``head`` is the head's value, None if it has none. ``parts`` are the parts
     of the number that explain its change. ``accepted`` gives the author and reason of an accepted regression, which then does

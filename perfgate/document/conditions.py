@@ -11,7 +11,7 @@ BUSY = 0.1
 _RECORDED = "recorded"
 
 
-# A store holds thousands of them, which the garbage collector need not visit: they refer to nothing.
+# A store holds thousands of them, which the garbage collector need not visit: they refer to no other object.
 class StepConditions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a step of a workload was measured.
 
@@ -31,7 +31,7 @@ class StepConditions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.waited is not None and self.waited >= BUSY
 
     def compares_with(self, other: StepConditions | None, *, of_young_process: bool = False) -> bool:
-        """Whether values of the two were measured by the same procedure; unknown conditions compare with nothing."""
+        """Whether values of the two were measured by the same procedure; unknown conditions are not comparable."""
         if other is None or not self.procedure or self.procedure != other.procedure:
             return False
         return not of_young_process or self.after == other.after

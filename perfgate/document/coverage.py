@@ -27,7 +27,7 @@ class ChangedFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the workloads of a check run of the changed code, from the executed lines of both sides.
+    """The changed code that the workloads of a check run, from the executed lines of both sides.
 
     ``files`` are the changed files that were looked at, documents included. ``doubts`` are the reasons why code may have run,
     or text been read, unseen; nothing is left out of a measurement if there is any. ``calls`` are the fewest that a workload

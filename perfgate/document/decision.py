@@ -237,7 +237,7 @@ class NoiseFloor(ShapeEntry, frozen=True, kw_only=True):
 
 
 class Invalid(ShapeEntry, frozen=True, kw_only=True):
-    """Why the times of a shape prove nothing: a disturbance, or evidence of tampering. Exact counters still count."""
+    """Why the times of a shape are no evidence: a disturbance, or evidence of tampering. Exact counters still count."""
 
     kind: InvalidKind
     message: Message
@@ -309,7 +309,7 @@ class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of the comparison, and why it was chosen. ``sha256`` is that of its run document's content.
+    """One side of the comparison, and why it was chosen. ``sha256`` is the hash of its run document's content.
 
     ``reviewed`` is the head commit of the change request; None unless ``commit`` is the forge's merge of it into the target.
     """
@@ -326,8 +326,8 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of a suggestion on a call (or on the part named by ``of``): ``speedup`` times as fast.
 
-    A ``measured`` gain was tried in turns with the current state; ``interval`` is that of the speed-up, if it has one. An
-    ``estimated`` one is an upper bound by Amdahl's law: ``share`` of the time disappears entirely, and the rest stays.
+    A ``measured`` gain was tried in turns with the current state; ``interval`` bounds the speed-up, if known. An
+    ``estimated`` gain is an upper bound by Amdahl's law: ``share`` of the time disappears entirely, and the rest stays.
     """
 
     kind: Literal["measured", "estimated"]

@@ -20,7 +20,7 @@ PlantedOutcome = Literal["agrees", "differs", "too_busy"]
 class FitnessCheck(msgspec.Struct, frozen=True):
     """One property of the machine: the observation, and the advice.
 
-    ``attention`` costs precision, ``unfit`` means that nothing can be measured, ``unavailable`` that the state is unknown; none
+    ``attention`` costs precision, ``unfit`` means that measuring is impossible, ``unavailable`` that the state is unknown; none
     of the three is ok. Texts are a device's own.
     """
 

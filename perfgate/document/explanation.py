@@ -62,7 +62,7 @@ class OperatorCalls(ShapeEntry, frozen=True, kw_only=True):
 
     ``kind`` is its part in an explanation: ``other_inputs`` if it runs as often on inputs of another shape, dtype or layout.
     ``outside`` is the time outside operators: ``launching`` if it grew with the number of operators, ``waiting`` if the host
-    waits for its device more often, in ``op``. In an explanation the place is that of the explanation.
+    waits for its device more often, in ``op``. In an explanation it has the place of the explanation.
     """
 
     workload: str = ""
@@ -202,7 +202,7 @@ class CauseExplanation(CauseWork, frozen=True, kw_only=True):
 
 
 class CauseCount(CauseExplanation, frozen=True, kw_only=True):
-    """What counters show of a cause: ``counted`` if one of them is exact, in the unit ``amount``.
+    """The counts of a cause: ``counted`` if one of them is exact, in the unit ``amount``.
 
     ``compiling`` is the event of a compiled graph, and ``op`` then the reason of that. ``aspect`` is an effect of the operator
     that a counter shows besides its running, ``also`` such an effect of one that runs more often too. ``sites`` are the lines

@@ -1,4 +1,4 @@
-"""The verdicts of earlier gates: what the store keeps of each, and what they say together."""
+"""The verdicts of earlier gates: the store's record of each, and their summary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GateHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gate would have blocked so far: of ``gates`` commits ``failed`` would have failed.
+    """The commits that a gate would have blocked so far: of ``gates`` commits ``failed`` would have failed.
 
     ``accepted`` regressions were accepted by a person; a failure is ``withdrawn`` if a later commit of the same change request
     no longer fails. ``standing`` are the newest verdicts on the others, newest first, and ``triages`` the states that people

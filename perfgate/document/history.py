@@ -22,7 +22,7 @@ Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 
 class HistorySeries(ShapeEntry, frozen=True, kw_only=True):
-    """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are those beside the shape.
+    """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are all labels but the shape.
 
     ``left_out`` is how many sessions have a value that does not compare: measured by another procedure, or on a busy machine if
     there are enough others; ``busy`` of those that compare were measured on a busy machine.
@@ -151,7 +151,7 @@ class Confirmation(ShapeEntry, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All series a check was shown beside, and the acceptances of its head."""
+    """All series that a check was compared with, and the acceptances of its head."""
 
     schema: Literal["perfgate/history"] = "perfgate/history"
     schema_version: Literal[1] = 1

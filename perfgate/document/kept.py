@@ -1,4 +1,4 @@
-"""The artifacts of one run of main, or of one check, in the artifact store: what lies there, and what it belongs to."""
+"""The artifacts of one run of main, or of one check, in the artifact store: the files and their run or check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfgate.document.run import Artifact, RunDocument
 from perfgate.document.strict_json import DAMAGED, parse_json, refuse
 
 MAX_SET_BYTES = 1024 * 1024
-# Logs stay with the CI job: they may hold what a model prints.
+# Logs stay with the CI job: they may hold a model's output.
 KEPT_KINDS = ("trace", "flamegraph")
 # The page that is drawn of a decision; no document lists it.
 REPORT_PAGE = "report.html"

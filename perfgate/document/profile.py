@@ -1,4 +1,4 @@
-"""A profile of the Python code of a job: the stacks of its processes, sampled in turns that count for nothing else."""
+"""A profile of the Python code of a job: the stacks of its processes, sampled in turns that serve no other purpose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 ProfileUnit = Literal["token", "request", "step", "run"]
-# Years, and what numbers of JSON count exactly.
+# Years, and the largest integer that JSON numbers represent exactly.
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 

@@ -87,7 +87,7 @@ TIME_SPENT = Message("gate.not-measured-in-time")
 # they fit into.
 CALLS_TOO_SLOW = "gate.call-too-slow"
 LOADS_TOO_SLOWLY = "gate.load-too-slow"
-# The code for what the first turn of base leaves to further turns: alone it would compare nothing.
+# The code of values that the first turn of base leaves to further turns: a single turn cannot be compared.
 LEFT_TO_TURNS = "experiment.left-to-turns"
 
 
@@ -177,7 +177,7 @@ class CorrectnessResult(ShapeEntry, frozen=True, kw_only=True):
 class OpCount(msgspec.Struct, frozen=True, kw_only=True):
     """How often one call dispatches an operator, and from which line of the project (``model.py:88``) most often.
 
-    A ``view`` only describes existing memory differently and launches nothing.
+    A ``view`` only describes existing memory differently and launches no kernel.
     """
 
     op: str
@@ -450,7 +450,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
-    """A file kept beside the document; ``path`` is relative to the document's folder."""
+    """A file kept with the document; ``path`` is relative to the document's folder."""
 
     name: str
     kind: Literal["trace", "log", "report", "flamegraph"]

@@ -188,7 +188,7 @@ def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
 
 
 def _innermost(error: ValidationError) -> ValidationError:
-    """The error that says what is wrong.
+    """The most specific error.
 
     Of alternatives with a tag it is that of the tagged one, else of the one that fits the deepest, and not by its type alone.
     """

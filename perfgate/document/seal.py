@@ -9,7 +9,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
     """A side's readable code and weights, before code of the change ran and after the last turn.
 
     ``entries`` files and folders were compared, by inode, size and times. ``before`` and ``after`` are SHA-256 of the expected
-    and of the found state; they are equal if nothing but the side itself changed anything. ``changed`` names
+    and of the found state; they are equal if only the side itself changed files. ``changed`` names
     some of the differences (``base/model.py``; imported files by their whole path), ``own`` some files that the side wrote into
     its own checkout, and ``left_out`` folders with too many files to compare.
     """

@@ -1,4 +1,4 @@
-"""The content of the pages of main's history: the trend, the list of runs, acceptances, and two runs beside main's level."""
+"""The content of the pages of main's history: trend, list of runs, acceptances, and two runs compared with main's level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SiteContent(msgspec.Struct, frozen=True, kw_only=True):
 
     ``runs`` are all runs, newest first. ``branches`` are, if runs of several branches are stored, the series of each branch
     alone. ``devices`` are the names of the devices by fingerprint, of testbeds with a readable run. ``gates`` are the verdicts
-    on changes, newest first, and ``accepted_commits`` those of which a person accepted a regression.
+    on changes, newest first, and ``accepted_commits`` the commits with an accepted regression.
     """
 
     trend: TrendDocument
@@ -34,7 +34,7 @@ class SiteContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BesideLevel(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of a stored run beside main's level; None if the run does not have it.
+    """One number of a stored run compared with main's level; None if the run does not have it.
 
     ``before`` is the number of the earlier of two runs; the level is then that run's. They were not measured side by side, so
     there is no difference. ``interval`` is the prediction interval for one more version of that level, of which ``versions``

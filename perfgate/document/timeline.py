@@ -20,7 +20,7 @@ SpanKind = Literal[
     "python",
     "memory",
     "other",
-    "gap",  # nothing ran on the device
+    "gap",  # the device was idle
     "fused",
 ]
 SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)

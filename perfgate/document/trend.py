@@ -75,7 +75,7 @@ class MainChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrendChange(MainChange, frozen=True, kw_only=True):
-    """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the levels beside it.
+    """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the two levels.
 
     ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is None for exact counters; the result of a
     side-by-side measurement is in ``confirmation``. ``accepted`` is the acceptance with author and reason, which counts until
@@ -200,7 +200,7 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The condition of one run. A value that nobody reported is None."""
+    """The condition of one run. A value that was not reported is None."""
 
     run_id: str
     commit: str | None

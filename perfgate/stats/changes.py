@@ -28,7 +28,7 @@ MIN_Z = 4.0
 # A shorter segment is an excursion, not a level; only the last level may have just begun.
 MIN_VALUES = 6
 MIN_LAST = 2
-# With fewer values nothing can be found.
+# With fewer values no change can be found.
 ENOUGH_VALUES = MIN_VALUES + MIN_LAST
 
 _MAD = 1.4826  # standard deviation over median absolute deviation, of normal values
@@ -42,7 +42,7 @@ _MOST_ALIKE = 0.9  # more is indistinguishable from the history
 class LevelShift(NamedTuple):
     """One shift of level: ``at`` is the place of the first value after it.
 
-    ``before`` and ``after`` are the medians of the segments beside it, ``effect`` their difference with its interval of about
+    ``before`` and ``after`` are the medians of the two segments, ``effect`` their difference with its interval of about
     95 % from ``low`` to ``high``, all on the scale of the series; ``z`` is the effect over its standard error.
     """
 
@@ -65,7 +65,7 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
        Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), with K as ``CAP``; they let levels be any.
     3. Errors: those of medians of normal values, wider where neighbours are alike (``_error_factor``), because values that
        wander together are fewer than they seem.
-    4. Merging: of the shifts beside a segment of fewer than ``MIN_VALUES`` (``MIN_LAST`` where it is the last), smaller than
+    4. Merging: of the shifts next to a segment of fewer than ``MIN_VALUES`` (``MIN_LAST`` where it is the last), smaller than
        ``min_effect`` or less than ``MIN_Z`` times their standard error, the weakest goes and its segments become one, until
        none is left.
     Raises ValueError for values that are not finite.

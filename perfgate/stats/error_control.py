@@ -3,7 +3,7 @@
 Planned looks: Wang and Tsiatis, Approximately optimal one-parameter boundaries for group sequential trials, Biometrics 43
 (1987). The standardised statistic at information fraction t is compared with C x t^(shape - 1/2); C is chosen so that a walk
 without drift ever crosses with the probability alpha. The shape is 0 for O'Brien and Fleming's boundary, by which early looks
-decide next to nothing, and 1/2 for Pocock's, by which all looks weigh alike.
+have hardly any weight, and 1/2 for Pocock's, by which all looks weigh alike.
 
 Unplanned looks (a job that is run again): an e-value, the capital of a bettor against the null hypothesis in fair bets, so
 that it ever reaches 1/alpha with at most the probability alpha, however often and for whichever reason one looks (Ville

@@ -13,7 +13,7 @@ from perfgate.stats.summary import CONFIDENCE, SampleEstimate
 
 Floats = npt.NDArray[np.float64]
 
-# Residuals beyond so many times their median weigh less and less (Huber 1964; 1.345 standard deviations are 95 % efficient
+# Residuals beyond this multiple of their median weigh less and less (Huber 1964; 1.345 standard deviations are 95 % efficient
 # for normal noise, and a standard deviation is 1.4826 median deviations).
 _HUBER = 1.345 * 1.4826
 _ROUNDS = 20
@@ -35,7 +35,7 @@ def shift(first: Floats, second: Floats) -> SampleEstimate:
 
 
 class TransferLine(NamedTuple):
-    """Time = ``start_up`` + size / ``bandwidth``: seconds, and bytes a second (infinite if size costs nothing).
+    """Time = ``start_up`` + size / ``bandwidth``: seconds, and bytes a second (infinite if size has no cost).
 
     ``r2`` is the share of the variance of log time that the line explains, ``residual`` the median relative miss.
     """

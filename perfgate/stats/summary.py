@@ -97,8 +97,8 @@ def dependent_quantile(samples: Samples, probability: float) -> SampleEstimate:
     """A quantile of samples that follow each other and depend on their neighbours, as latencies in one queue do.
 
     The interval is computed for an equivalent number of independent samples: n / d, with d >= 1 the variance of the share of
-    samples above the quantile over batches of consecutive samples, over that of independent ones (the method of batch
-    means, Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3).
+    samples above the quantile over batches of consecutive samples, over the variance for independent samples (method of batch
+    means: Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3).
     """
     plain = quantile(samples, probability)
     values = np.asarray(samples, dtype=np.float64)
