@@ -370,6 +370,7 @@ PARTS: dict[str, tuple[Change, str]] = {
     "stretches": (of_arm("stretch"), "latency.mean"),
     "start of the stretches": (of_arm("stretch", 1), "latency.mean"),
     "stopped": (fields("ab", settings={"threads": "4"}), "settings.stopped"),
+    "stopped of all": (replicates(lambda one: replace(one, settings={"threads": "4"})), "settings.stopped"),
     "operators": (fields("ab", operators={}), "operators"),
     "operators of a pair": (fields("ab", 3, operators={}), "operators"),
     "operator of a pair": (fields("ab", 3, operators={SHAPE: {"aten::add": 0.001}}), "op.aten::mm"),
@@ -681,6 +682,7 @@ def _parts_of_jobs() -> dict[str, JobPart]:
         of_kind: dict[str, tuple[Change, str]] = {
             "turns": (document(turns=[]), ""),
             "record": (document(jobs=[]), ""),
+            "job": (document(jobs=[], turns=[]), ""),
             "turn": (lambda run: replace(run, turns=run.turns[:-1]), "job.turns"),
             "quad": (lambda run: replace(run, turns=[turn for turn in run.turns if turn.quad != 3]), "job.turns"),
             "last quads": (lambda run: replace(run, turns=[one for one in run.turns if one.quad < 2]), "job.turns"),
