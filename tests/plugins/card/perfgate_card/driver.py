@@ -31,8 +31,9 @@ MEMORY_BYTES = 1 << 30
 CLOCK_HZ = 1.5e9
 # What a launch takes of the host, and the sd of its logarithm.
 LAUNCH_NS, LAUNCH_JITTER = 4_000, 0.2
-# Above this part of its full heat, the clock falls by this share of the rest; the heat follows the load in about so long.
-LIMIT, STEEPNESS, HEAT_SECONDS = 0.2, 0.3, 2.0
+# Above this part of its full heat, the clock falls by this share of the rest. The heat follows the load in about so long that
+# the turns of another process hardly show.
+LIMIT, STEEPNESS, HEAT_SECONDS = 0.02, 0.2, 8.0
 COPY_BANDWIDTH = 1e10
 # Sleeping ends up to some hundred microseconds late; the rest of a wait is spent awake.
 _AWAKE_NS = 300_000
