@@ -36,6 +36,10 @@ LENGTHS = {
 }
 _HERE = Path(__file__).resolve().parent
 _FIELD = re.compile(r"    (?P<name>\w+): ")
+# Parts of a JSON text without escapes that may break their bounds.
+_LONG_KEY = re.compile(rb'"[^"]{%d,}":' % (MAX_KEY + 1))
+_LONG_TEXT = re.compile(rb'"[^"]{%d,}"' % (MAX_TEXT + 1))
+_LONG_INTEGER = re.compile(rb"[:,[-][0-9]{19}")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLACES = (_HERE.parent / "schemas", _HERE.parent.parent / "schemas")
 
@@ -185,6 +189,19 @@ def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
     # A JSONPath (RFC 9535) in ASCII, as much of it as fits into a line.
     names = (f".{step}" if _NAME.fullmatch(str(step)) else f"[{step!a}]" for step in innermost.absolute_path)
     refuse(name, f"${''.join(names)}"[:200], shown, remedy)
+
+
+def keeps_bounds(data: bytes) -> bool:
+    """Whether all parts of a JSON text are small enough for the bounds of `schema_of`, which records do not check.
+
+    This takes a few passes over the bytes, and is False for some texts that keep the bounds, too.
+    """
+    unescaped = data.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in data else data
+    return (
+        unescaped.count(b'":') <= MAX_KEYS
+        and unescaped.count(b",") < MAX_ITEMS
+        and not any(long.search(unescaped) for long in (_LONG_KEY, _LONG_TEXT, _LONG_INTEGER))
+    )
 
 
 def _innermost(error: ValidationError) -> ValidationError:

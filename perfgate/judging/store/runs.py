@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from perfgate.document.conditions import conditions_of
-from perfgate.document.files import canonical_bytes, content_sha256, parse_run
+from perfgate.document.files import canonical_bytes, content_sha256, parse_canonical_run, parse_run
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.job import typical_values
 from perfgate.document.run import RunDocument
@@ -115,7 +115,8 @@ def intact_run(document: StoredDocument) -> RunDocument:
             "{name} differs from the recorded document; {remedy}", name=document.name, remedy=document.remedy
         )
     try:
-        return parse_run(document.data, name=document.name)
+        canonical = parse_canonical_run(document.data, name=document.name)
+        return canonical or parse_run(document.data, name=document.name)
     except DocumentError as error:
         raise StoreError("{error}", error=error) from error
 

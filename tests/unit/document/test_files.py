@@ -60,6 +60,38 @@ def test_parse_canonical_run__bytes_that_perfgate_writes_or_others_of_the_same_r
         assert parse_run(other, name="run.json") == minimal_run()
 
 
+@pytest.mark.parametrize(
+    ("comparable", "seed", "is_allowed"),
+    [
+        ({"k" * 1024: "x"}, 1, True),
+        ({"k" * 1025: "x"}, 1, False),
+        ({"k": "x" * 65_536}, 1, True),
+        ({"k": "x" * 65_537}, 1, False),
+        ({"k": 'a "quoted" \\' * 6_000}, 1, False),
+        ({"k": 'a "quoted" \\' * 500}, 1, True),
+        (dict.fromkeys(map(str, range(10_000)), "x"), 1, True),
+        (dict.fromkeys(map(str, range(10_001)), "x"), 1, False),
+        ({"k": "x"}, 2**64 - 1, True),
+        ({"k": "x"}, 2**64, False),
+        ({"k": "x"}, -(2**63) - 1, False),
+    ],
+)
+def test_parse_canonical_run__bounds_of_texts_keys_and_integers__as_the_schema_has_them(
+    comparable: dict[str, str], seed: int, *, is_allowed: bool
+) -> None:
+    run = minimal_run()
+    testbed = msgspec.structs.replace(run.testbed, comparable=comparable)
+    session = msgspec.structs.replace(run.session, seed=seed)
+    data = msgspec.json.encode(msgspec.structs.replace(run, testbed=testbed, session=session), order="deterministic")
+    if is_allowed:
+        assert parse_canonical_run(data, name="run.json") == parse_run(data, name="run.json")
+    else:
+        with pytest.raises(DocumentError):
+            parse_run(data, name="run.json")
+        with pytest.raises(DocumentError):
+            parse_canonical_run(data, name="run.json")
+
+
 def test_read_run__written_by_write_run__the_same_document(tmp_path: Path) -> None:
     write_document(tmp_path / "run.json", minimal_run())
     assert read_run(tmp_path / "run.json") == minimal_run()
