@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timezone
+from functools import lru_cache
 
 from perfgate.document.history import moment
 from perfgate.judging.report.text.words import Words
@@ -10,6 +11,8 @@ from perfgate.judging.report.text.words import Words
 _COMMIT_LENGTH = 10
 
 
+# The charts of a page share their runs.
+@lru_cache(4096)
 def day(text: str) -> Words:
     return Words(moment(text).date().isoformat())
 

@@ -43,7 +43,8 @@ def shape(tag: str, name: str = "", *, title: str = "", text: str = "", **attrib
     """A shape of a class with its tooltip or its text; ``_`` in the name of an attribute stands for ``-``."""
     head = f' class="{escape(name)}"' if name else ""
     for key, value in attributes.items():
-        head += f' {key.replace("_", "-")}="{escape(value)}"'
+        # A page has ten thousands of numbers; they need no escape.
+        head += f' {key.replace("_", "-")}="{escape(value) if isinstance(value, str) else value}"'
     if not title and not text:
         return Markup(f"<{tag}{head}/>")  # noqa: S704 - the values are escaped
     tooltip = f"<title>{escape(title)}</title>" if title else ""
