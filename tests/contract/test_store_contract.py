@@ -20,7 +20,7 @@ from perfgate.errors import StoreError, UnknownRunError
 from perfgate.judging.store import backends
 from perfgate.judging.store.backends.service import ServiceStore
 from perfgate.judging.store.backends.sql import SqlStore
-from perfgate.judging.store.index import read_index
+from perfgate.judging.store.index import FollowedLog, read_index, read_log
 from perfgate.judging.store.runs import prune_runs, record_run, record_runs, stored_run, stored_runs
 from perfgate.judging.store.store import (
     COPIER,
@@ -261,6 +261,33 @@ def test_revision__every_write_to_the_project__another_one(store: Store) -> None
         seen.append(store.revision("shop"))
     assert len(set(seen)) == len(seen)
     assert store.revision("shop") == seen[-1]
+
+
+def test_followed_log__runs_added_behind_and_before_others_and_removed__as_it_is_read_anew(store: Store) -> None:
+    log = FollowedLog("shop")
+
+    def check() -> None:
+        followed, anew = log.read(store), read_log(store, "shop")
+        assert followed.index.runs == anew.index.runs
+        assert followed.index.series() == anew.index.series()
+        for place in anew.index.series():
+            assert followed.index.history(place) == anew.index.history(place)
+        assert (followed.acceptances, followed.damaged) == (anew.acceptances, anew.damaged)
+
+    check()
+    for day in (5, 7, 9, 8):
+        record_run(store, run_of_day(day))
+        check()
+    record_runs(store, [run_of_day(day, fingerprint="f2") for day in range(10, 29)])
+    check()
+    store.append("shop", [acceptance()])
+    record_run(store, run_of_day(1, value=0.001))
+    check()
+    if not isinstance(store, ServiceStore):
+        store.remove("shop", [log.read(store).index.runs[2].id])
+        check()
+    record_run(store, run_of_day(30))
+    check()
 
 
 def test_history__sessions_of_other_time_zones__ordered_by_the_moment(store: Store) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +14,10 @@ from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.runs import stored_run
-from perfgate.judging.store.store import ALL_RUNS, Page, RunEntry, SeriesPlace, Store
+from perfgate.judging.store.store import ALL_RUNS, Page, RunEntry, SeriesPlace, Store, run_count
+
+# The newest runs of a project, which are read again.
+_NEWEST_RUNS = 50
 
 
 class Series(NamedTuple):
@@ -36,29 +41,63 @@ class SeriesValue(NamedTuple):
 class Index:
     """The runs of a project, oldest session first, how their steps were measured, and the values of each series."""
 
-    def __init__(self, newest_first: Iterable[RunEntry]) -> None:
+    def __init__(self, newest_first: Sequence[RunEntry]) -> None:
         self.runs: list[StoredRun] = []
         self.conditions: list[list[StepConditions]] = []
-        self._values: dict[SeriesPlace, list[SeriesValue]] = {}
-        for position, entry in enumerate(reversed(list(newest_first))):
+        self._values: dict[SeriesPlace, _Column] = {}
+        self._add(newest_first)
+
+    def renew(self, newest_first: Sequence[RunEntry]) -> None:
+        """Put the newest page of the log in the place of the runs since the oldest one in it."""
+        oldest = newest_first[-1].run.id
+        start = next(at for at in reversed(range(len(self.runs))) if self.runs[at].id == oldest)
+        del self.runs[start:], self.conditions[start:]
+        for column in self._values.values():
+            column.cut(start)
+        self._add(newest_first)
+
+    def history(self, place: SeriesPlace) -> list[SeriesValue]:
+        """The values of a series, oldest session first."""
+        return list(self.newest_first(place))[::-1]
+
+    def newest_first(self, place: SeriesPlace) -> Iterator[SeriesValue]:
+        """The values of a series, newest session first."""
+        column = self._values.get(place)
+        return iter(()) if column is None else map(SeriesValue, reversed(column.positions), reversed(column.values))
+
+    def series(self) -> dict[SeriesPlace, Series]:
+        """Every series, in the order of workload, shape, metric, labels and fingerprint."""
+        return {place: self._series(place) for place in sorted(self._values) if self._values[place].positions}
+
+    def _series(self, place: SeriesPlace) -> Series:
+        newest = self.runs[self._values[place].positions[-1]]
+        labels = json.loads(place.labels) if place.labels else {}
+        return Series(place.workload, place.shape, place.metric, place.fingerprint, newest.device_kind, labels)
+
+    def _add(self, newest_first: Sequence[RunEntry]) -> None:
+        for entry in reversed(newest_first):
+            position = len(self.runs)
             self.runs.append(entry.run)
             self.conditions.append(entry.conditions)
             for stored in entry.values:
                 place = stored.place(entry.run.fingerprint)
-                self._values.setdefault(place, []).append(SeriesValue(position, stored.value))
+                column = self._values.get(place)
+                if column is None:
+                    column = self._values[place] = _Column()
+                column.positions.append(position)
+                column.values.append(stored.value)
 
-    def history(self, place: SeriesPlace) -> list[SeriesValue]:
-        """The values of a series, oldest session first."""
-        return self._values.get(place, [])
 
-    def series(self) -> dict[SeriesPlace, Series]:
-        """Every series, in the order of workload, shape, metric, labels and fingerprint."""
-        return {place: self._series(place) for place in sorted(self._values)}
+class _Column:
+    """The values of a series with the positions of their runs, as arrays: a service keeps those of all its projects."""
 
-    def _series(self, place: SeriesPlace) -> Series:
-        newest = self.runs[self._values[place][-1].position]
-        labels = json.loads(place.labels) if place.labels else {}
-        return Series(place.workload, place.shape, place.metric, place.fingerprint, newest.device_kind, labels)
+    def __init__(self) -> None:
+        self.positions, self.values = array("q"), array("d")
+
+    def cut(self, start: int) -> None:
+        """Remove the values of the runs from a position on."""
+        first = bisect_left(self.positions, start)
+        del self.positions[first:], self.values[first:]
 
 
 def read_index(store: Store, project: str, page: Page = ALL_RUNS) -> Index:
@@ -86,10 +125,36 @@ class ProjectLog:
 
 def read_log(store: Store, project: str) -> ProjectLog:
     """Raises StoreError if the store cannot be read."""
+    return _log(store, project, read_index(store, project))
+
+
+class FollowedLog:
+    """The log of a project for repeated reading: only the newest runs, unless the number of runs shows that others changed."""
+
+    def __init__(self, project: str) -> None:
+        self._project = project
+        self._index = Index([])
+        self._ids: set[str] = set()
+
+    def read(self, store: Store) -> ProjectLog:
+        """The log as it is now. Raises StoreError if the store cannot be read."""
+        fewest = store.revision(self._project)
+        newest = store.entries(self._project, RunEntry, Page(limit=_NEWEST_RUNS))
+        most = store.revision(self._project)
+        if newest and newest[-1].run.id in self._ids:
+            self._index.renew(newest)
+            self._ids.update(entry.run.id for entry in newest)
+        if not run_count(fewest) <= len(self._index.runs) <= run_count(most):
+            self._index = read_index(store, self._project)
+            self._ids = {run.id for run in self._index.runs}
+        return _log(store, self._project, self._index)
+
+
+def _log(store: Store, project: str, index: Index) -> ProjectLog:
     return ProjectLog(
         project=project,
         store=store,
-        index=read_index(store, project),
+        index=index,
         damaged=store.damaged(project),
         acceptances=store.entries(project, Acceptance),
         triages=store.entries(project, Triage),

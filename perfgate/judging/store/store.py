@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -210,6 +211,17 @@ def newest_first(statements: Iterable[Entry]) -> list[Entry]:
     """Statements by their time, and of one moment by their key."""
     by_key = sorted(statements, key=lambda statement: statement.key)
     return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
+
+
+def revision_text(runs: int, changes: int) -> str:
+    """The revision of a log that counts its runs and its changes."""
+    return f"{runs} {changes}" if runs or changes else ""
+
+
+def run_count(revision: str) -> float:
+    """The number of runs in a log at a revision; NaN, which equals no number, if the revision does not contain it."""
+    runs, _, changes = revision.partition(" ")
+    return int(runs) if changes else math.nan
 
 
 def labels_text(labels: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
@@ -28,7 +28,8 @@ from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.trend.operators import with_operators
-from perfgate.judging.store.index import ProjectLog, Series
+from perfgate.judging.store.index import Index, ProjectLog, Series
+from perfgate.judging.store.store import SeriesPlace
 from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
@@ -118,8 +119,7 @@ def read_histories(
     numbers, run_ids = _JobNumbers(log), {run.id for run in runs}
     searched: list[TrendSeries] = []
     for place, series in selected.items():
-        values = [(index.runs[value.position], value.value) for value in index.history(place)]
-        history = [(run, value) for run, value in values if run.id in run_ids]
+        history = _newest_versions(index, place, run_ids)
         entry = _read_series(series, history, _newest(runs), numbers, progress.note)
         entry = msgspec.structs.replace(entry, informing=selection.informs(series))
         if entry.points:
@@ -325,6 +325,22 @@ def _read_series(
         points=points,
         current=bool(points) and is_recent(points[-1].started_at, newest),
     )
+
+
+def _newest_versions(index: Index, place: SeriesPlace, run_ids: Collection[str]) -> list[tuple[StoredRun, float]]:
+    """The runs and values of the newest versions of a series, oldest first."""
+    history: list[tuple[StoredRun, float]] = []
+    versions, commit = 0, None
+    for position, value in index.newest_first(place):
+        run = index.runs[position]
+        if run.id not in run_ids:
+            continue
+        if _is_measurable(value) and (run.commit is None or run.commit != commit):
+            versions, commit = versions + 1, run.commit
+        if versions > MOST_POINTS:
+            break
+        history.append((run, value))
+    return history[::-1]
 
 
 def _newest(runs: Sequence[StoredRun]) -> str:

@@ -34,6 +34,7 @@ from perfgate.judging.store.store import (
     entry_name,
     kept_already,
     newest_first,
+    revision_text,
     the_only_run,
     unknown_run,
     utc_now,
@@ -52,6 +53,8 @@ _NOTED: Mapping[type[LogEntry], AuditAction] = {
 _KEY = ("project", "kind", "key")
 # Databases take some thousand values in one statement.
 _AT_ONCE = 500
+# Of zlib: half the time of its default for a tenth more bytes.
+_LEVEL = 3
 # Sorts behind every hexadecimal digit.
 _AFTER_DIGITS = "g"
 
@@ -98,7 +101,7 @@ class SqlStore:
     ) -> list[str]:
         """Add entries in one write, all or none, and note them in the audit log; return the ids of the new runs."""
         # Not within the transaction, for which all other writers wait.
-        packed = {run_id: zlib.compress(data) for run_id, data in documents.items()}
+        packed = {run_id: zlib.compress(data, _LEVEL) for run_id, data in documents.items()}
         # In one order: two writers of the same runs never wait for each other in a circle.
         ordered = sorted(entries, key=lambda entry: (entry_name(type(entry)), entry.key))
         new: set[str] = set()
@@ -176,9 +179,11 @@ class SqlStore:
         return [row["project"] for row in self._read(query)]
 
     def revision(self, project: str) -> str:
-        """The number of changes in the audit log, which has one of every write."""
-        query = sa.select(sa.func.count().label("changes")).where(AUDIT.c.project == project)
-        return next((str(row["changes"]) for row in self._read(query) if row["changes"]), "")
+        """The numbers of the runs and of the changes in the audit log, which has an entry for every write."""
+        runs = sa.select(sa.func.count(LOG.c.run)).where(LOG.c.project == project).scalar_subquery()
+        changes = sa.select(sa.func.count()).where(AUDIT.c.project == project).scalar_subquery()
+        rows = self._read(sa.select(runs.label("runs"), changes.label("changes")))
+        return next((revision_text(row["runs"], row["changes"]) for row in rows), "")
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
         """Empty: SQLite refuses a damaged file as a whole, and a modified document is refused when it is read."""
