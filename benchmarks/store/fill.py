@@ -112,7 +112,7 @@ def record_last(store: Store, runs: int, histories: Path) -> None:
     for place, made in enumerate(made_testbeds(last + 1, histories)):
         if place >= last * TESTBEDS:
             for start in range(0, VERSIONS, AT_ONCE):
-                documents = [made.document(version) for version in range(start, start + AT_ONCE)]
+                documents = [made.document(version) for version in range(start, min(start + AT_ONCE, VERSIONS))]
                 record_runs(store, documents)
 
 

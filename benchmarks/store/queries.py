@@ -184,11 +184,11 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
         return store.documents(name, [f"{lot.choice(made[name].numbers):016x}" * 4])
 
     service = ServedStore(location, Path.cwd(), {})
-    sites = ProjectSites(service, Path.cwd(), "en", clock=lambda: ends_at().timestamp())
+    sites = ProjectSites(service, "en", clock=lambda: ends_at().timestamp())
     shown = project_name(last)
 
     def read() -> object:
-        pages = ProjectSites(service, Path.cwd(), "en", clock=lambda: ends_at().timestamp())
+        pages = ProjectSites(service, "en", clock=lambda: ends_at().timestamp())
         return pages.page(shown, "index.html")
 
     def page_of_a_series() -> object:

@@ -4,7 +4,7 @@
 
 ``--run`` is a run document of `perfgate run --quick`. The store is filled with runs of one project that differ from it in
 session, commit, time, values and samples, on one testbed for each 2,000 runs, as many as [store] keep leaves of each. A real
-`perfgate serve` is started on it. Memory is that of its process, at rest and at most while the pages were made (proc(5),
+`perfgate serve` is started on it. Memory is that of its processes, at rest and at most while the pages were made (proc(5),
 VmRSS and VmHWM); the seconds of a page are CPU time of the service, which an idle machine needs as well.
 """
 
@@ -31,6 +31,7 @@ from perfgate.document.files import read_run
 from perfgate.document.run import RunDocument, StepResult
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_runs
+from perfgate.system.processes import process_cpu_ns, process_family
 
 # The default of [store] keep.
 RUNS_OF_A_TESTBED = 2_000
@@ -111,7 +112,7 @@ def row(place: Path, project: str, runs: int) -> str:
 def _served(place: Path) -> Iterator[tuple[int, str]]:
     """The process of a service, and its address."""
     command = [sys.executable, "-m", "perfgate", "serve", "--store", str(place), "--port", "0"]
-    environment = {**os.environ, "PERFGATE_SERVE_TOKEN": TOKEN}
+    environment = {**os.environ, "PERFGATE_SERVE_TOKEN": TOKEN, "XDG_CACHE_HOME": str(place.parent)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
@@ -123,22 +124,19 @@ def _served(place: Path) -> Iterator[tuple[int, str]]:
 
 
 def _memory(pid: int, name: str) -> int:
-    """Bytes of a process (proc(5), status)."""
-    found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), flags=re.MULTILINE)
-    assert found is not None
-    return int(found[1]) * 1024
+    """Bytes of a process and of those below it (proc(5), status)."""
+    total = 0
+    for process in process_family(pid):
+        found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{process}/status").read_text(), flags=re.MULTILINE)
+        total += int(found[1]) * 1024 if found else 0
+    return total
 
 
 def _cpu_of(page: str, pid: int) -> float:
-    """Seconds of CPU that a process spends on a page (proc(5), stat, fields 14 and 15)."""
-    before = _cpu(pid)
+    """Seconds of CPU that a service spends on a page."""
+    before = sum(map(process_cpu_ns, process_family(pid)))
     _get(page)
-    return _cpu(pid) - before
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (sum(map(process_cpu_ns, process_family(pid))) - before) / 1e9
 
 
 def _get(page: str) -> None:

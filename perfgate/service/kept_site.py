@@ -1,49 +1,85 @@
-"""The pages of a project, kept between requests and read anew when the project has changed."""
+"""The pages of a project, kept between requests and renewed when the project has changed."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import dataclass
 
-from perfgate.errors import StoreError, UsageError
+from perfgate.errors import PerfgateError
 from perfgate.flows.shared.site.pages import SitePages
 
-# Readers wait for pages that take less CPU time to read than this. Of a larger project they get those from before the last
-# change at once, while new ones are read.
-PATIENCE = 1.0
+# Readers wait for the new pages of a project with so few runs. Of a larger project they get the earlier pages at once, while
+# new pages are made.
+FEW_RUNS = 25
 
-ReadPages = Callable[[], SitePages]
+
+@dataclass(frozen=True)
+class KeptPages:
+    """The pages of a project at a revision of its log, when it had so many ``runs``."""
+
+    revision: str
+    runs: int
+    pages: SitePages
+
+
+ReadPages = Callable[[str], KeptPages]
 
 
 class KeptSite:
-    """The pages of one project, which show the state of one revision of it."""
+    """The pages of one project; ``stored`` are those of an earlier process."""
 
-    def __init__(self, read: ReadPages, *, patience: float = PATIENCE) -> None:
-        self._read, self._patience, self._lock = read, patience, threading.Lock()
-        self._pages: SitePages | None = None
-        self._revision, self._cpu_seconds = "", 0.0
-        self._renewal: threading.Thread | None = None
+    def __init__(self, read: ReadPages, stored: KeptPages | None = None) -> None:
+        self._read, self._lock = read, threading.Lock()
+        self._kept = stored
+        self._renewal: _Renewal | None = None
 
-    def pages(self, revision: str) -> SitePages:
-        """The pages for a project at ``revision``. Raises the errors of reading if there are none to show in the meantime."""
-        with self._lock:  # a second request waits until the first has read
-            if self._pages is not None and self._revision != revision and self._cpu_seconds > self._patience:
-                if self._renewal is None:
-                    self._renewal = threading.Thread(target=self._renew, args=(revision,), daemon=True)
-                    self._renewal.start()
-            elif self._pages is None or self._revision != revision:
-                began = time.thread_time()
-                self._pages = self._read()
-                self._revision, self._cpu_seconds = revision, time.thread_time() - began
-            return self._pages
+    def pages(self, revision: str, *, must_be_new: bool = False) -> SitePages:
+        """The pages for a project at ``revision``, or earlier pages. Raises the errors of reading if there are none."""
+        # A renewal under way may have begun before this revision; the one after it has not.
+        for _ in range(2):
+            kept, renewal = self._renewed(revision)
+            if kept is not None and (renewal is None or (kept.runs > FEW_RUNS and not must_be_new)):
+                break
+            if renewal is not None:
+                kept = renewal.result()
+        assert kept is not None
+        return kept.pages
 
-    def _renew(self, revision: str) -> None:
-        began = time.thread_time()
-        pages: SitePages | None = None
-        with suppress(StoreError, UsageError):  # the next request reads by itself, and answers with the error
-            pages = self._read()
+    def _renewed(self, revision: str) -> tuple[KeptPages | None, _Renewal | None]:
+        """The present pages, and their renewal if they are of another revision."""
         with self._lock:
-            self._pages, self._revision = pages, revision
-            self._cpu_seconds, self._renewal = time.thread_time() - began, None
+            if self._kept is not None and self._kept.revision == revision:
+                return self._kept, None
+            if self._renewal is None:
+                self._renewal = _Renewal(lambda: self._read(revision), self._replace)
+                self._renewal.start()
+            return self._kept, self._renewal
+
+    def _replace(self, kept: KeptPages | None) -> None:
+        with self._lock:
+            self._kept, self._renewal = kept, None
+
+
+class _Renewal(threading.Thread):
+    """Makes new pages; ``done`` receives them, or None if they cannot be made."""
+
+    def __init__(self, read: Callable[[], KeptPages], done: Callable[[KeptPages | None], None]) -> None:
+        super().__init__(daemon=True)
+        self._read, self._done = read, done
+        self._result: KeptPages | PerfgateError = PerfgateError("the pages could not be made; open this page again")
+
+    def run(self) -> None:
+        try:
+            self._result = self._read()
+        except PerfgateError as error:
+            self._result = error
+        finally:
+            self._done(self._result if isinstance(self._result, KeptPages) else None)
+
+    def result(self) -> KeptPages:
+        """Wait for the new pages. Raises the error of making them."""
+        self.join()
+        if isinstance(self._result, PerfgateError):
+            raise self._result
+        return self._result

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
@@ -18,26 +19,24 @@ from starlette.responses import RedirectResponse, Response
 
 from perfgate.document.history import StoredRun
 from perfgate.document.kept import KeptOfRun
-from perfgate.errors import StoreError, StoreRefusedError
+from perfgate.document.run import RunDocument
+from perfgate.errors import PerfgateError, StoreError, StoreRefusedError
 from perfgate.flows.shared.artifacts import kept_reader
-from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.site.pages import SitePages
-from perfgate.flows.shared.site.read import ChangesRemembered, read_site
 from perfgate.judging.report.render.served import ProjectRow, render_projects
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
 from perfgate.judging.store.artifacts import ArtifactStore
-from perfgate.judging.store.index import read_log
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
 from perfgate.locale import Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.audit_page import AUDIT
 from perfgate.service.callers import NO_NUL, ReadProject, caller_of
-from perfgate.service.kept_site import KeptSite
+from perfgate.service.kept_site import KeptPages, KeptSite
 from perfgate.service.run_recordings import RunRecordings
 from perfgate.service.served_store import ServedStore
+from perfgate.service.site_reader import MOST_PROJECTS, ReadContent, SiteReader
 
-_MOST_KEPT = 20
 _SECONDS_PER_DAY = 86_400
 RunDigits = Annotated[str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")]
 
@@ -50,7 +49,6 @@ class ProjectSites:
     def __init__(
         self,
         served: ServedStore,
-        root: Path,
         language: Language,
         *,
         recordings: str = "",
@@ -58,11 +56,15 @@ class ProjectSites:
         run_recordings: RunRecordings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._served, self._root, self._language = served, root, language
+        self._served, self._language = served, language
         self._artifacts, self._clock = artifacts, clock
         self._recordings, self._run_recordings = recordings, run_recordings
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
+        self._reader = SiteReader(served.address)
+        # None ends the thread.
+        self._recorded: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._renewals: threading.Thread | None = None
         self.public = served.public
 
     def router(self) -> APIRouter:
@@ -81,7 +83,25 @@ class ProjectSites:
         """The part that answers programs reads the store."""
 
     def close(self) -> None:
-        """No connection is open."""
+        self._recorded.put(None)
+        self._reader.close()
+
+    def recorded(self, run: RunDocument, run_id: str) -> None:  # noqa: ARG002 - as all listeners
+        """Make the pages of the run's project in the background."""
+        with self._lock:
+            if self._renewals is None:
+                self._renewals = threading.Thread(target=self._renew, daemon=True)
+                self._renewals.start()
+        self._recorded.put(run.project)
+
+    def wait(self, project: str) -> None:
+        """Make the pages of a project now, for a reader who just changed it."""
+        with suppress(PerfgateError):
+            self._pages(project, must_be_new=True)
+
+    def _renew(self) -> None:
+        while (project := self._recorded.get()) is not None:
+            self.wait(project)
 
     def projects(self, request: Request) -> Response:
         own = caller_of(request).project
@@ -137,24 +157,28 @@ class ProjectSites:
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page, or no longer")
         return as_page(page)
 
-    def _pages(self, project: str) -> SitePages:
+    def _pages(self, project: str, *, must_be_new: bool = False) -> SitePages:
         """The pages of a project as it is now, or was a moment ago. Raises UsageError if it has no run of main."""
         revision = self._served.store().revision(project)
-        if not revision:  # names without a stored run are not kept
-            return self._read(project, ChangesRemembered())
-        with self._lock:
-            site = self._sites.pop(project, None) or KeptSite(partial(self._read, project, ChangesRemembered()))
-            self._sites[project] = site
-            while len(self._sites) > _MOST_KEPT:
-                del self._sites[next(iter(self._sites))]
         # Acceptances expire by the day.
-        return site.pages(f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}")
+        revision_today = f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}"
+        if not revision:  # names without a stored run are not kept
+            return self._read(project, revision_today).pages
+        with self._lock:
+            site = self._sites.pop(project, None)
+            if site is None:
+                stored = self._reader.stored(project)
+                site = KeptSite(partial(self._read, project), self._kept(project, stored) if stored else None)
+            self._sites[project] = site
+            while len(self._sites) > MOST_PROJECTS:
+                del self._sites[next(iter(self._sites))]
+        return site.pages(revision_today, must_be_new=must_be_new)
 
-    def _read(self, project: str, search: ChangesRemembered) -> SitePages:
+    def _read(self, project: str, revision: str) -> KeptPages:
+        return self._kept(project, self._reader.read(project, revision, self._clock()))
+
+    def _kept(self, project: str, read: ReadContent) -> KeptPages:
         store = self._served.store()
-        search.begin()
-        log = read_log(store, project)
-        content = read_site(log, self._root, Quiet(), seconds_since_1970=self._clock(), search=search)
         read_kept = kept_reader(self._artifacts, project)
 
         def kept(run_id: str) -> KeptOfRun:
@@ -164,9 +188,10 @@ class ProjectSites:
         # A store without tokens cannot be written to through the service.
         has_ledger = store.ledger() is not None
         links = SiteLinks(forms=True, triage=has_ledger, audit=AUDIT if has_ledger else "")
-        return SitePages(
-            content, lambda run_id: stored_run(self._served.store(), project, run_id), self._language, links, kept
+        pages = SitePages(
+            read.content, lambda run_id: stored_run(self._served.store(), project, run_id), self._language, links, kept
         )
+        return KeptPages(read.revision, len(read.content.runs), pages)
 
 
 def _overview(project: str) -> str:

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.flows.shared.store import open_store_at
@@ -16,25 +17,38 @@ from perfgate.judging.store.store import Store, shown_location
 _BRANCH_SECONDS = 30.0
 
 
+@dataclass(frozen=True)
+class StoreAddress:
+    """The location of a store, the folder of the project's clone, and the environment."""
+
+    location: str
+    root: Path
+    environ: Mapping[str, str]
+
+    def open(self, *, is_served: bool = False) -> Store:
+        return open_store_at(self.location, self.root, self.environ, is_served=is_served)
+
+
 class ServedStore:
     """The store at a location, opened again from time to time if it is a branch."""
 
     def __init__(
         self, location: str, root: Path, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._open: Callable[[], Store] = lambda: open_store_at(location, root, environ, is_served=True)
-        self._location, self._clock, self._lock = location, clock, threading.Lock()
+        self.address = StoreAddress(location, root, dict(environ))
+        self._clock, self._lock = clock, threading.Lock()
         self._seconds = _BRANCH_SECONDS if location.startswith(PREFIX) else float("inf")
-        self._store, self._opened = self._open(), clock()
+        self._store, self._opened = self.address.open(is_served=True), clock()
 
     def store(self) -> Store:
         with self._lock:
             if self._clock() - self._opened > self._seconds:
-                self._store, self._opened = self._open(), self._clock()
+                self._store, self._opened = self.address.open(is_served=True), self._clock()
             return self._store
 
     def public(self, text: str) -> str:
         """A message without the place of the store on this machine."""
-        path = self._location.removeprefix("sqlite:///")
-        places = (str(Path(path).expanduser()), path, shown_location(self._location))
+        location = self.address.location
+        path = location.removeprefix("sqlite:///")
+        places = (str(Path(path).expanduser()), path, shown_location(location))
         return re.sub("|".join(rf"(?<!\w){re.escape(place)}(?!\w)" for place in places), "the store", text)

@@ -104,18 +104,16 @@ def _parts(
     artifacts = open_artifacts_at(request.artifacts, environ, SERVED) if request.artifacts else None
     if served is not None:
         metrics = Metrics(served)
-        parts += [StoreApi(served, [metrics.recorded, *([webhook.recorded] if webhook else [])]), metrics]
-        parts.append(
-            ProjectSites(
-                served,
-                request.root,
-                request.language,
-                recordings=_RECORDINGS if library is not None else "",
-                artifacts=artifacts,
-                run_recordings=RunRecordings(library) if library is not None else None,
-            )
+        sites = ProjectSites(
+            served,
+            request.language,
+            recordings=_RECORDINGS if library is not None else "",
+            artifacts=artifacts,
+            run_recordings=RunRecordings(library) if library is not None else None,
         )
-        parts += [TriageForm(served, authenticator, request.language), AuditPage(served, request.language)]
+        recorded = [metrics.recorded, sites.recorded, *([webhook.recorded] if webhook else [])]
+        form = TriageForm(served, authenticator, request.language, sites.wait)
+        parts += [StoreApi(served, recorded), metrics, sites, form, AuditPage(served, request.language)]
     if library is not None:
         home = "/" if served is None else _RECORDINGS
         parts.append(RecordingPages(library, request.language, home=home))

@@ -6,7 +6,7 @@ a token that was typed in, or the key that only the reader of our own page can k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, get_args
@@ -38,8 +38,15 @@ class TriageForm:
 
     records = ()
 
-    def __init__(self, served: ServedStore, authenticator: Authenticator, language: Language) -> None:
+    def __init__(
+        self,
+        served: ServedStore,
+        authenticator: Authenticator,
+        language: Language,
+        renew_pages: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._served, self._authenticator, self._language = served, authenticator, language
+        self._renew_pages = renew_pages
         self.public = served.public
 
     def router(self) -> APIRouter:
@@ -74,6 +81,7 @@ class TriageForm:
                 commit = self._give(project, fields, writer.name)
             except UsageError as error:
                 return self._refused(error.shown, HTTPStatus.UNPROCESSABLE_ENTITY)
+            self._renew_pages(project)
         return RedirectResponse(f"{OPEN}#{commit_anchor(commit)}", HTTPStatus.SEE_OTHER)
 
     def _give(self, project: str, fields: Mapping[str, str], writer: str) -> str:

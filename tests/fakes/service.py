@@ -105,6 +105,7 @@ def serve_folder(
     found = RunRecordings(library) if library else None
     authenticator = Authenticator(own, store.ledger())
     troubles = TroubleLog(warn)
+    sites = ProjectSites(served, "en", artifacts=kept, run_recordings=found)
     app = create_app(
         [
             AskApi(sources),
@@ -112,8 +113,8 @@ def serve_folder(
             ArtifactFiles(kept),
             StoreApi(served, [metrics.recorded, *recorded]),
             metrics,
-            ProjectSites(served, folder, "en", artifacts=kept, run_recordings=found),
-            TriageForm(served, authenticator, "en"),
+            sites,
+            TriageForm(served, authenticator, "en", sites.wait),
             AuditPage(served, "en"),
         ],
         troubles,

@@ -5,23 +5,30 @@ from __future__ import annotations
 import re
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
 
 import msgspec
+import pytest
 
 from perfgate.document.files import canonical_bytes
 from perfgate.document.run import Artifact
-from perfgate.errors import StoreError
+from perfgate.errors import PerfgateError, StoreError
 from perfgate.flows.shared.site.read import ChangesRemembered
+from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_run, record_runs
-from perfgate.service.kept_site import KeptSite
+from perfgate.service.kept_site import KeptPages, KeptSite
+from perfgate.service.served_store import StoreAddress
+from perfgate.service.site_reader import SiteReader
 from tests.fakes.history import main_runs, stepped
 from tests.fakes.service import SERVER_TOKEN, Client, Listening, Service, serve_folder
 from tests.fakes.sites import make_gate
 from tests.fakes.trends import make_series
 from tests.unit.document.minimal import minimal_run
 from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from perfgate.flows.shared.site.pages import SitePages
 
 OVERVIEW = "/projects/shop/index.html"
 
@@ -124,40 +131,90 @@ def test_sites__what_is_no_page__not_found(service: Service) -> None:
     assert form.status_code == 200
 
 
+def made(revision: str, *, runs: int = 1_000) -> KeptPages:
+    return KeptPages(revision, runs, cast("SitePages", f"pages of {revision}"))
+
+
 def test_kept_site__project_that_takes_long_to_read__earlier_pages_while_it_is_read_again() -> None:
-    readings, go_on = iter(["first", "second"]), threading.Event()
+    go_on = threading.Event()
 
-    def read() -> Any:
-        reading = next(readings)
-        if reading != "first":
+    def read(revision: str) -> KeptPages:
+        if revision != "1":
             go_on.wait()
-        return reading
+        return made(revision)
 
-    site = KeptSite(read, patience=-1.0)
-    assert [site.pages("1"), site.pages("1"), site.pages("2"), site.pages("2")] == ["first"] * 4
+    site = KeptSite(read)
+    assert [site.pages("1"), site.pages("1"), site.pages("2"), site.pages("2")] == ["pages of 1"] * 4
     go_on.set()
-    wait_until(lambda: site.pages("2") == "second")
+    wait_until(lambda: site.pages("2") == "pages of 2")
+
+
+@pytest.mark.parametrize(("runs", "must_be_new"), [(5, False), (1_000, True)])
+def test_kept_site__small_project_or_reader_who_changed_it__waits_for_the_pages_of_this_revision(
+    runs: int, *, must_be_new: bool
+) -> None:
+    readings: list[str] = []
+
+    def read(revision: str) -> KeptPages:
+        readings.append(revision)
+        return made(revision, runs=runs)
+
+    site = KeptSite(read, made("stored", runs=runs))
+    assert site.pages("stored") == "pages of stored"
+    assert readings == []
+    assert site.pages("1", must_be_new=must_be_new) == "pages of 1"
+    assert site.pages("2", must_be_new=must_be_new) == "pages of 2"
+    assert readings == ["1", "2"]
 
 
 def test_kept_site__store_that_cannot_be_read_again__the_error_and_no_pages_of_before() -> None:
-    readings: Any = iter(["first", StoreError("gone"), StoreError("still gone"), "second"])
+    answers: Any = iter([StoreError("gone"), StoreError("still gone"), made("2")])
 
-    def read() -> Any:
-        if isinstance(reading := next(readings), StoreError):
-            raise reading
-        return reading
+    def read(_: str) -> KeptPages:
+        answer = next(answers)
+        if isinstance(answer, StoreError):
+            raise answer
+        assert isinstance(answer, KeptPages)
+        return answer
 
-    site = KeptSite(read, patience=-1.0)
-    assert site.pages("1") == "first"
+    site = KeptSite(read, made("1"))
+    assert site.pages("1") == "pages of 1"
 
     def is_refused() -> bool:
         try:
-            return site.pages("2") != "first"
+            return site.pages("2") != "pages of 1"
         except StoreError as error:
             return str(error) == "still gone"
 
     wait_until(is_refused)
-    assert site.pages("2") == "second"
+    assert site.pages("2") == "pages of 2"
+
+
+def test_site_reader__content_of_an_earlier_process__there_unless_it_is_damaged_or_of_another_version(
+    tmp_path: Path,
+) -> None:
+    record_runs(SqlStore(tmp_path / "store.db"), main_runs(9, shapes=("long",)))
+    address = StoreAddress(str(tmp_path / "store.db"), tmp_path, {"HOME": str(tmp_path)})
+    (project,) = address.open().projects()
+    reader = SiteReader(address)
+    assert reader.stored(project) is None
+    read = reader.read(project, "1", 1.8e9)
+    assert (read.revision, len(read.content.runs)) == ("1", 9)
+    reader.close()
+    assert SiteReader(address).stored(project) == read
+    (file,) = (tmp_path / ".cache" / "perfgate").rglob("*.site")
+    assert file.parent.stat().st_mode & 0o077 == 0
+    file.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(read, version="another")))
+    assert SiteReader(address).stored(project) is None
+    file.write_bytes(file.read_bytes()[:1000])
+    assert SiteReader(address).stored(project) is None
+
+
+def test_site_reader__service_that_ends__an_error(tmp_path: Path) -> None:
+    reader = SiteReader(StoreAddress(str(tmp_path / "store.db"), tmp_path, {}))
+    reader.close()
+    with pytest.raises(PerfgateError, match="the service ends"):
+        reader.read("shop", "1", 1.8e9)
 
 
 def test_changes_remembered__series_as_it_was__not_searched_again() -> None:
