@@ -26,6 +26,10 @@ from perfgate.system.interrupts import held_back
 WORKTREE_FOLDER = "perfgate-worktrees"
 # Names of the main branch if neither a remote nor perfgate.toml has one.
 MAIN_NAMES = ("main", "master", "trunk")
+# Author and committer of commits that nobody sees.
+AS_PERFGATE = dict.fromkeys(
+    ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"), "perfgate"
+)
 # A remote that has not answered by then is taken for one that does not.
 ASK_SECONDS = 60.0
 FETCH_SECONDS = 600.0
@@ -209,8 +213,8 @@ class Repository:
             tree = self._run("write-tree", env=index)
         if tree == self._run("rev-parse", f"{head}^{{tree}}"):
             return head, False
-        author = {f"GIT_{who}_{field}": "perfgate" for who in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
-        return self._run("commit-tree", tree, "-p", head, "-m", "work tree with uncommitted changes", env=author), True
+        message = "work tree with uncommitted changes"
+        return self._run("commit-tree", tree, "-p", head, "-m", message, env=AS_PERFGATE), True
 
     def source(self, commit: str, *, dirty: bool = False, branch: str | None = None) -> Source:
         if branch is None:
@@ -296,7 +300,9 @@ class Repository:
         with held_back():
             session, lock = self._open_session(parent)
             try:
-                tracked = {file for commit in set(commits.values()) for file in self.files(commit)} if link else set()
+                tracked: set[str] = set()
+                for commit in set(commits.values()) if link else ():
+                    tracked.update(self.files(commit))
                 trees = {}
                 for name, commit in commits.items():
                     wanted = link.get(name, ()) if isinstance(link, Mapping) else link

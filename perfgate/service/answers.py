@@ -79,7 +79,10 @@ def page_answer() -> Answers:
 
 def written(*answers: Answers) -> Answers:
     """The responses of an operation that writes: like reading, plus the refusals of a body."""
-    return {code: answer for one in (*answers, _refusals(_WRITE_REFUSALS)) for code, answer in one.items()}
+    together: Answers = {}
+    for described_answers in (*answers, _refusals(_WRITE_REFUSALS)):
+        together.update(described_answers)
+    return together
 
 
 class DescribedApp(FastAPI):

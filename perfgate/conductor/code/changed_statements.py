@@ -186,9 +186,8 @@ def _last_line(node: ast.AST) -> int:
 def _inner(node: ast.AST) -> Iterator[ast.AST]:
     for block in _BLOCKS:
         children = getattr(node, block, [])
-        yield from (
-            (child for child in children if isinstance(child, _BLOCK_PARTS)) if isinstance(children, list) else ()
-        )
+        if isinstance(children, list):  # the body of a lambda is none
+            yield from (child for child in children if isinstance(child, _BLOCK_PARTS))
 
 
 def _own_lines(node: ast.AST) -> frozenset[int]:
@@ -202,8 +201,10 @@ def _own_lines(node: ast.AST) -> frozenset[int]:
 
 
 def _body_lines(node: ast.AST) -> frozenset[int]:
-    lines = (range(_first_line(child), _last_line(child) + 1) for child in _inner(node))
-    return frozenset(line for span in lines for line in span)
+    lines: set[int] = set()
+    for child in _inner(node):
+        lines.update(range(_first_line(child), _last_line(child) + 1))
+    return frozenset(lines)
 
 
 def _inside(node: ast.AST, scope: _Scope) -> _Scope:

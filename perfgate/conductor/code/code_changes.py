@@ -130,9 +130,9 @@ def _places(
 def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[int, int]]]:
     """Statements that pass values on to each other; a loop belongs to its body if that is one chain."""
     working = [statement for statement in inner if not makes_nothing(statement.node)]
-    spans = [(statement.line, statement.last) for statement in working]
-    nodes = [statement.node for statement in working]
-    found = [[spans[number] for number in chain] for chain in chains(nodes)]
+    found: list[list[tuple[int, int]]] = []
+    for numbers in chains([statement.node for statement in working]):
+        found.append([(working[number].line, working[number].last) for number in numbers])
     for alone in [chain for chain in found if len(chain) == 1]:
         (first, last), *_ = alone
         lines = {number for number in range(first + 1, last + 1) if _is_code(text[number - 1])}
@@ -170,7 +170,8 @@ def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator
 
     With each comes the line of its first statement, or of the one now in the place of removed ones.
     """
-    old, new = ([statement.code for statement in version] for version in (before, after))
+    old = [statement.code for statement in before]
+    new = [statement.code for statement in after]
     for tag, _, _, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal" and after:
             yield after[min(first, len(after) - 1)].line, after[first:last]

@@ -44,7 +44,10 @@ def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
             sources[name] = passes
         for name in names.filled:
             sources[name] = sources[name] | passes
-    return [[number for number, chain in enumerate(chain_of) if chain == one] for one in dict.fromkeys(chain_of)]
+    chains: dict[int, list[int]] = {}
+    for number, chain in enumerate(chain_of):
+        chains.setdefault(chain, []).append(number)
+    return list(chains.values())
 
 
 def makes_nothing(statement: ast.stmt) -> bool:
@@ -71,13 +74,10 @@ def _names(statement: ast.stmt) -> _Names:
     names = _Names(set(), set(), set())
     if isinstance(statement, _DEFINITIONS):
         return names
-    inner = {
-        node.id
-        for comprehension in ast.walk(statement)
-        if isinstance(comprehension, ast.comprehension)
-        for node in ast.walk(comprehension.target)
-        if isinstance(node, ast.Name)
-    }
+    inner: set[str] = set()
+    for part in ast.walk(statement):
+        if isinstance(part, ast.comprehension):
+            inner.update(node.id for node in ast.walk(part.target) if isinstance(node, ast.Name))
     _collect(statement, names)
     if isinstance(statement, ast.AugAssign):
         names.read.update(names.bound)

@@ -56,13 +56,19 @@ def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
     own = next((path for _, controllers, path in entries if controller in controllers.split(",")), "/")
     steps = [part for part in own.split("/") if part not in ("", "..")]
     levels = ["/".join(steps[:depth]) for depth in range(len(steps), -1, -1)]
-    return [folder for mount in mounts for level in levels if (folder := mount / level).is_dir()]
+    folders: list[Path] = []
+    for mount in mounts:
+        folders += [mount / level for level in levels]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def cpu_list(text: str) -> list[int]:
     """The CPUs of a list such as ``0-3,8``. Raises ValueError."""
-    ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
-    return sorted({cpu for part in ends for cpu in range(part[0], part[-1] + 1)})
+    cpus: set[int] = set()
+    for part in text.split(","):
+        ends = list(map(int, part.split("-")))
+        cpus.update(range(ends[0], ends[-1] + 1))
+    return sorted(cpus)
 
 
 def quietest_cpus(count: int, *, seconds: float = 0.2) -> list[int]:

@@ -22,7 +22,7 @@ from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.document.message import Message, MessageValue, quote, reason_of
 from perfgate.errors import MeasuringError, RepositoryError
 from perfgate.git.commands import run_git
-from perfgate.git.repository import Repository
+from perfgate.git.repository import AS_PERFGATE, Repository
 from perfgate.system.folders import remove_folder
 
 # Thresholds for attention. Pressure: facts of Linux PSI, share of time in which some task waited.
@@ -149,10 +149,9 @@ def _governor(kernel: KernelFiles) -> FitnessCheck | None:
 
 def _frequency(kernel: KernelFiles) -> FitnessCheck | None:
     """Whether the frequency is capped below the CPU's maximum; the kernel reports kHz."""
-    limits, tops, running = (
-        {cpu: int(text) for cpu, text in _of_cpus(kernel.machine, kernel.cpus, file).items() if text.isdigit()}
-        for file in ("cpufreq/scaling_max_freq", "cpufreq/cpuinfo_max_freq", "cpufreq/scaling_cur_freq")
-    )
+    limits = _numbers_of_cpus(kernel.machine, kernel.cpus, "cpufreq/scaling_max_freq")
+    tops = _numbers_of_cpus(kernel.machine, kernel.cpus, "cpufreq/cpuinfo_max_freq")
+    running = _numbers_of_cpus(kernel.machine, kernel.cpus, "cpufreq/scaling_cur_freq")
     both = limits.keys() & tops.keys()
     if not both:
         return None
@@ -276,13 +275,15 @@ def _of_cpus(machine: Machine, cpus: Iterable[int], file: str) -> dict[int, str]
     return {cpu: text for cpu, text in texts.items() if text}
 
 
+def _numbers_of_cpus(machine: Machine, cpus: Iterable[int], file: str) -> dict[int, int]:
+    texts = _of_cpus(machine, cpus, file)
+    return {cpu: int(text) for cpu, text in texts.items() if text.isdigit()}
+
+
 def _throttled(machine: Machine, cpus: list[int]) -> int | None:
-    counts = [
-        int(text)
-        for name in ("core_throttle_count", "package_throttle_count")
-        for text in _of_cpus(machine, cpus, f"thermal_throttle/{name}").values()
-        if text.isdigit()
-    ]
+    counts: list[int] = []
+    for name in ("core_throttle_count", "package_throttle_count"):
+        counts += _numbers_of_cpus(machine, cpus, f"thermal_throttle/{name}").values()
     return sum(counts) if counts else None
 
 
@@ -301,7 +302,6 @@ def _quota_throttled(machine: Machine) -> int | None:
 
 # rev-parse --path-format, by which worktrees are placed, came with 2.31 (git's release notes).
 OLDEST_GIT = (2, 31)
-_AUTHOR = {f"GIT_{role}_{field}": "perfgate" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
 
 
 def try_everything(scratch: Path, lock: Path) -> list[FitnessCheck]:
@@ -361,7 +361,7 @@ def try_worktrees(scratch: Path) -> FitnessCheck:
                 ["init", "--quiet"],
                 ["commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "one"],
             ):
-                result = run_git(clone, arguments, _AUTHOR)
+                result = run_git(clone, arguments, AS_PERFGATE)
                 if result.code:
                     raise RepositoryError(
                         "git {arguments} failed: {why}",

@@ -93,17 +93,22 @@ def _in_first_pid_namespace() -> bool:
 
 
 def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Replicate:
-    spans = [span for _, columns in replicate.lanes for span in _spans(columns)]
+    spans: list[TimeSpan] = []
+    for _, columns in replicate.lanes:
+        spans += _spans(columns)
     if not spans:
         return replicate
     whole = TimeSpan(min(span.start for span in spans), max(span.end for span in spans))
-    beside = _overlapping(whole, readings)
 
-    shapes, preprocess = (
-        {shape: _with_condition(columns, whole, readings) for shape, columns in lane.items()}
-        for lane in (replicate.shapes, replicate.preprocess)
+    def with_conditions(lane: Mapping[str, BlockColumns]) -> dict[str, BlockColumns]:
+        return {shape: _with_condition(columns, whole, readings) for shape, columns in lane.items()}
+
+    return replace(
+        replicate,
+        readings=_overlapping(whole, readings),
+        shapes=with_conditions(replicate.shapes),
+        preprocess=with_conditions(replicate.preprocess),
     )
-    return replace(replicate, readings=beside, shapes=shapes, preprocess=preprocess)
 
 
 def _spans(columns: BlockColumns) -> list[TimeSpan]:

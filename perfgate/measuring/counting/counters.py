@@ -144,17 +144,14 @@ def counter_sites(
     ranges = ranges or {}
     counts = list(sites)
     absent = ranges.keys() - {site for site, _ in counts}
-    records = [
-        CounterSite(
-            metric=site.metric,
-            name=site.name,
-            count=count,
-            line=site.line,
-            code=code_at(root, site.line),
-            between=ranges.get(site),
+    counts += dict.fromkeys(absent, 0).items()
+    records: list[CounterSite] = []
+    for site, count in counts:
+        code = code_at(root, site.line)
+        record = CounterSite(
+            metric=site.metric, name=site.name, count=count, line=site.line, code=code, between=ranges.get(site)
         )
-        for site, count in [*counts, *((site, 0) for site in absent)]
-    ]
+        records.append(record)
     return sorted(records, key=lambda site: (site.metric, site.name, site.line or "", -site.count))
 
 
@@ -186,7 +183,7 @@ def _counter_set(
         sites += Counter(Site("counters.allocations", block.op, block.line) for block in last.blocks).items()
     if last.memory.get("memory.kept"):
         # A call may keep nothing although others do.
-        lasting = max(([block for block in tally.blocks if not block.storage.expired()] for tally in tallies), key=len)
+        lasting = max((tally.lasting_blocks() for tally in tallies), key=len)
         sites += Counter(Site("memory.kept", block.op, block.line) for block in lasting).items()
     ranges = differing([{**tally.values(), **tally.counts()} for tally in tallies])
     amounts = differing([tally.amounts for tally in tallies])
@@ -231,8 +228,8 @@ def _count_memory(
     if counts is None:
         return
     measured = counts[1:]
-    halves = [sum(count.kept_bytes for count in measured[at : at + half]) for at in (0, half)]
-    kept = max(0, min(halves)) // half
+    kept_bytes = [count.kept_bytes for count in measured]
+    kept = max(0, min(sum(kept_bytes[:half]), sum(kept_bytes[half : 2 * half]))) // half
     for tally, (allocations, peak, _) in zip(tallies, measured):
         tally.memory = {"counters.allocations": allocations, "memory.peak": peak, "memory.kept": kept}
 
@@ -242,17 +239,15 @@ def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
     sites: dict[tuple[str, str], list[AllocatedBlock]] = {}
     for block in tally.live.at_peak:
         sites.setdefault((block.op, block.line or ""), []).append(block)
-    return [
-        CounterSite(
-            metric="memory.peak",
-            name=op,
-            count=sum(block.size for block in blocks),
-            line=line or None,
-            code=code_at(root, line or None),
-            tensor=max(blocks, key=lambda block: block.size).tensor,
+    records: list[CounterSite] = []
+    for (op, line), blocks in sorted(sites.items()):
+        size, largest = sum(block.size for block in blocks), max(blocks, key=lambda block: block.size)
+        code = code_at(root, line)
+        record = CounterSite(
+            metric="memory.peak", name=op, count=size, line=line or None, code=code, tensor=largest.tensor
         )
-        for (op, line), blocks in sorted(sites.items())
-    ]
+        records.append(record)
+    return records
 
 
 def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Path) -> _Saving:
@@ -281,18 +276,13 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
     there, with their lines.
     """
     absent = {*absent, COLLECTIVES} if counted.values.get(COLLECTIVES) else absent
-    repeats = (
-        {**kernel_counters(work), **{f"ops.count:{name}": count for name, count in _by_name(work).items()}}
-        for work in works
-    )
+    repeats = (kernel_counters(work) | _by_name(work, prefix="ops.count:") for work in works)
     ranges = {name: ends for name, ends in differing(repeats).items() if name not in absent}
     ops = [OpCount(op=name, count=count) for name, count in _by_name(works[-1]).items()]
-    sites = [
-        CounterSite(metric=metric, name=item.name, count=count)
-        for item, count in works[-1].items()
-        for metric in _metrics_of(item)
-        if metric not in absent
-    ]
+    sites: list[CounterSite] = []
+    for item, count in works[-1].items():
+        metrics = [metric for metric in _metrics_of(item) if metric not in absent]
+        sites += [CounterSite(metric=metric, name=item.name, count=count) for metric in metrics]
     values = {metric: value for metric, value in kernel_counters(works[-1]).items() if metric not in absent}
     return msgspec.structs.replace(
         counted,
@@ -304,10 +294,11 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
     )
 
 
-def _by_name(work: Work) -> Counter[str]:
-    counts: Counter[str] = Counter()
+def _by_name(work: Work, *, prefix: str = "") -> dict[str, int]:
+    counts: dict[str, int] = {}
     for item, count in work.items():
-        counts[item.name] += count
+        name = prefix + item.name
+        counts[name] = counts.get(name, 0) + count
     return counts
 
 
@@ -320,10 +311,13 @@ def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSe
     for row in rows:
         if row.kind in DEVICE_KINDS:
             by_name.setdefault(row.op, []).append(row)
+    sites: list[CounterSite] = []
+    for site in counted.sites:
+        sites += _at_lines(site, by_name.get(site.name, []))
     return msgspec.structs.replace(
         counted,
         ops=[_op_at_line(op, by_name.get(op.op, [])) for op in counted.ops],
-        sites=[at_line for site in counted.sites for at_line in _at_lines(site, by_name.get(site.name, []))],
+        sites=sites,
     )
 
 

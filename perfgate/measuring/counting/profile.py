@@ -66,11 +66,14 @@ class OperatorProfile:
         return self._device.record_raw(self._callers[shape], calls=calls, folder=folder)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
-        return {
-            shape: typical_times([call for profile in profiles for call in profile()])
-            for shape, profiles in self._profiles.items()
-            if profiles
-        }
+        times: dict[str, dict[str, float]] = {}
+        for shape, profiles in self._profiles.items():
+            calls: list[TimesByOperator] = []
+            for profile in profiles:
+                calls += profile()
+            if profiles:
+                times[shape] = typical_times(calls)
+        return times
 
 
 class RecordedCalls(NamedTuple):
@@ -112,7 +115,7 @@ def typical_times(calls: list[TimesByOperator]) -> dict[str, float]:
     Otherwise it is the lower quartile of the sums.
     """
     typical = {}
-    for op in sorted({op for call in calls for op in call}):
+    for op in sorted(set().union(*calls)):
         times = [call.get(op, []) for call in calls]
         if len({len(events) for events in times}) > 1:
             times = [[sum(events)] for events in times]

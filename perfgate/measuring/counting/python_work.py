@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import CodeType, FrameType
@@ -53,11 +53,12 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
         return counted
     last = repeats[-1]
     totals = last.totals()
-    ranges = {name: ends for name, ends in differing(run.totals() for run in repeats).items() if name in totals}
+    all_totals = [run.totals() for run in repeats]
+    ranges = {name: ends for name, ends in differing(all_totals).items() if name in totals}
+    amounts: Mapping[Site, tuple[int, int]] = {}
     # A run that became too long to count its bytecodes has none, which is no difference between lines.
-    amounts = (
-        differing(run.sites for run in repeats) if all(run.totals().keys() == totals.keys() for run in repeats) else {}
-    )
+    if all(counts.keys() == totals.keys() for counts in all_totals):
+        amounts = differing(run.sites for run in repeats)
     return msgspec.structs.replace(
         counted,
         values={**counted.values, **totals},
@@ -133,7 +134,9 @@ class CountedPython:
         starts: dict[CodeType, dict[int, int | None]] = {}
         for (code, offset), count in self._own.items():
             if code not in starts:
-                starts[code] = {at: line for first, last, line in code.co_lines() for at in range(first, last, 2)}
+                starts[code] = {}
+                for first, last, line in code.co_lines():
+                    starts[code].update(dict.fromkeys(range(first, last, 2), line))
             line = starts[code].get(offset) or code.co_firstlineno
             sites[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, line))] += count
         return sites

@@ -165,6 +165,10 @@ class CallTally:
         self.amounts.update(other.amounts)
         self.blocks += other.blocks
 
+    def lasting_blocks(self) -> list[AllocatedBlock]:
+        """The blocks that outlive the call."""
+        return [block for block in self.blocks if not block.storage.expired()]
+
     def counts(self) -> dict[str, int]:
         return {f"ops.count:{name}": count for name, count in self.ops.items()}
 
