@@ -20,6 +20,7 @@ from perfgate.document.run import Artifact
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.service.answers import Answers, as_json, described, json_answer
 from perfgate.service.callers import caller_of
+from perfgate.service.part import ServicePart
 
 ProjectKey = Annotated[str, Path(pattern=r"^[a-z0-9-]{1,60}$", description="The project, as its folder is named.")]
 SetId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The id of the run, or of the check.")]
@@ -39,7 +40,7 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _BINARY = {"type": "string", "format": "binary"}
 
 
-class ArtifactFiles:
+class ArtifactFiles(ServicePart):
     """The routes of one artifact store."""
 
     records = (ArtifactSet,)
@@ -62,14 +63,8 @@ class ArtifactFiles:
         )(self.file)
         return router
 
-    def check(self) -> None:
-        """The pages and the uploads do without artifacts, so their store does not make the service unhealthy."""
-
     def public(self, text: str) -> str:
         return text.replace(self._store.name, "the artifact store")
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def listed(self, request: Request, key: ProjectKey, set_id: SetId) -> Response:
         return as_json(self._found(request, key, set_id))

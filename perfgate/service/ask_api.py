@@ -15,19 +15,19 @@ from perfgate.service.answers import as_json, json_answer
 from perfgate.service.asking import ServedSources
 from perfgate.service.callers import NEIGHBOUR, caller_of
 from perfgate.service.library import within
+from perfgate.service.part import ServicePart
 
 
-class AskApi:
+class AskApi(ServicePart):
     """The routes of those questions that this service can answer."""
 
     def __init__(self, sources: ServedSources) -> None:
         self._sources = sources
         self._questions = questions_for(sources.of(NEIGHBOUR))
-        self.public = sources.public
+        self.records = tuple(question.answer for question in self._questions)
 
-    @property
-    def records(self) -> tuple[type, ...]:
-        return tuple(question.answer for question in self._questions)
+    def public(self, text: str) -> str:
+        return self._sources.public(text)
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/api/v1/ask")
@@ -39,12 +39,6 @@ class AskApi:
                 summary=question.about,
             )(self._route(question))
         return router
-
-    def check(self) -> None:
-        """The parts that show the store and the recordings read them."""
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def _route(self, question: Question[Any, Any]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:

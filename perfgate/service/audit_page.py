@@ -12,6 +12,7 @@ from perfgate.judging.report.render.served import AuditRow, render_audit
 from perfgate.locale import Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.callers import caller_of
+from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import Before
 
@@ -19,25 +20,16 @@ AUDIT = "/audit"
 _ON_A_PAGE = 100
 
 
-class AuditPage:
+class AuditPage(ServicePart):
     """The page of one store; the token of a project shows the changes of this project."""
-
-    records = ()
 
     def __init__(self, served: ServedStore, language: Language) -> None:
         self._served, self._language = served, language
-        self.public = served.public
 
     def router(self) -> APIRouter:
         router = APIRouter()
         router.get(AUDIT, responses=page_answer(), summary="Who changed what, newest first.")(self.page)
         return router
-
-    def check(self) -> None:
-        """The part that answers programs reads the store."""
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def page(self, request: Request, before: Before | None = None) -> Response:
         ledger = self._served.store().ledger()

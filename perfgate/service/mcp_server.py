@@ -32,6 +32,7 @@ from perfgate.flows.ask.sources import Sources
 from perfgate.service.asking import ServedSources
 from perfgate.service.callers import caller_of
 from perfgate.service.library import within
+from perfgate.service.part import ServicePart
 from perfgate.version import __version__
 
 _INSTRUCTIONS = (
@@ -63,25 +64,16 @@ def mcp_server(sources: Sources) -> Server[Any]:
     return Server("perfgate", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=tools, on_call_tool=call)
 
 
-class McpPart:
+class McpPart(ServicePart):
     """The tools over HTTP. Each request stands alone, so that a token which is revoked ends every session."""
-
-    records = ()
 
     def __init__(self, sources: ServedSources) -> None:
         self._sources = sources
-        self.public = sources.public
 
     def router(self) -> APIRouter:
         router = APIRouter()
         router.routes.append(Route("/mcp", endpoint=self, methods=["POST"], include_in_schema=False))
         return router
-
-    def check(self) -> None:
-        """The parts that show the store and the recordings read them."""
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)

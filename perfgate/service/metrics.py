@@ -19,6 +19,7 @@ from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
 from perfgate.service.answers import described
 from perfgate.service.callers import caller_of
+from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 
 # OpenMetrics 1.0, "Protocol Negotiation".
@@ -30,10 +31,8 @@ _MOST_KEPT = 1_000
 _JUDGED: tuple[Verdict, ...] = ("PASS", "WARN", "FAIL", "INCONCLUSIVE")
 
 
-class Metrics:
+class Metrics(ServicePart):
     """The metrics of one store. ``recorded`` counts an upload."""
-
-    records = ()
 
     def __init__(self, served: ServedStore) -> None:
         self._served = served
@@ -47,15 +46,6 @@ class Metrics:
         text = described({"type": "string"}, media_type=MEDIA_TYPE.partition(";")[0])
         router.get("/metrics", responses=text, summary="The latest values of main, for Prometheus.")(self.metrics)
         return router
-
-    def check(self) -> None:
-        """The store's own part reads it."""
-
-    def public(self, text: str) -> str:
-        return text
-
-    def close(self) -> None:
-        """No connection is open."""
 
     def recorded(self, run: RunDocument, run_id: str) -> None:  # noqa: ARG002 - as all listeners
         with self._lock:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from fastapi import APIRouter
 
 
-class ServicePart(Protocol):
-    """One of the parts that an application is made of; all of them share its admission and its errors."""
+class ServicePart(ABC):
+    """One of the parts that an application is made of; all of them share its admission and its errors.
 
-    @property
-    def records(self) -> tuple[type, ...]:
-        """The records that its responses hold, for the description in OpenAPI."""
+    ``records`` are the records that its responses hold, for the description in OpenAPI.
+    """
 
+    records: tuple[type, ...] = ()
+
+    @abstractmethod
     def router(self) -> APIRouter: ...
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - most parts have nothing to check
         """Raise PerfgateError if the part cannot answer now."""
 
     def public(self, text: str) -> str:
         """An error for the network: without places of this machine."""
+        return text
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - most parts hold nothing open
+        """End what the part holds open."""

@@ -33,6 +33,7 @@ from perfgate.service.answers import as_page, page_answer
 from perfgate.service.audit_page import AUDIT
 from perfgate.service.callers import NO_NUL, ReadProject, caller_of
 from perfgate.service.kept_site import KeptPages, KeptSite
+from perfgate.service.part import ServicePart
 from perfgate.service.run_recordings import RunRecordings
 from perfgate.service.served_store import ServedStore
 from perfgate.service.site_reader import MOST_PROJECTS, ReadContent, SiteReader
@@ -41,10 +42,8 @@ _SECONDS_PER_DAY = 86_400
 RunDigits = Annotated[str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")]
 
 
-class ProjectSites:
+class ProjectSites(ServicePart):
     """The sites of one store."""
-
-    records = ()
 
     def __init__(
         self,
@@ -65,7 +64,6 @@ class ProjectSites:
         # None ends the thread.
         self._recorded: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._renewals: threading.Thread | None = None
-        self.public = served.public
 
     def router(self) -> APIRouter:
         router, page, project = APIRouter(), page_answer(), "/projects/{project:path}"
@@ -78,9 +76,6 @@ class ProjectSites:
             self.overview
         )
         return router
-
-    def check(self) -> None:
-        """The part that answers programs reads the store."""
 
     def close(self) -> None:
         self._recorded.put(None)
@@ -152,7 +147,7 @@ class ProjectSites:
         except StoreRefusedError:
             raise
         except StoreError as error:
-            page = pages.unreadable(address, self.public(str(error)))
+            page = pages.unreadable(address, self._served.public(str(error)))
         if page is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page, or no longer")
         return as_page(page)

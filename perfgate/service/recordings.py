@@ -23,6 +23,7 @@ from perfgate.service.answers import as_json, as_page, json_answer, page_answer
 from perfgate.service.callers import reader_of_all
 from perfgate.service.drawing import Drawers, flame_page, ranks_page, timeline_page
 from perfgate.service.library import Library, folder_of, is_below, jobs_of, within
+from perfgate.service.part import ServicePart
 
 _MOST_ROWS = 1_000
 _Item = TypeVar("_Item")
@@ -42,7 +43,7 @@ ProfileFormat = Annotated[
 ]
 
 
-class RecordingPages:
+class RecordingPages(ServicePart):
     """The routes of one library, which is read on its own thread because it is not thread-safe.
 
     Pages take seconds, so processes draw them.
@@ -53,7 +54,6 @@ class RecordingPages:
     def __init__(self, library: Library, language: Language, *, home: str = "/") -> None:
         self._library, self._language, self._home = library, language, home
         self._readers, self._drawers = ThreadPoolExecutor(1), Drawers()
-        self.public = library.without_folder
 
     def router(self) -> APIRouter:
         """The routes, the index at ``home``."""
@@ -77,8 +77,8 @@ class RecordingPages:
         )(self.profile)
         return router
 
-    def check(self) -> None:
-        """Recordings are read when they are asked for."""
+    def public(self, text: str) -> str:
+        return self._library.without_folder(text)
 
     def close(self) -> None:
         self._readers.shutdown()

@@ -29,18 +29,19 @@ class RunRecordings:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._lock = threading.Lock()
-        self._known: dict[ServedRecording, _Identity | None] = {}
+        self._identities: dict[ServedRecording, _Identity | None] = {}
 
     def name_of(self, run: StoredRun) -> str:
         """The name of the run's folder among the recordings; empty if it is not there."""
         with self._lock:
-            folders = [one for one in self._library.recordings() if one.kind == "run"]
-            self._known = {
-                one: self._known[one] if one in self._known else _identity(self._library.path(one.name))
-                for one in folders
-            }
+            folders = [recording for recording in self._library.recordings() if recording.kind == "run"]
+            identities: dict[ServedRecording, _Identity | None] = {}
+            for folder in folders:
+                is_read = folder in self._identities
+                identities[folder] = self._identities[folder] if is_read else _identity(self._library.path(folder.name))
+            self._identities = identities
             wanted = _Identity(run.project, _Session(run.session))
-            return next((folder.name for folder, identity in self._known.items() if identity == wanted), "")
+            return next((folder.name for folder, identity in identities.items() if identity == wanted), "")
 
 
 def _identity(folder: Path) -> _Identity | None:

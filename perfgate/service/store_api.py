@@ -23,6 +23,7 @@ from perfgate.judging.store.runs import refuse_unfit, run_entry, stored_run
 from perfgate.judging.store.store import ENTRIES, STATEMENTS, LogState, Page, RunEntry, Statement, utc_now
 from perfgate.service.answers import as_document, as_json, described, json_answer, written
 from perfgate.service.callers import NO_NUL, ReadProject, WrittenProject, caller_of
+from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 
 _MOST_LISTED = 1_000
@@ -41,14 +42,13 @@ Before = Annotated[int, Query(ge=1, le=2**63 - 1, description="Only entries with
 Recorded = Callable[[RunDocument, str], None]
 
 
-class StoreApi:
+class StoreApi(ServicePart):
     """The routes of one store. ``recorded`` are called for each run that was not there before."""
 
     records = (*ENTRIES.values(), LogState, AuditEntry)
 
     def __init__(self, served: ServedStore, recorded: Sequence[Recorded] = ()) -> None:
         self._served, self._recorded = served, recorded
-        self.public = served.public
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/api/v1")
@@ -91,8 +91,8 @@ class StoreApi:
         """Raise StoreError if the store cannot be read."""
         self._served.store().entries("", RunEntry, Page(limit=1))
 
-    def close(self) -> None:
-        """The store has no open connection."""
+    def public(self, text: str) -> str:
+        return self._served.public(text)
 
     def projects(self, request: Request) -> Response:
         own = caller_of(request).project

@@ -26,6 +26,7 @@ from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, commit_a
 from perfgate.locale import Language, sentence, speaking
 from perfgate.service.answers import page_answer, written
 from perfgate.service.callers import Authenticator, Caller, ReadProject, caller_of, is_same_secret
+from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import bounded_body
 
@@ -33,10 +34,8 @@ _MOST_BYTES = 16 * 1024
 _STATES: Mapping[str, TriageState] = {state: state for state in get_args(TriageState)}
 
 
-class TriageForm:
+class TriageForm(ServicePart):
     """The route that takes the form of the page with the open regressions."""
-
-    records = ()
 
     def __init__(
         self,
@@ -47,7 +46,6 @@ class TriageForm:
     ) -> None:
         self._served, self._authenticator, self._language = served, authenticator, language
         self._renew_pages = renew_pages
-        self.public = served.public
 
     def router(self) -> APIRouter:
         router = APIRouter()
@@ -59,12 +57,6 @@ class TriageForm:
             summary="Give the regressions that began with a commit a state.",
         )(self.change)
         return router
-
-    def check(self) -> None:
-        """The part that answers programs reads the store."""
-
-    def close(self) -> None:
-        """No connection is open."""
 
     async def change(self, request: Request, project: ReadProject) -> Response:
         """Store the state and redirect to the page, so that a reload does not store it again."""
