@@ -76,13 +76,13 @@ def _check_out(source: Path, target: Path, commit: str) -> None:
     with tempfile.TemporaryDirectory(prefix="perfgate-index-") as folder:
         where = {**WITHOUT_LFS, "GIT_INDEX_FILE": str(Path(folder) / "index"), "GIT_WORK_TREE": str(target)}
         for arguments in (["read-tree", commit], ["checkout-index", "--all", "--force", "--quiet"]):
-            done = run_git(source, arguments, where)
-            if done.code:
+            result = run_git(source, arguments, where)
+            if result.code:
                 raise RepositoryError(
                     "git {arguments} failed in the submodule {source}: {why}",
                     arguments=arguments[0],
                     source=source,
-                    why=done.errors,
+                    why=result.errors,
                 )
 
 

@@ -103,8 +103,8 @@ class Repository:
 
     def _ask_for_main(self) -> str:
         branches = self._run("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
-        others = [name for name in branches if name != self._current_branch()] or branches
-        there = others[0] if len(others) == 1 else "…"
+        candidates = [name for name in branches if name != self._current_branch()] or branches
+        there = candidates[0] if len(candidates) == 1 else "…"
         remedy = ""
         if not self._fetches_all("origin"):
             there, remedy = (
@@ -305,8 +305,8 @@ class Repository:
                     tracked.update(self.files(commit))
                 trees = {}
                 for name, commit in commits.items():
-                    wanted = link.get(name, ()) if isinstance(link, Mapping) else link
-                    entries = [entry for entry in wanted if not _holds_any(entry, tracked)]
+                    entries_of_side = link.get(name, ()) if isinstance(link, Mapping) else link
+                    entries = [entry for entry in entries_of_side if not _holds_any(entry, tracked)]
                     trees[name] = self._add_worktree(session / secrets.token_hex(8) / name, commit, entries)
                 yield trees
             finally:
@@ -455,8 +455,10 @@ def _prefix_of(folder: Path) -> str:
 def has_commits(root: Path, *commits: str) -> bool:
     """Whether the clone around a folder has all of some commits, without asking any server."""
     names = "".join(f"{commit}^{{commit}}\n" for commit in commits).encode(errors="surrogateescape")
-    found = exchange_with_git(root, ["cat-file", "--batch-check=%(objecttype)"], {"GIT_NO_LAZY_FETCH": "1"}, feed=names)
-    return found.code == 0 and found.output.split("\n") == ["commit"] * len(commits)
+    result = exchange_with_git(
+        root, ["cat-file", "--batch-check=%(objecttype)"], {"GIT_NO_LAZY_FETCH": "1"}, feed=names
+    )
+    return result.code == 0 and result.output.split("\n") == ["commit"] * len(commits)
 
 
 def merge_base(root: Path, first: str, second: str) -> str | None:

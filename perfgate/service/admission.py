@@ -53,14 +53,14 @@ class Admission:
             await self._application(scope, receive, send)
             return
         # FastAPI has no HEAD; the server sends the headers of a GET alone (RFC 9110, 9.3.2).
-        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        request_scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
-            refusal = await run_in_threadpool(self._refusal, Request(asked))
+            refusal = await run_in_threadpool(self._refusal, Request(request_scope))
         except StoreError as error:
             # Clients repeat a request that was answered with 503.
             self._troubles.note(str(error))
             refusal = refused("the store with the tokens cannot be read now; repeat it", HTTPStatus.SERVICE_UNAVAILABLE)
-        await (refusal or self._application)(asked, receive, send_with_headers)
+        await (refusal or self._application)(request_scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         """The response to a request that is not admitted: a refusal, or the redirect without the token."""
@@ -70,9 +70,9 @@ class Admission:
             return refused("the Host header is not a host name", HTTPStatus.BAD_REQUEST)
         if self._authenticator.is_open and host not in _LOCAL_NAMES:
             return refused("this server only accepts requests to a name of its own machine", HTTPStatus.FORBIDDEN)
-        given = request.query_params.get("token", "")
-        if not self._authenticator.is_open and self._authenticator.caller(given):
-            return _without_token(request, given)
+        token = request.query_params.get("token", "")
+        if not self._authenticator.is_open and self._authenticator.caller(token):
+            return _without_token(request, token)
         caller = self._caller(request)
         if caller is None:
             return refused("a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN", HTTPStatus.UNAUTHORIZED)
@@ -104,10 +104,10 @@ def _without_token(request: Request, token: str) -> Response:
 
 def host_name(header: str) -> str:
     """The name or address in a Host header, in lower case. Raises ValueError for anything else."""
-    found = _HOST.fullmatch(header)
-    if found is None or int(found["port"] or 0) > _LARGEST_PORT:
+    match = _HOST.fullmatch(header)
+    if match is None or int(match["port"] or 0) > _LARGEST_PORT:
         raise ValueError(header)
-    return str(found["address"] or found["name"]).lower()
+    return str(match["address"] or match["name"]).lower()
 
 
 def _bearer(request: Request) -> str:

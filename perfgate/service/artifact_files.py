@@ -70,8 +70,8 @@ class ArtifactFiles(ServicePart):
         return as_json(self._found(request, key, set_id))
 
     def file(self, request: Request, key: ProjectKey, set_id: SetId, path: FilePath) -> Response:
-        found = self._found(request, key, set_id)
-        file = found.file(path)
+        artifact_set = self._found(request, key, set_id)
+        file = artifact_set.file(path)
         if file is None:
             raise _nothing()
         start, end, status = _asked(request.headers.get("Range", ""), file.bytes)
@@ -83,24 +83,24 @@ class ArtifactFiles(ServicePart):
         }
         if status == HTTPStatus.PARTIAL_CONTENT:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.bytes}"
-        chunks = self._store.content(found, path, start, end)
+        chunks = self._store.content(artifact_set, path, start, end)
         # The first chunk is read here: a store that refuses is reported instead of sent as an empty file.
         return StreamingResponse(chain([next(chunks, b"")], chunks), status, headers)
 
     def _found(self, request: Request, key: str, set_id: str) -> ArtifactSet:
         """The set, if there is one and the caller may read its project; the answer does not reveal which of the two failed."""
-        found = self._store.at(key, set_id)
-        if found is None or caller_of(request).project not in (None, found.project):
+        artifact_set = self._store.at(key, set_id)
+        if artifact_set is None or caller_of(request).project not in (None, artifact_set.project):
             raise _nothing()
-        return found
+        return artifact_set
 
 
 def _asked(header: str, size: int) -> tuple[int, int, HTTPStatus]:
     """The bytes of one range (RFC 9110, 14.1.2), or all of them without such a header. Raises HTTPException behind the end."""
-    found = _RANGE.fullmatch(header.strip())
-    if found is None or found[1] == found[2] == "":
+    artifact_set = _RANGE.fullmatch(header.strip())
+    if artifact_set is None or artifact_set[1] == artifact_set[2] == "":
         return 0, size, HTTPStatus.OK
-    first, last = found.groups()
+    first, last = artifact_set.groups()
     start = int(first) if first else max(0, size - int(last))
     end = min(int(last) + 1, size) if first and last else size
     if first and last and int(last) < start:

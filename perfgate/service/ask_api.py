@@ -42,8 +42,8 @@ class AskApi(ServicePart):
 
     def _route(self, question: Question[Any, Any]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
-            sources, given = self._sources.of(caller_of(request)), dict(request.query_params)
-            return as_json(within(partial(question.ask, given, sources, as_text=True)))
+            sources, arguments = self._sources.of(caller_of(request)), dict(request.query_params)
+            return as_json(within(partial(question.ask, arguments, sources, as_text=True)))
 
         return answer
 

@@ -35,8 +35,8 @@ class AuditPage(ServicePart):
         ledger = self._served.store().ledger()
         if ledger is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does")
-        found = ledger.entries(project=caller_of(request).project, limit=_ON_A_PAGE + 1, before=before)
-        shown = found[:_ON_A_PAGE]
-        older = f"{AUDIT}?before={shown[-1].number}" if len(found) > len(shown) else ""
+        entries = ledger.entries(project=caller_of(request).project, limit=_ON_A_PAGE + 1, before=before)
+        shown = entries[:_ON_A_PAGE]
+        older = f"{AUDIT}?before={shown[-1].number}" if len(entries) > len(shown) else ""
         rows = [AuditRow(entry.at, entry.actor, entry.project, entry.action, entry.subject) for entry in shown]
         return as_page(render_audit(rows, self._language, older=older))

@@ -73,7 +73,7 @@ def flame_page(path: Path, name: str, language: Language, head: Path | None) -> 
 
 
 def timeline_page(path: Path, name: str, language: Language) -> str:
-    drawn = [
+    timelines = [
         drawn_timeline(
             pick.timeline.events,
             label_of(name, pick.timeline, several=True),
@@ -83,13 +83,13 @@ def timeline_page(path: Path, name: str, language: Language) -> str:
         for pick in choose(path, Choice())
         if len(pick.timeline.events)
     ]
-    return render_timeline(_some(drawn, name), language)
+    return render_timeline(_some(timelines, name), language)
 
 
 def ranks_page(folder: Path, language: Language) -> str:
     # One process: other pages need the CPUs too.
-    found = trace_ranks([Place(folder)], workers=1, say=lambda _: None)
-    return render_ranks_page(drawn_ranks(found, ()), language)
+    ranks = trace_ranks([Place(folder)], workers=1, say=lambda _: None)
+    return render_ranks_page(drawn_ranks(ranks, ()), language)
 
 
 def _some(drawn: list[Any], name: str) -> list[Any]:

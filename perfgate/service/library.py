@@ -49,7 +49,7 @@ class Library:
 
     def recordings(self) -> list[ServedRecording]:
         """All recordings, the latest first."""
-        return sorted(self._found().values(), key=lambda one: (-one.modified, one.name))
+        return sorted(self._found().values(), key=lambda recording: (-recording.modified, recording.name))
 
     def path(self, name: str) -> Path:
         """The path of a recording. Raises UsageError for an unknown name."""
@@ -63,10 +63,10 @@ class Library:
 
     def timelines(self, name: str) -> list[ChosenTimeline]:
         """The timelines of a recording. Raises UsageError for an unknown name, DocumentError for a damaged recording."""
-        found = self._named(name)
+        recording = self._named(name)
         kept = self._timelines.get(name)
-        if kept is None or kept[0] != found:
-            kept = (found, choose(self._folder / name, Choice()))
+        if kept is None or kept[0] != recording:
+            kept = (recording, choose(self._folder / name, Choice()))
             self._timelines[name] = kept
         self._timelines.move_to_end(name)
         while len(self._timelines) > _KEPT:
@@ -104,9 +104,9 @@ class Library:
     def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
         """Use each recording with events that served the request, or any; return the names of damaged recordings."""
         unread, served = [], False
-        for name, found in self._found().items():
+        for name, recording in self._found().items():
             try:
-                ids = self._ids(found)
+                ids = self._ids(recording)
                 if request in ids if request is not None else ids:
                     use(name)
                     served = True
@@ -121,21 +121,23 @@ class Library:
             )
         return unread
 
-    def _ids(self, found: ServedRecording) -> frozenset[str]:
-        kept = self._requests.get(found.name)
-        if kept is None or kept[0] != found:
-            ids = frozenset[str]().union(*(Requests(one.timeline.events).names for one in self.timelines(found.name)))
-            kept = self._requests[found.name] = (found, ids)
+    def _ids(self, recording: ServedRecording) -> frozenset[str]:
+        kept = self._requests.get(recording.name)
+        if kept is None or kept[0] != recording:
+            ids = frozenset[str]().union(
+                *(Requests(chosen.timeline.events).names for chosen in self.timelines(recording.name))
+            )
+            kept = self._requests[recording.name] = (recording, ids)
         return kept[1]
 
     def _named(self, name: str) -> ServedRecording:
-        found = self._found().get(name)
-        if found is None:
+        recording = self._found().get(name)
+        if recording is None:
             raise UsageError("no recording is named {name!r}; GET /api/recordings lists them", name=name)
-        return found
+        return recording
 
     def _found(self) -> dict[str, ServedRecording]:
-        return {one.name: one for one in itertools.islice(self._walk(self._folder), MOST_RECORDINGS)}
+        return {recording.name: recording for recording in itertools.islice(self._walk(self._folder), MOST_RECORDINGS)}
 
     def _walk(self, folder: Path) -> Iterator[ServedRecording]:
         for path in _members(folder):
@@ -163,15 +165,15 @@ class Library:
 def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
     """The folders that hold several of the recordings, the latest first."""
     by_folder: dict[str, list[ServedRecording]] = defaultdict(list)
-    for one in recordings:
-        by_folder[folder_of(one.name)].append(one)
+    for recording in recordings:
+        by_folder[folder_of(recording.name)].append(recording)
     jobs: list[ServedJob] = []
     for folder, own in by_folder.items():
         if len(own) > 1:
             size = sum(recording.size for recording in own)
             modified = max(recording.modified for recording in own)
             jobs.append(ServedJob(name=folder, recordings=len(own), size=size, modified=modified))
-    return sorted(jobs, key=lambda one: (-one.modified, one.name))
+    return sorted(jobs, key=lambda job: (-job.modified, job.name))
 
 
 def folder_of(name: str) -> str:

@@ -103,5 +103,5 @@ class Metrics(ServicePart):
                     self._documents[run.id] = document
             yield {"project": run.project, "testbed": run.fingerprint[:12]}, document
         with self._lock:
-            wanted = {run.id for run in latest}
-            self._documents = {run_id: one for run_id, one in self._documents.items() if run_id in wanted}
+            latest_ids = {run.id for run in latest}
+            self._documents = {run_id: document for run_id, document in self._documents.items() if run_id in latest_ids}

@@ -124,8 +124,8 @@ class ProjectSites(ServicePart):
 
     def run(self, request: Request, project: ReadProject, name: str) -> Response:
         # The token of a project reads no recordings.
-        found = self._run_recordings if caller_of(request).project is None else None
-        return self.page(project, f"runs/{name}", recording_of=found.name_of if found is not None else None)
+        recordings = self._run_recordings if caller_of(request).project is None else None
+        return self.page(project, f"runs/{name}", recording_of=recordings.name_of if recordings is not None else None)
 
     def compare(self, project: ReadProject, name: str, earlier: RunDigits = "", later: RunDigits = "") -> Response:
         return self.page(project, f"compare/{name}", {"earlier": earlier, "later": later})

@@ -86,11 +86,15 @@ class RecordingPages(ServicePart):
 
     async def index(self, folder: Folder = "", contains: Contains = "") -> Response:
         await self._read(partial(self._library.job, folder) if folder else list)
-        found = await self._read(self._library.recordings)
-        below = [one for one in found if is_below(one.name, folder) and contains.lower() in one.name.lower()]
+        recordings = await self._read(self._library.recordings)
+        below = [
+            recording
+            for recording in recordings
+            if is_below(recording.name, folder) and contains.lower() in recording.name.lower()
+        ]
         jobs = [job for job in jobs_of(below) if job.name != folder]
         of_jobs = {job.name for job in jobs}
-        single = [one for one in below if folder_of(one.name) not in of_jobs]
+        single = [recording for recording in below if folder_of(recording.name) not in of_jobs]
         return as_page(render_index(single, jobs, self._language, folder=folder, contains=contains, home=self._home))
 
     async def recordings(self) -> Response:
@@ -126,8 +130,8 @@ class RecordingPages(ServicePart):
         return await self._drawn(folder, partial(ranks_page, path, self._language))
 
     async def _listed(self, *kinds: ServedKind) -> Response:
-        found = await self._read(self._library.recordings)
-        listed = [one for one in found if one.kind in kinds]
+        recordings = await self._read(self._library.recordings)
+        listed = [recording for recording in recordings if recording.kind in kinds]
         return as_json(RecordingList(recordings=listed, jobs=jobs_of(listed)))
 
     async def _path(self, name: str) -> Path:

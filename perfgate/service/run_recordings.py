@@ -40,8 +40,8 @@ class RunRecordings:
                 is_read = folder in self._identities
                 identities[folder] = self._identities[folder] if is_read else _identity(self._library.path(folder.name))
             self._identities = identities
-            wanted = _Identity(run.project, _Session(run.session))
-            return next((folder.name for folder, identity in identities.items() if identity == wanted), "")
+            identity_of_run = _Identity(run.project, _Session(run.session))
+            return next((folder.name for folder, identity in identities.items() if identity == identity_of_run), "")
 
 
 def _identity(folder: Path) -> _Identity | None:

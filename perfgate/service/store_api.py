@@ -128,11 +128,11 @@ class StoreApi(ServicePart):
         body = await bounded_body(request, MAX_BYTES)
 
         def record() -> Response:
-            found = hashlib.sha256(body).hexdigest()
-            if found != sha256:
+            arrived = hashlib.sha256(body).hexdigest()
+            if arrived != sha256:
                 raise DocumentError(
                     "the SHA-256 of the document that arrived is {found}, not {sha256}; send it again",
-                    found=found,
+                    found=arrived,
                     sha256=sha256,
                 )
             run, now = _parsed(body, project), utc_now()

@@ -67,8 +67,8 @@ class TriageForm(ServicePart):
         with speaking(self._language):
             writer = self._writer(caller, project, fields)
             if writer is None:
-                told = sentence("the state was not changed: that takes a token of this project with scope write")
-                return self._refused(told, HTTPStatus.FORBIDDEN)
+                reason = sentence("the state was not changed: that takes a token of this project with scope write")
+                return self._refused(reason, HTTPStatus.FORBIDDEN)
             try:
                 commit = self._give(project, fields, writer.name)
             except UsageError as error:
@@ -89,8 +89,8 @@ class TriageForm(ServicePart):
     def _writer(self, caller: Caller, project: str, fields: Mapping[str, str]) -> Caller | None:
         """The sender of the form, if it may write to the project: by a typed token, by the form's key, or by its header."""
         if typed := fields.get("token", "").strip():
-            found = self._authenticator.caller(typed)
-            return found if found and found.may_write and found.project in (None, project) else None
+            sender = self._authenticator.caller(typed)
+            return sender if sender and sender.may_write and sender.project in (None, project) else None
         if caller.form_key and is_same_secret(fields.get("key", ""), caller.form_key):
             return replace(caller, may_write=True)
         return caller if caller.may_write else None

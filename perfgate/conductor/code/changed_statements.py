@@ -106,10 +106,10 @@ def changed_statements(
             removed += [part.statement for part in old[first:last]]
             added += [part.statement for part in new[new_first:new_last]]
     is_explained = bool(removed or added) or texts[0] == texts[1]
-    for tree, found in zip(trees, (removed, added)):
+    for tree, changes in zip(trees, (removed, added)):
         # A file that is new or gone matters by being there; an unexplained difference may be anywhere.
         if tree is not None and (None in trees or not is_explained):
-            found.append(ChangedStatement(1, "", frozenset({LOADED})))
+            changes.append(ChangedStatement(1, "", frozenset({LOADED})))
     return removed, added
 
 
@@ -282,10 +282,10 @@ def _is_plain_class(node: ast.ClassDef, scope: _Scope) -> bool:
 
 def _name_of(decorator: ast.expr) -> str:
     """The last part of its name: that of ``@torch.no_grad()`` is ``no_grad``."""
-    named = decorator.func if isinstance(decorator, ast.Call) else decorator
-    if isinstance(named, ast.Attribute):
-        return named.attr
-    return named.id if isinstance(named, ast.Name) else ""
+    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _is_plain_value(node: ast.AST) -> bool:
@@ -300,14 +300,14 @@ def _is_simple(expression: ast.expr | None) -> bool:
 
 def names_of_functions(source: bytes) -> dict[str, set[str]]:
     """The names that each function of a module uses, by its own name; functions of one name count as one."""
-    found: dict[str, set[str]] = {}
+    names_of: dict[str, set[str]] = {}
     try:
         tree = ast.parse(source)
         functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return found
+        return names_of
     for function in functions:
-        names = found.setdefault(function.name, set())
+        names = names_of.setdefault(function.name, set())
         for node in ast.walk(function):
             if isinstance(node, ast.Name):
                 names.add(node.id)
@@ -315,4 +315,4 @@ def names_of_functions(source: bytes) -> dict[str, set[str]]:
                 names.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 names.add(node.value)
-    return found
+    return names_of

@@ -130,17 +130,17 @@ def _places(
 def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[int, int]]]:
     """Statements that pass values on to each other; a loop belongs to its body if that is one chain."""
     working = [statement for statement in inner if not makes_nothing(statement.node)]
-    found: list[list[tuple[int, int]]] = []
+    spans: list[list[tuple[int, int]]] = []
     for numbers in chains([statement.node for statement in working]):
-        found.append([(working[number].line, working[number].last) for number in numbers])
-    for alone in [chain for chain in found if len(chain) == 1]:
+        spans.append([(working[number].line, working[number].last) for number in numbers])
+    for alone in [chain for chain in spans if len(chain) == 1]:
         (first, last), *_ = alone
         lines = {number for number in range(first + 1, last + 1) if _is_code(text[number - 1])}
-        for chain in found:
+        for chain in spans:
             if chain is not alone and lines and lines <= _lines_of(chain):
                 chain.insert(0, alone.pop())
                 break
-    return [chain for chain in found if chain]
+    return [chain for chain in spans if chain]
 
 
 def _is_code(line: str) -> bool:

@@ -138,10 +138,10 @@ def _neighbours(file: Path, importable: Collection[Path]) -> list[Path]:
     if folder in resolved:
         return []
     own = {path for path in resolved if folder in path.parents}
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path != file.resolve())
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path != file.resolve())
     return [
         file.parent / path.relative_to(folder)
-        for path in found
+        for path in files
         if path.suffix not in _PROSE and _BYTECODE not in path.parts and not own & set(path.parents)
     ]
 

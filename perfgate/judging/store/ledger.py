@@ -152,12 +152,12 @@ class Ledger:
             return 0
         changed = 0
         with self._database.writing() as connection:
-            known = {row["sha256"]: _token(row) for row in connection.execute(sa.select(TOKENS)).mappings()}
-            taken = {token.id for token in known.values()}
+            present_tokens = {row["sha256"]: _token(row) for row in connection.execute(sa.select(TOKENS)).mappings()}
+            ids = {token.id for token in present_tokens.values()}
             for stored in tokens:
-                present = known.get(stored.sha256)
+                present = present_tokens.get(stored.sha256)
                 if present is None:
-                    taken.add(self._add_token(connection, stored, taken).id)
+                    ids.add(self._add_token(connection, stored, ids).id)
                 elif present.revoked_at is None and stored.token.revoked_at is not None:
                     self._end_token(connection, present, stored.token.revoked_at, COPIER)
                 else:

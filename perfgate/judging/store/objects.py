@@ -105,10 +105,10 @@ class ObjectPlace:
         """The bytes of a file; None if there is none."""
         with self._refusals(path):
             try:
-                found = self._system.files.info(self._at(path))
+                info = self._system.files.info(self._at(path))
             except FileNotFoundError:
                 return None
-            return int(found["size"]) if found["type"] == "file" else None
+            return int(info["size"]) if info["type"] == "file" else None
 
     def read(self, path: str, *, most: int) -> bytes | None:
         """The first ``most`` bytes of a file; None if there is none."""

@@ -217,12 +217,12 @@ def clear_errors(name: str) -> Iterator[None]:
             fitting = [trouble for trouble in _troubles() if state.startswith(trouble.states)]
         else:
             fitting = [trouble for trouble in _troubles() if any(word in text for word in trouble.words)]
-        found = fitting[0] if fitting else None
-        kind = StoreRefusedError if found and found.is_refusal else StoreError
+        trouble = fitting[0] if fitting else None
+        kind = StoreRefusedError if trouble and trouble.is_refusal else StoreError
         raise kind(
             "{why}; {remedy}",
             why=Activity("the store {place} cannot be used: {text}", place=name, text=text),
-            remedy=found.remedy if found else Activity("if it happens again, please report it"),
+            remedy=trouble.remedy if trouble else Activity("if it happens again, please report it"),
         ) from error
 
 

@@ -23,13 +23,13 @@ def expired_sets(
     ``retained_runs``, ids of runs of main, stay.
     """
     # A check that found a regression holds the traces of its base too.
-    free = [one for one in sets if one.verdict != "FAIL" and one.id not in retained_runs]
-    expired = [one for one in free if older_than is not None and now - moment(one.kept_at) > older_than]
-    size = sum(one.bytes for one in sets) - sum(one.bytes for one in expired)
-    for one in free[len(expired) :]:
+    free = [entry for entry in sets if entry.verdict != "FAIL" and entry.id not in retained_runs]
+    expired = [entry for entry in free if older_than is not None and now - moment(entry.kept_at) > older_than]
+    size = sum(entry.bytes for entry in sets) - sum(entry.bytes for entry in expired)
+    for entry in free[len(expired) :]:
         if larger_than is None or size <= larger_than:
             break
-        expired.append(one)
-        size -= one.bytes
+        expired.append(entry)
+        size -= entry.bytes
     above = size - larger_than if larger_than is not None else 0
     return expired, len(sets) - len(free), max(0, above)

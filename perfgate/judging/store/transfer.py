@@ -132,5 +132,5 @@ def _documents(store: Store, project: str, entries: Sequence[RunEntry]) -> list[
 
 def _newer(source: Iterable[Statement], target: Iterable[Statement]) -> list[Statement]:
     """Those that the target lacks, or has an older one of, oldest first."""
-    known = {statement.key: statement.stated_at for statement in target}
-    return [entry for entry in source if entry.key not in known or known[entry.key] < entry.stated_at][::-1]
+    times = {statement.key: statement.stated_at for statement in target}
+    return [entry for entry in source if entry.key not in times or times[entry.key] < entry.stated_at][::-1]

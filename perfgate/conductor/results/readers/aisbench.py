@@ -57,5 +57,5 @@ def _times(content: Content) -> Iterator[ResultNumber]:
 
 def _text(content: Content, name: str) -> str:
     entry = content.document.get(name)
-    found = _VALUE.fullmatch(str(entry.get(_STAGE))) if isinstance(entry, dict) else None
-    return found[1] if found else ""
+    match = _VALUE.fullmatch(str(entry.get(_STAGE))) if isinstance(entry, dict) else None
+    return match[1] if match else ""

@@ -99,7 +99,7 @@ class GitBranchStore:
             removed: set[str] = set()
             for entry in entries:
                 path, prefix = layout.entry_path(project, entry), layout.key_prefix(project, entry)
-                there = [other for other in (*tip.files, *write) if other.startswith(prefix)]
+                there = [file for file in (*tip.files, *write) if file.startswith(prefix)]
                 if not isinstance(entry, RunEntry):
                     removed.update(there)
                 elif there:

@@ -206,8 +206,8 @@ class ServiceStore:
         if not _RUN_ID.fullmatch(run_id):
             raise unknown_run(run_id, name=self._address)
         data = self._send("GET", _path(project, f"runs/{run_id}")).body
-        found = hashlib.sha256(data).hexdigest()
-        whole = found if found.startswith(run_id.lower()) else run_id
+        digest = hashlib.sha256(data).hexdigest()
+        whole = digest if digest.startswith(run_id.lower()) else run_id
         return StoredDocument(id=whole, name=f"run {whole[:12]}", data=data)
 
     def _state(self, project: str) -> LogState:
@@ -293,10 +293,10 @@ class ServiceStore:
         status = answer.status
         if status in (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
             return
-        said = _refusal(answer.body)
+        reason = _refusal(answer.body)
         kind = _ERRORS.get(status)
-        if said is not None and kind is not None:
-            raise kind("{said}", said=said)
+        if reason is not None and kind is not None:
+            raise kind("{said}", said=reason)
         if status == HTTPStatus.UNAUTHORIZED:
             raise StoreRefusedError(
                 "{address} knows no such token; put a valid one into {variable}, made by `perfgate token create` on the "
@@ -305,7 +305,7 @@ class ServiceStore:
                 variable=TOKEN_VARIABLES[0],
             )
         raise StoreRefusedError(
-            "{address} answers HTTP {status}: {said}", address=self._address, status=status, said=said or "no reason"
+            "{address} answers HTTP {status}: {said}", address=self._address, status=status, said=reason or "no reason"
         )
 
 

@@ -145,7 +145,7 @@ class SqlStore:
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
         """The documents of runs as they were recorded, by their ids or the beginnings of these."""
-        found: list[StoredDocument] = []
+        documents: list[StoredDocument] = []
         with self._database.reading() as connection:
             for run_id in run_ids:
                 # By its range of ids, for which every database uses the index.
@@ -153,8 +153,8 @@ class SqlStore:
                 place = {"project": project, "first": first, "after": first + _AFTER_DIGITS}
                 rows = connection.execute(_BY_DIGITS, place).mappings().all() if connection is not None else []
                 the_only_run([row["run"] for row in rows], run_id, name=self._database.name)
-                found.append(self._document(rows[0]))
-        return found
+                documents.append(self._document(rows[0]))
+        return documents
 
     def remove(self, project: str, run_ids: Sequence[str], *, actor: str = LOCAL) -> int:
         """Remove runs with their documents; return how many were there."""
@@ -203,19 +203,19 @@ class SqlStore:
         if connection.execute(self._insert_absent, row).rowcount == 1:
             connection.execute(DOCUMENTS.insert(), {"run": entry.run.id, "document": document})
             return True
-        kept = connection.execute(_OF_KEY, {name: row[name] for name in _KEY}).scalar_one()
-        if kept != entry.run.id:
-            raise kept_already(entry.run.session, kept)
+        present = connection.execute(_OF_KEY, {name: row[name] for name in _KEY}).scalar_one()
+        if present != entry.run.id:
+            raise kept_already(entry.run.session, present)
         return False
 
     def _paged(self, query: sa.Select[Any], project: str, page: Page) -> sa.Select[Any]:
         if page.testbed is not None:
             query = query.where(LOG.c.testbed == page.testbed)
         if page.before is not None:
-            found = self._read(sa.select(LOG.c.started).where(LOG.c.project == project, LOG.c.run == page.before))
-            if not found:
+            rows = self._read(sa.select(LOG.c.started).where(LOG.c.project == project, LOG.c.run == page.before))
+            if not rows:
                 raise unknown_run(page.before, name=self._database.name)
-            start = found[0]["started"]
+            start = rows[0]["started"]
             query = query.where(LOG.c.started <= start, sa.or_(LOG.c.started < start, LOG.c.run > page.before))
         return query.order_by(LOG.c.started.desc(), LOG.c.run).limit(page.limit)
 
