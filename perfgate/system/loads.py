@@ -39,7 +39,10 @@ class ReportingFinder(PathFinder):
     @classmethod
     def report(cls, module: str, *files: object) -> None:
         """Send the name of a module, and the paths of its source and bytecode with their states; a missing file has none."""
-        fields = [field for file in files if isinstance(file, str) for field in (file, _state_of(file))]
+        fields: list[str] = []
+        for file in files:
+            if isinstance(file, str):
+                fields += (file, _state_of(file))
         if not fields:
             return
         message = "\0".join([module, *fields]).encode(errors="surrogateescape")

@@ -95,23 +95,23 @@ class RunDelay:
 
 def run_delay_ns_below(pid: int) -> int | None:
     """The time that all threads below a process were ready to run without a CPU; None if the kernel does not report it."""
-    below = [process for process in process_family(pid) if process != pid]
-    delays = [
-        delay for process in below for thread in threads_of(process) if (delay := run_delay_ns(thread)) is not None
-    ]
+    threads: list[int] = []
+    for process in process_family(pid):
+        if process != pid:
+            threads += threads_of(process)
+    delays = [delay for delay in map(run_delay_ns, threads) if delay is not None]
     return sum(delays) if delays else None
 
 
 def children() -> list[int]:
+    pids: list[int] = []
     try:
-        threads = [int(folder.name) for folder in Path("/proc/self/task").iterdir()]
-        return [
-            int(pid) for thread in threads for pid in Path(f"/proc/self/task/{thread}/children").read_text().split()
-        ]
+        for folder in Path("/proc/self/task").iterdir():
+            pids += map(int, (folder / "children").read_text().split())
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [
-            int(folder.name) for folder in Path("/proc").glob("[0-9]*") if parent_of(int(folder.name)) == os.getpid()
-        ]
+        processes = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in processes if parent_of(pid) == os.getpid()]
+    return pids
 
 
 def name_of(pid: int) -> str:

@@ -9,16 +9,17 @@ import re
 import urllib.request
 from collections.abc import Mapping
 
-# The name in documents, and the servers' names.
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "prefix_queries": ("vllm:prefix_cache_queries_total", "sglang:prompt_tokens_total"),
-    "prefix_hits": ("vllm:prefix_cache_hits_total", "sglang:cached_tokens_total"),
-    "drafted": ("vllm:spec_decode_num_draft_tokens_total",),
-    "accepted": ("vllm:spec_decode_num_accepted_tokens_total",),
-    "preemptions": ("vllm:num_preemptions_total",),
-    "iterations": ("vllm:iteration_tokens_total_count",),
+# The servers' names, and the name in documents.
+_NAMES: Mapping[str, str] = {
+    "vllm:prefix_cache_queries_total": "prefix_queries",
+    "sglang:prompt_tokens_total": "prefix_queries",
+    "vllm:prefix_cache_hits_total": "prefix_hits",
+    "sglang:cached_tokens_total": "prefix_hits",
+    "vllm:spec_decode_num_draft_tokens_total": "drafted",
+    "vllm:spec_decode_num_accepted_tokens_total": "accepted",
+    "vllm:num_preemptions_total": "preemptions",
+    "vllm:iteration_tokens_total_count": "iterations",
 }
-_OURS = {name: ours for ours, names in _NAMES.items() for name in names}
 _LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{.*\})? (\S+)", re.MULTILINE)
 _MOST_BYTES = 1 << 24
 
@@ -36,7 +37,7 @@ def parse_counters(text: str) -> dict[str, int]:
     """Prometheus text format 0.0.4: ``name{labels} value``, a line each. Values that are not numbers are left out."""
     counters: dict[str, int] = {}
     for name, value in _LINE.findall(text):
-        if ours := _OURS.get(name):
+        if ours := _NAMES.get(name):
             try:
                 counters[ours] = counters.get(ours, 0) + int(float(value))
             except (ValueError, OverflowError):

@@ -78,8 +78,8 @@ def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Messag
     import torch
 
     reused, fresh = workload.new_inputs(shape), workload.new_inputs(shape)
-    forms = [[(t.shape, t.dtype, t.layout) for t in tensors(batch)] for batch in (reused, fresh)]
-    if not forms[0] or forms[0] != forms[1]:
+    form = [(tensor.shape, tensor.dtype, tensor.layout) for tensor in tensors(reused)]
+    if not form or form != [(tensor.shape, tensor.dtype, tensor.layout) for tensor in tensors(fresh)]:
         return None
 
     def output(inputs: Any) -> list[Any]:

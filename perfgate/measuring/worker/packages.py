@@ -69,13 +69,14 @@ def _top_level(distribution: Distribution, name: str) -> list[str]:
 
 def distributions_of(files: Iterable[str], distributions: Iterable[Distribution]) -> list[str]:
     """The names of the distributions that one of ``files`` belongs to."""
-    wanted = {path for file in files for path in (file, os.path.realpath(file))}
+    paths = set(files)
+    paths.update([os.path.realpath(file) for file in paths])
     first: dict[str, Distribution] = {}
     for distribution in distributions:
         # As on the import path: of several with one name only the first is imported.
         if name := distribution.metadata["Name"]:
             first.setdefault(name, distribution)
-    return sorted(name for name, distribution in first.items() if _is_loaded(name, distribution, wanted))
+    return sorted(name for name, distribution in first.items() if _is_loaded(name, distribution, paths))
 
 
 def loaded_files() -> set[str]:
@@ -102,11 +103,11 @@ def _is_loaded(name: str, distribution: Distribution, files: set[str]) -> bool:
         return any(path in files for path in _recorded_files(distribution, record))
     # Without a list of its files, as system packages and eggs are: by the names of its modules.
     modules = (distribution.read_text("top_level.txt") or name.replace("-", "_")).split()
-    return any(
-        _any_below(f"{folder}/{module}", files) or f"{folder}/{module}.py" in files
-        for folder in _locations(distribution)
-        for module in modules
-    )
+    for folder in _locations(distribution):
+        for module in modules:
+            if f"{folder}/{module}.py" in files or _any_below(f"{folder}/{module}", files):
+                return True
+    return False
 
 
 def _recorded_files(distribution: Distribution, record: str) -> Iterator[str]:

@@ -238,7 +238,9 @@ class _Server:
         leader = session_of(pid)
         if leader == dead_worker or leader in self.workers:
             return leader
-        places = {place for folder in folders_of(pid) for place in (folder, *folder.parents)}
+        places: set[Path] = set()
+        for folder in folders_of(pid):
+            places.update((folder, *folder.parents))
         return next((worker for worker in (dead_worker, *self.workers) if self.folders[worker] & places), None)
 
 

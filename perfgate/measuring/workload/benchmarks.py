@@ -64,12 +64,21 @@ def pytest_benchmark(test: str) -> Workload:
 
 # Without plug-ins that would record, redirect or rewrite something in every call.
 _PYTEST_OPTIONS = [
-    *("-q", "-s", "--assert=plain", "-o", "addopts="),
-    *(
-        option
-        for name in ("benchmark", "cacheprovider", "faulthandler", "logging", "warnings")
-        for option in ("-p", f"no:{name}")
-    ),
+    "-q",
+    "-s",
+    "--assert=plain",
+    "-o",
+    "addopts=",
+    "-p",
+    "no:benchmark",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:faulthandler",
+    "-p",
+    "no:logging",
+    "-p",
+    "no:warnings",
 ]
 
 

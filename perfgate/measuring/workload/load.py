@@ -53,8 +53,10 @@ def never_from_bytecode(folders: list[Path]) -> None:
         return FileFinder(path, *kinds)
 
     sys.path_hooks.insert(0, find)
-    for path in [path for path in sys.path_importer_cache if any(path.startswith(str(top)) for top in tops)]:
-        del sys.path_importer_cache[path]
+    beginnings = tuple(map(str, tops))
+    for path in list(sys.path_importer_cache):
+        if path.startswith(beginnings):
+            del sys.path_importer_cache[path]
 
 
 def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[str]) -> Workload:
@@ -86,7 +88,9 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
 
 def _missing_file(file: Path, root: Path) -> Message:
     """With a suggestion, if the project has a file of a similar name."""
-    files = {path.stem: path.relative_to(root) for pattern in ("*/*.py", "*.py") for path in root.glob(pattern)}
+    # Of equal names the one at the root counts.
+    paths = [*root.glob("*/*.py"), *root.glob("*.py")]
+    files = {path.stem: path.relative_to(root) for path in paths}
     close = difflib.get_close_matches(file.stem, files, n=1)
     if close:
         return Message("workload.similar-file", {"file": str(file), "similar": str(files[close[0]])})
@@ -178,10 +182,10 @@ FUNCTIONS = ("build", "inputs", "call", "train_step", "preprocess", "preprocess_
 
 def describe_shapes(workload: Workload) -> dict[str, str]:
     """Each shape's arguments as text, e.g. ``length=512``."""
-    return {
-        name: ", ".join(f"{argument}={value!r}" for argument, value in sorted(arguments.items()))
-        for name, arguments in workload.shapes.items()
-    }
+    shapes: dict[str, str] = {}
+    for name, arguments in workload.shapes.items():
+        shapes[name] = ", ".join(f"{argument}={value!r}" for argument, value in sorted(arguments.items()))
+    return shapes
 
 
 def describe_functions(workload: Workload) -> dict[str, str]:

@@ -118,9 +118,10 @@ def _check(reference: Callable[..., Any], tolerance: float | None, output: Any, 
     from perfgate.measuring.devices.batches import tensors
 
     expected, actual = list(tensors(_called(reference, inputs))), list(tensors(output))
-    forms = [[(tensor.dtype, tuple(tensor.shape)) for tensor in side] for side in (expected, actual)]
-    if forms[0] != forms[1] or not expected:
-        raise AssertionError(f"the reference returns {forms[0]}, the candidate {forms[1]}")
+    expected_form = [(tensor.dtype, tuple(tensor.shape)) for tensor in expected]
+    form = [(tensor.dtype, tuple(tensor.shape)) for tensor in actual]
+    if form != expected_form or not expected:
+        raise AssertionError(f"the reference returns {expected_form}, the candidate {form}")
     for first, second in zip(expected, actual):
         name = str(first.dtype).removeprefix("torch.")
         allowed = TOLERANCES.get(name, 0.0) if tolerance is None else tolerance

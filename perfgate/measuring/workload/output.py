@@ -285,13 +285,14 @@ def _read_properties(output: Any, depth: int) -> None:
 @functools.lru_cache(maxsize=256)
 def _properties(kind: type) -> tuple[str, ...]:
     """The public properties that a class of the project's and its bases in the project compute."""
-    return tuple(
-        name
-        for base in kind.__mro__
-        if not is_installed(base)
-        for name, member in vars(base).items()
-        if isinstance(member, (property, functools.cached_property)) and not name.startswith("_")
-    )
+    names: list[str] = []
+    for base in kind.__mro__:
+        if is_installed(base):
+            continue
+        for name, member in vars(base).items():
+            if isinstance(member, (property, functools.cached_property)) and not name.startswith("_"):
+                names.append(name)
+    return tuple(names)
 
 
 @functools.lru_cache(maxsize=1024)

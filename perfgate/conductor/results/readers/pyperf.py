@@ -26,8 +26,9 @@ def read(content: Content) -> Results:
         name, unit = str(metadata.get("name", "benchmark")), metadata.get("unit", "second")
         if unit not in _UNITS:
             raise content.refused("{name} has the unknown unit {unit!r}", name=name, unit=unit)
-        # A run that only calibrates has no values.
-        values = [value for run in benchmark["runs"] for value in run.get("values", ())]
+        values: list[float] = []
+        for run in benchmark["runs"]:
+            values += run.get("values", ())  # a run that only calibrates has none
         if not values:
             raise content.refused("{name} has no values; let pyperf measure, not only calibrate", name=name)
         numbers.append(content.number(name, median(values), _UNITS[unit], "lower", values))

@@ -31,10 +31,11 @@ def recognises(content: Content) -> bool:
 
 
 def read(content: Content) -> Results:
-    lines = (
-        [_FIELD.fullmatch(field.strip()) for field in fields.split(" - ")] for _, fields in _LINE.findall(content.text)
-    )
-    steps = [{field[1]: float(field[2]) for field in line if field} for line in lines][_WARM_UP:]
+    all_steps: list[dict[str, float]] = []
+    for _, line in _LINE.findall(content.text):
+        fields = [_FIELD.fullmatch(field.strip()) for field in line.split(" - ")]
+        all_steps.append({field[1]: float(field[2]) for field in fields if field})
+    steps = all_steps[_WARM_UP:]
     if len(steps) < FEWEST:
         raise content.refused(
             "it has {count} steps after the first; at least {fewest} are needed", count=len(steps), fewest=FEWEST
