@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -45,7 +44,9 @@ device_option = click.option(
 def _both_sides_steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...] | None:
     from perfgate.flows.shared.options import parse_steps
 
-    return None if text is None else parse_steps(text)
+    if text is None:
+        return None
+    return parse_steps(text)
 
 
 checklist_option = click.option(
@@ -65,11 +66,8 @@ always_option = click.option(
     is_flag=True,
     help="Measure even if nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
 )
-token_option = click.option(
-    "--token-env",
-    "token_variable",
-    metavar="NAME",
-    help="The environment variable with the token, if it has an unusual name.",
+key_option = click.option(
+    "--key", metavar="NAME", default="default", help="Distinguishes several gates of one repository."
 )
 
 
@@ -109,51 +107,3 @@ class RecordCommand(click.Command):
         rest = {name: value for name, value in ctx.params.items() if name not in own}
         values = {name: value for name, value in ctx.params.items() if name in own}
         return ctx.invoke(function, Options(rest), **values)
-
-
-_META = "perfgate.event"
-# Each option, its equivalent variable (judging/forge/detect.py, GIVEN), metavar, type and help.
-EVENT_OPTIONS: tuple[tuple[str, str, str, click.IntRange | None, str], ...] = (
-    (
-        "--forge",
-        "PERFGATE_FORGE",
-        "NAME",
-        None,
-        "gitee, gitcode, gitea, github or gitlab, if the CI system is another one.",
-    ),
-    ("--repository", "PERFGATE_REPOSITORY", "OWNER/NAME", None, "The repository on that forge."),
-    ("--change-request", "PERFGATE_CHANGE_REQUEST", "N", click.IntRange(1), "The number of the pull or merge request."),
-    ("--head-sha", "PERFGATE_HEAD_SHA", "SHA", None, "The commit under review."),
-    ("--run", "PERFGATE_RUN_ID", "N", click.IntRange(0), "The number of this CI run; a later run has a higher one."),
-    ("--attempt", "PERFGATE_RUN_ATTEMPT", "N", click.IntRange(1), "The attempt number of that run.  [default: 1]"),
-    ("--api-url", "PERFGATE_API_URL", "URL", None, "The API of a self-hosted forge."),
-    ("--server-url", "PERFGATE_SERVER_URL", "URL", None, "The web address of a self-hosted forge."),
-    ("--job-url", "PERFGATE_JOB_URL", "URL", None, "The page of this CI job, which the comment links to."),
-)
-
-
-def event_options(command: F) -> F:
-    """Add the options that describe the CI event; ``event_environ`` returns their values."""
-    for option, variable, metavar, kind, words in reversed(EVENT_OPTIONS):
-        keep = click.option(
-            option,
-            variable,
-            metavar=metavar,
-            type=kind,
-            expose_value=False,
-            callback=_keep,
-            help=f"{words} ({variable})",
-        )
-        command = keep(command)
-    return command
-
-
-def event_environ() -> Mapping[str, str]:
-    """The environment, merged with the event options of the running command."""
-    from perfgate.judging.forge.detect import given
-
-    return given(click.get_current_context().meta.get(_META, {}), os.environ)
-
-
-def _keep(context: click.Context, parameter: click.Parameter, value: object | None) -> None:
-    context.meta.setdefault(_META, {})[parameter.name] = value

@@ -137,7 +137,7 @@ NOT_RUN: dict[str, str] = {
     "git fetch origin MAIN:refs/remotes/origin/MAIN": "needs a clone of one branch: test_printed.py runs it in one",
     "git init": "begins a repository: test_printed.py runs it in an empty folder",
     "perfgate baseline": "a group of commands",
-    "perfgate baseline list --before {last}": "needs the id of a stored run: tests/unit/store/test_baseline_command.py",
+    "perfgate baseline list --limit N": "needs more stored runs than one page: tests/unit/store/test_baseline_command.py",
     "perfgate baseline record": "measures the whole checklist on main: tests/end_to_end/test_branch_store.py",
     "perfgate plan --pending": "sets a commit status from a CI job: tests/end_to_end/test_plan.py",
     "perfgate publish DIR": "joins the checks of a matrix: tests/end_to_end/test_publish_matrix.py",

@@ -1,4 +1,4 @@
-"""A publishing job on a CI without variables of its own, which tells by options what it runs for."""
+"""A publishing job on a CI without variables of its own, to which perfgate's variables describe its event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 
 
 class Given:
-    """A job somewhere: the check folder it has, and what it says of itself by options."""
+    """A job somewhere: the check folder it has, and the event that its variables describe."""
 
     def __init__(self, fake: FakeForge, folder: Path, project: Project) -> None:
         self.fake, self.folder, self.project = fake, folder, project
@@ -43,8 +43,8 @@ class Given:
     def start(self, folder: Path, run: int, *options: str) -> subprocess.Popen[str]:
         """Start a publisher."""
         return subprocess.Popen(
-            [*COMMAND, *self._arguments(folder, run, *options)],
-            env=self._environment(),
+            [*COMMAND, "publish", str(folder), *options],
+            env=self._environment(run),
             cwd=self.project.root,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -52,17 +52,22 @@ class Given:
         )
 
     def publish(self, folder: Path, run: int, *options: str) -> subprocess.CompletedProcess[str]:
-        arguments = self._arguments(folder, run, *options)
-        return run_perfgate(*arguments, cwd=self.project.root, environment=self._environment())
+        environment = self._environment(run)
+        return run_perfgate("publish", str(folder), *options, cwd=self.project.root, environment=environment)
 
-    def _arguments(self, folder: Path, run: int, *options: str) -> list[str]:
-        told = ["--forge", self.host, "--repository", "team/model", "--change-request", "7"]
-        told += ["--head-sha", self.project.head, "--run", str(run), "--api-url", self.fake.api_url, *options]
-        return ["publish", str(folder), *told]
-
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, run: int) -> dict[str, str]:
         plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        return {**plain, "PERFGATE_TOKEN": BOT_TOKEN, "PERFGATE_STORE": str(self.folder / "store.db")}
+        return {
+            **plain,
+            "PERFGATE_TOKEN": BOT_TOKEN,
+            "PERFGATE_STORE": str(self.folder / "store.db"),
+            "PERFGATE_FORGE": self.host,
+            "PERFGATE_REPOSITORY": "team/model",
+            "PERFGATE_CHANGE_REQUEST": "7",
+            "PERFGATE_HEAD_SHA": self.project.head,
+            "PERFGATE_RUN_ID": str(run),
+            "PERFGATE_API_URL": self.fake.api_url,
+        }
 
     def comments(self) -> list[str]:
         return [comment.body for comment in self.fake.comments.get(7, []) if comment.author == BOT]

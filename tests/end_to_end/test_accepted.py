@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.flows.publish.orders import obeys_comments
 from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.trusted import read_trusted_inputs
+from perfgate.flows.publish.wording import obeys_comments
 from perfgate.flows.shared.doors import Doors
 from tests.end_to_end.conftest import Clone, Perfgate
 from tests.end_to_end.publishing import START, Job

@@ -35,7 +35,7 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.errors import DocumentError
-from perfgate.flows.publish.artifact import ReadArtifact
+from perfgate.flows.publish.artifacts import ReadArtifact
 from perfgate.flows.publish.job import judge_artifacts
 from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.trusted import read_trusted_inputs
@@ -384,15 +384,12 @@ class Judge:
         """What publish makes of them, with its comment and page. Raises whatever fails."""
         request = PublishRequest(self.root, out=self.root / "out")
         wording = Wording(
+            request=request,
             trusted=read_trusted_inputs(request, self._doors, posts=False),
-            key=request.key,
-            name=request.name,
-            language="en",
-            writes_pages=True,
             keeper=None,
             budget=TEXT_BUDGET,
         )
-        published = judge_artifacts((ReadArtifact(documents, refusal),), wording, (), self._doors)
+        published = judge_artifacts((ReadArtifact(documents, refusal),), wording, self._doors)
         if published.error is not None:
             raise published.error
         return published.artifacts[0].decision

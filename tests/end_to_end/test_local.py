@@ -22,7 +22,7 @@ def test_local__brief_and_against_a_revision__one_line_where_it_passes_and_every
     model = clone.root / "model.py"
     model.write_text(model.read_text() + "# words\n")
 
-    brief = perfgate("local", "--brief", "--against", "broken", cwd=clone.root)
+    brief = perfgate("local", "--brief", "--base", "broken", cwd=clone.root)
     assert brief.returncode == 0, brief.stderr
     assert brief.stdout == "perfgate: SKIPPED – only comments or formatting changed (1 file)\n"
     assert decision_in(clone)["base"]["commit"] == broken
@@ -43,7 +43,7 @@ def test_local__revision_went_on_after_the_branch__compared_with_where_they_part
     clone.git("checkout", "-q", "feature")
     model = clone.root / "model.py"
     model.write_text(model.read_text() + "# words\n")
-    done = perfgate("local", "--against", "main", cwd=clone.root)
+    done = perfgate("local", "--base", "main", cwd=clone.root)
     assert done.returncode == 0, done.stderr
     assert "SKIPPED – only comments or formatting changed (1 file)" in done.stdout
     assert decision_in(clone)["base"]["commit"] == parted
@@ -61,6 +61,6 @@ def test_local__work_tree_is_main__says_so_and_measures_nothing(perfgate: Perfga
 
 
 def test_local__against_what_git_does_not_know__exit_2(perfgate: Perfgate, clone: Clone) -> None:
-    done = perfgate("local", "--against", "nonsense", cwd=clone.root)
+    done = perfgate("local", "--base", "nonsense", cwd=clone.root)
     assert done.returncode == 2
     assert "git knows no commit 'nonsense'" in done.stderr

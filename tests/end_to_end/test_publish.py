@@ -14,7 +14,7 @@ from perfgate.document.run import FROM_PROFILE
 from perfgate.judging.forge.comment import read_state
 from perfgate.judging.forge.detect import detect
 from tests.end_to_end.publishing import MARKER, Job
-from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, Fault, Reply, StoredChange
+from tests.fakes.forge import BOT, PERSON, Fault, Reply, StoredChange
 from tests.unit.forge.test_runner import outputs_of
 
 STRANGER = "d" * 40
@@ -154,13 +154,6 @@ def test_publish__dry_run__posts_nothing_although_there_is_a_token(github: Job) 
     assert "dry run" in done.stdout
     assert github.fake.calls == []
     assert not github.summary.exists()
-
-
-def test_publish__token_in_another_variable__is_found(github: Job) -> None:
-    github.measure()
-    github.environ["MY_SECRET"] = BOT_TOKEN
-    assert github.publish(token_variable="MY_SECRET", token=None).returncode == 0
-    assert len(github.comments()) == 1
 
 
 def test_publish__outside_ci__prints(github: Job) -> None:

@@ -22,7 +22,7 @@ def job(tmp_path: Path, project: Project) -> Iterator[Given]:
         yield job
 
 
-def test_publish__event_by_options__comment_and_status(job: Given) -> None:
+def test_publish__event_by_variables__comment_and_status(job: Given) -> None:
     done = job.publish(job.measure(123, ops=64), 123)
     assert done.returncode == 1, done.stderr
     (body,) = job.comments()
@@ -40,12 +40,13 @@ def test_publish__artifact_of_another_run__is_not_believed(job: Given) -> None:
     assert "'123'" in job.comments()[0]
 
 
-def test_publish__options_in_part__wrong_use(job: Given) -> None:
+def test_publish__variables_in_part__wrong_use(job: Given) -> None:
     folder = job.measure(123)
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    done = run_perfgate("publish", str(folder), "--forge", job.host, "--run", "123", environment=environ)
+    environ |= {"PERFGATE_FORGE": job.host, "PERFGATE_RUN_ID": "123"}
+    done = run_perfgate("publish", str(folder), environment=environ)
     assert done.returncode == 2
-    assert "missing: --repository (PERFGATE_REPOSITORY), --head-sha (PERFGATE_HEAD_SHA)" in done.stderr
+    assert "missing: PERFGATE_REPOSITORY, PERFGATE_HEAD_SHA" in done.stderr
 
 
 @pytest.mark.slow

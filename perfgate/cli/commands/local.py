@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command("local", cls=RecordCommand)
-@click.option(
-    "--base", "--against", metavar="REV", help="Compare with this revision's merge base; default: the main branch."
-)
+@click.option("--base", metavar="REV", help="Compare with this revision's merge base; default: the main branch.")
 @click.option(
     "--out",
     type=FOLDER,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -12,11 +11,9 @@ from perfgate.cli.options import (
     RecordCommand,
     device_option,
     directory_option,
-    event_environ,
-    event_options,
     json_option,
+    key_option,
     language_option,
-    token_option,
     workload_option,
 )
 
@@ -30,9 +27,7 @@ from perfgate.cli.options import (
 @click.option(
     "--pending", is_flag=True, help="Set the commit status to pending until `perfgate publish` sets the verdict."
 )
-@click.option("--key", metavar="NAME", default="default", help="Distinguishes several gates of one repository.")
-@token_option
-@event_options
+@key_option
 @json_option
 @language_option
 @directory_option()
@@ -52,7 +47,7 @@ def COMMAND(options: Options, as_json: bool, language: str | None, directory: Pa
     spoken = report_language(language, directory)
     request = options.record(PlanRequest, language=spoken)
     with people_on_stderr(as_json):
-        doors = Doors(environ=event_environ(), say=click.echo, sleep=time.sleep, clock=time.time)
+        doors = Doors.of_this_process(click.echo)
         plan = plan_check(directory, request, doors)
         click.echo(plan_line(plan, spoken))
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -12,10 +11,8 @@ from perfgate.cli.options import (
     PATH,
     Options,
     RecordCommand,
-    event_environ,
-    event_options,
+    key_option,
     language_option,
-    token_option,
 )
 
 
@@ -29,8 +26,7 @@ from perfgate.cli.options import (
     help="Folder with perfgate.toml, in a checkout of the base or the default branch.  [default: here]",
 )
 @click.option("--dry-run", is_flag=True, help="Print the comment and post nothing.")
-@token_option
-@click.option("--key", metavar="NAME", default="default", help="Distinguishes several gates of one repository.")
+@key_option
 @click.option(
     "--workload",
     metavar="NAME",
@@ -53,7 +49,7 @@ from perfgate.cli.options import (
     type=click.Choice(["undecided", "regression", "never"]),
     default="undecided",
     show_default=True,
-    help="Verdicts that turn the commit status red; the exit code is that of the verdict.",
+    help="Verdicts that turn the commit status red; the exit code is the verdict's.",
 )
 @click.option(
     "--out",
@@ -64,7 +60,6 @@ from perfgate.cli.options import (
 @click.option(
     "--record", is_flag=True, help="Keep the verdict in the store, from which `perfgate trend` judges the gate."
 )
-@event_options
 @language_option
 def COMMAND(options: Options, artifact: Path | None, download: bool, directory: Path, language: str | None) -> None:
     """Judge a check again, post its comment and set the commit status.
@@ -72,16 +67,15 @@ def COMMAND(options: Options, artifact: Path | None, download: bool, directory: 
     Runs in a CI job of its own that has the token and never runs code of the change. The check is the output of
     `perfgate check --out DIR`, as a folder or zip, or with --download the artifact uploaded by the measuring job.
     Only its samples are trusted: tolerances come from perfgate.toml of the base commit named by the forge, history
-    and acceptances from the project's own store. Without a token the comment is printed. The exit code is that of the
-    verdict, 3 for a missing or foreign artifact, and 4 if the forge refuses.
+    and acceptances from the project's own store. Without a token the comment is printed. The exit code is the
+    verdict's, 3 for a missing or foreign artifact, and 4 if the forge refuses.
 
     With [testbeds] in perfgate.toml, or with --testbed, the checks of several machines become one comment and one
-    verdict. The check of each is the folder DIR/NAME, or the artifact perfgate-KEY-NAME-ATTEMPT; one that is missing is
-    INCONCLUSIVE.
+    verdict. Each check is the folder DIR/NAME, or the artifact perfgate-KEY-NAME-ATTEMPT; a missing one is INCONCLUSIVE.
 
     GitHub, GitLab and Gitea Actions provide the change request. On other CI systems, such as Jenkins with Gitee or
-    GitCode, pass --forge, --repository, --head-sha, --run and --change-request, or set their variables, both here and
-    for `perfgate check`.
+    GitCode, set PERFGATE_FORGE, PERFGATE_REPOSITORY, PERFGATE_HEAD_SHA, PERFGATE_RUN_ID and PERFGATE_CHANGE_REQUEST,
+    both here and for `perfgate check`.
     """
     from perfgate.config import report_language
     from perfgate.errors import UsageError
@@ -92,5 +86,5 @@ def COMMAND(options: Options, artifact: Path | None, download: bool, directory: 
     if download == (artifact is not None):
         raise UsageError("give the folder or zip of a check, or --download, and not both")
     request = options.record(PublishRequest, root=directory, language=report_language(language, directory))
-    doors = Doors(environ=event_environ(), say=click.echo, sleep=time.sleep, clock=time.time)
+    doors = Doors.of_this_process(click.echo)
     raise SystemExit(publish(artifact, request, doors))

@@ -26,35 +26,10 @@ MEASURED_VARIABLE = "PERFGATE_MEASURED"
 BRANCH_VARIABLE = "PERFGATE_BRANCH"
 # The number of a new comment on the change request, in a job that a webhook started.
 PLACE_VARIABLE = "PERFGATE_COMMENT"
-# Variables that describe the job on a CI unknown to perfgate (e.g. Jenkins), each with the option of publish.
-# The first enables them; then the first four are required.
-GIVEN = {
-    "PERFGATE_FORGE": "--forge",
-    "PERFGATE_REPOSITORY": "--repository",
-    "PERFGATE_HEAD_SHA": "--head-sha",
-    "PERFGATE_RUN_ID": "--run",
-    "PERFGATE_CHANGE_REQUEST": "--change-request",
-    "PERFGATE_RUN_ATTEMPT": "--attempt",
-    "PERFGATE_API_URL": "--api-url",
-    "PERFGATE_SERVER_URL": "--server-url",
-    "PERFGATE_JOB_URL": "--job-url",
-}
-_NEEDED = tuple(GIVEN)[:4]
+# The variables that describe a job on a CI unknown to perfgate (e.g. Jenkins). The first one enables them.
+_REQUIRED = ("PERFGATE_FORGE", "PERFGATE_REPOSITORY", "PERFGATE_HEAD_SHA", "PERFGATE_RUN_ID")
 # A comment that starts a job and can be no order: an edited one, or one on something other than a change request.
 _NO_ORDER = CommentEvent(number=0, body="", author="", bot=False, edited=False)
-
-
-def given(options: Mapping[str, object | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment merged with a command's event options, under the names in GIVEN; options take precedence.
-
-    Raises UsageError for options that do not name the forge.
-    """
-    settings = {name: str(value) for name, value in options.items() if value is not None}
-    joined = {**environ, **settings}
-    if settings and not joined.get("PERFGATE_FORGE"):
-        options_told = ", ".join(GIVEN[name] for name in settings)
-        raise UsageError("{options} needs --forge (PERFGATE_FORGE) too, the forge of the event", options=options_told)
-    return joined
 
 
 def detect(environ: Mapping[str, str]) -> CiEvent | None:
@@ -191,7 +166,9 @@ def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
     With PERFGATE_FORGE, the branch comes from PERFGATE_BRANCH.
     """
     if environ.get("PERFGATE_FORGE"):
-        kind = "change request" if environ.get("PERFGATE_CHANGE_REQUEST") else "push"
+        kind = "push"
+        if environ.get("PERFGATE_CHANGE_REQUEST"):
+            kind = "change request"
         return Trigger(kind, environ.get(BRANCH_VARIABLE) or None)
     if environ.get("GITHUB_ACTIONS") == "true":
         return _github_trigger(environ)
@@ -275,7 +252,9 @@ def github_event(environ: Mapping[str, str]) -> CiEvent:
     if payload.pull_request is not None:
         pull = payload.pull_request
         # In a pull_request job GITHUB_SHA is the test merge of head into base; in a pull_request_target job the base.
-        built = event.built_sha if environ.get("GITHUB_EVENT_NAME") == "pull_request" else None
+        built = None
+        if environ.get("GITHUB_EVENT_NAME") == "pull_request":
+            built = event.built_sha
         return replace(event, head_sha=pull.head.sha, built_sha=built, change_request=pull.number)
     if payload.merge_group is not None:
         return replace(event, head_sha=payload.merge_group.head_sha, base_sha=payload.merge_group.base_sha)
@@ -312,25 +291,31 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
     ``pull_requests`` is empty for a run from a fork, and may name one that has moved on since; the head SHA decides.
     """
     run_url = f"{event.server_url}/{event.repository}/actions/runs/{run.id}"
-    owner = run.head_repository.owner if run.head_repository else None
+    owner = None
+    change_request = branch = None
     pulls = [pull.number for pull in run.pull_requests if pull.head.sha == run.head_sha]
-    from_pull = run.event in ("pull_request", "pull_request_target")
+    if len(pulls) == 1:
+        change_request = pulls[0]
+    if run.event in ("pull_request", "pull_request_target"):
+        branch = run.head_branch
+        if run.head_repository and run.head_repository.owner:
+            owner = run.head_repository.owner.login
     return replace(
         event,
         run_id=str(run.id),
         run_attempt=run.run_attempt,
         head_sha=run.head_sha,
         built_sha=None,
-        change_request=pulls[0] if len(pulls) == 1 else None,
-        owner=owner.login if from_pull and owner else None,
-        branch=run.head_branch if from_pull else None,
+        change_request=change_request,
+        owner=owner,
+        branch=branch,
         job_url=f"{run_url}/attempts/{run.run_attempt}",
         artifact_url=judged_here or f"{run_url}#artifacts",
     )
 
 
 def _given(environ: Mapping[str, str]) -> CiEvent:
-    missing = [f"{GIVEN[name]} ({name})" for name in _NEEDED if not environ.get(name)]
+    missing = [name for name in _REQUIRED if not environ.get(name)]
     if missing:
         raise UsageError("the event of this job is incomplete; missing: {missing}", missing=", ".join(missing))
     forge, repository = environ["PERFGATE_FORGE"], environ["PERFGATE_REPOSITORY"]
@@ -338,20 +323,20 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
     api = environ.get("PERFGATE_API_URL") or usual_api
     if api is None:
         raise UsageError(
-            "every {forge} server has its own address; give {example} (PERFGATE_API_URL)",
-            forge=forge,
-            example=GIVEN["PERFGATE_API_URL"],
+            "every {forge} server has its own address; set PERFGATE_API_URL to that of its API", forge=forge
         )
     origin = "://".join(urlsplit(api)[:2])
-    server = environ.get("PERFGATE_SERVER_URL") or (usual_server if api == usual_api else None) or origin
-    server = server.rstrip("/")
+    if api != usual_api or usual_server is None:
+        usual_server = origin
+    server = (environ.get("PERFGATE_SERVER_URL") or usual_server).rstrip("/")
     sha = environ["PERFGATE_HEAD_SHA"]
     if not COMMIT_ID.fullmatch(sha):
-        raise UsageError(
-            "--head-sha (PERFGATE_HEAD_SHA) must be a full commit id in lower case, found {commit!r}",
-            commit=sha[:70],
-        )
+        raise UsageError("PERFGATE_HEAD_SHA must be a full commit id in lower case, found {commit!r}", commit=sha[:70])
     job_url = _link(environ, "PERFGATE_JOB_URL")
+    attempt = _optional_number(environ, "PERFGATE_RUN_ATTEMPT")
+    ca_file = None
+    if forge == "gitlab":  # its runners only name the certificate of their server
+        ca_file = environ.get("CI_SERVER_TLS_CA_FILE") or None
     return CiEvent(
         forge=forge,
         api_url=api,
@@ -359,13 +344,12 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         repository=repository,
         project=repository,
         run_id=str(_number(environ, "PERFGATE_RUN_ID")),
-        run_attempt=_number(environ, "PERFGATE_RUN_ATTEMPT") if environ.get("PERFGATE_RUN_ATTEMPT") else 1,
+        run_attempt=1 if attempt is None else attempt,
         head_sha=sha,
-        change_request=_number(environ, "PERFGATE_CHANGE_REQUEST") if environ.get("PERFGATE_CHANGE_REQUEST") else None,
+        change_request=_optional_number(environ, "PERFGATE_CHANGE_REQUEST"),
         job_url=job_url,
         artifact_url=own_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
-        # GitLab's runners only name the certificate of their server.
-        ca_file=(environ.get("CI_SERVER_TLS_CA_FILE") or None) if forge == "gitlab" else None,
+        ca_file=ca_file,
     )
 
 
@@ -378,19 +362,20 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
     """
     built = _need(environ, "CI_COMMIT_SHA")
     server = _need(environ, "CI_SERVER_URL").rstrip("/")
-    iid = environ.get("CI_MERGE_REQUEST_IID")
+    merge_request = _optional_number(environ, "CI_MERGE_REQUEST_IID")
+    project = "CI_PROJECT_ID" if merge_request is None else "CI_MERGE_REQUEST_PROJECT_ID"
     repository = _need(environ, "CI_PROJECT_PATH")
     return CiEvent(
         forge="gitlab",
         api_url=_need(environ, "CI_API_V4_URL"),
         server_url=server,
         repository=repository,
-        project=_need(environ, "CI_MERGE_REQUEST_PROJECT_ID" if iid else "CI_PROJECT_ID"),
+        project=_need(environ, project),
         run_id=str(_number(environ, "CI_PIPELINE_ID")),
         run_attempt=1,
         head_sha=environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or built,
         built_sha=built,
-        change_request=_number(environ, "CI_MERGE_REQUEST_IID") if iid else None,
+        change_request=merge_request,
         is_check=True,
         job_url=environ.get("CI_PIPELINE_URL") or environ.get("CI_JOB_URL"),
         artifact_url=own_artifact_url(environ, f"{server}/{repository}"),
@@ -401,7 +386,9 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
 def _github_trigger(environ: Mapping[str, str]) -> Trigger:
     """Read GitHub's payload and variables (docs.github.com, "Webhook events and payloads", "Variables reference")."""
     payload = _read_payload(environ, _Payload)
-    default = payload.repository.default_branch if payload.repository else None
+    default = None
+    if payload.repository:
+        default = payload.repository.default_branch or None
     if (run := payload.workflow_run) is not None:
         # The head repository is null once the fork is deleted.
         target, source = payload.repository, run.head_repository
@@ -410,9 +397,12 @@ def _github_trigger(environ: Mapping[str, str]) -> Trigger:
         return Trigger(run.event, run.head_branch, default, own, tip=environ.get("GITHUB_SHA", ""))
     kind = environ.get("GITHUB_EVENT_NAME", "")
     prefix, _, branch = environ.get("GITHUB_REF", "").partition("refs/heads/")
-    there = branch if branch and not prefix else None
+    if prefix or not branch:
+        return Trigger(kind, None, default, not kind.startswith("pull_request"))
     # "Scheduled workflows run on the latest commit on the default branch" (docs.github.com, "Events that trigger workflows").
-    return Trigger(kind, there, default or (there if kind == "schedule" else None), not kind.startswith("pull_request"))
+    if default is None and kind == "schedule":
+        default = branch
+    return Trigger(kind, branch, default, not kind.startswith("pull_request"))
 
 
 def own_artifact_url(environ: Mapping[str, str], *places: str | None) -> str | None:
@@ -424,7 +414,9 @@ def _own_page(environ: Mapping[str, str], variable: str, *places: str | None) ->
     """The address that the job passes on in a variable, if it lies below the project or the job."""
     url = _link(environ, variable)
     for place in places:
-        below = f"{place.rstrip('/')}/" if place else None
+        below = None
+        if place:
+            below = f"{place.rstrip('/')}/"
         if url and below and url.startswith(below) and ".." not in url[len(below) :] and "%" not in url[len(below) :]:
             return url
     return None
@@ -450,3 +442,9 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise UsageError("{name} must be a number, found {text!r}", name=name, text=text[:40])
     return int(text)
+
+
+def _optional_number(environ: Mapping[str, str], name: str) -> int | None:
+    if not environ.get(name):
+        return None
+    return _number(environ, name)

@@ -19,7 +19,7 @@ from perfgate.plugins import FORGES, FORGES_PACKAGE, PACKAGED_FORGES, load_membe
 Sleep = Callable[[float], None]
 Clock = Callable[[], float]
 StatusState = Literal["success", "failure", "pending", "error"]
-# The login of the token's account, for tokens that cannot query it: those of a custom app on GitHub.
+# The login of the token's account, for tokens that cannot query it, e.g. of a custom app on GitHub.
 ACCOUNT_VARIABLE = "PERFGATE_LOGIN"
 
 
@@ -28,7 +28,7 @@ class CiEvent:
     """The CI job as described by its environment. It is trusted: artifacts and comments are checked against it.
 
     ``project`` is how the API names the repository that gets the comment (``owner/name``, or a number on GitLab);
-    ``repository`` the one the pipeline runs in. ``head_sha`` is the commit under review and ``built_sha`` the one that
+    ``repository`` is where the pipeline runs. ``head_sha`` is the commit under review and ``built_sha`` the commit that
     CI checked out (a merge of head into base, on a change request). ``owner`` and ``branch`` find the change request
     if the event does not name it. ``base_sha`` is the commit that a merge queue puts ``head_sha`` on. ``measured`` is how
     the measuring job ended, if known. ``is_check`` is true if the forge holds the change request to the job's own pipeline,
@@ -117,7 +117,7 @@ class Forge(Protocol):
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
         """The change request that the event names, or else a change request with the event's head, or None.
 
-        If several have this head, the one with the number ``prefer`` is taken, or else an open one, or the newest.
+        If several have this head, the number ``prefer`` is taken, else an open change request, else the newest.
         """
         ...
 
@@ -167,13 +167,13 @@ class Forge(Protocol):
         ...
 
 
-def token_variables(forge: str, variable: str | None = None) -> tuple[str, ...]:
-    """The environment variables that may hold a forge's token, in order; ``variable`` alone if it is given."""
-    return (variable,) if variable else tuple(_member(forge).TOKEN_VARIABLES)
+def token_variables(forge: str) -> tuple[str, ...]:
+    """The environment variables that may hold a forge's token, in order."""
+    return tuple(_member(forge).TOKEN_VARIABLES)
 
 
-def find_token(forge: str, environ: Mapping[str, str], variable: str | None = None) -> str | None:
-    return next((environ[name] for name in token_variables(forge, variable) if environ.get(name)), None)
+def find_token(forge: str, environ: Mapping[str, str]) -> str | None:
+    return next((environ[name] for name in token_variables(forge) if environ.get(name)), None)
 
 
 def addresses(forge: str) -> tuple[str | None, str | None]:

@@ -171,4 +171,6 @@ def read_bounded(response: requests.Response, where: str, *, most_bytes: int, ad
 def _without_query(error: Exception, url: str) -> str:
     query = url.partition("?")[2]
     text = " ".join(str(error).split())[:300]
-    return text.replace(query, "...") if query else text
+    if query:
+        return text.replace(query, "...")
+    return text

@@ -24,7 +24,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path, project: Project) -> Ite
 
 
 @pytest.mark.parametrize("job", [GitCodeDialect, GiteaDialect, GiteeDialect], indirect=True)
-def test_publish__event_by_options__comment_and_status(job: Given) -> None:
+def test_publish__event_by_variables__comment_and_status(job: Given) -> None:
     done = job.publish(job.measure(123, ops=64), 123)
     assert done.returncode == 1, done.stderr
     (body,) = job.comments()
@@ -77,4 +77,4 @@ def test_init__forge_without_a_ci_file_of_ours__variables_and_commands_that_perf
     # COMMIT and its like stand for what the CI host says: only that is refused, so nothing is missing from the lines.
     refused = perfgate(*commands[1], cwd=empty, **given)
     assert refused.returncode == 2
-    assert "PERFGATE_HEAD_SHA) must be a full commit id in lower case, found 'COMMIT'" in refused.stderr
+    assert "PERFGATE_HEAD_SHA must be a full commit id in lower case, found 'COMMIT'" in refused.stderr

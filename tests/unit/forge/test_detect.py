@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.judging.forge.detect import detect, given, read_comment
+from perfgate.judging.forge.detect import detect, read_comment
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.orders import CommentEvent
 from perfgate.judging.forge.runner import log_lines
@@ -311,9 +311,9 @@ def test_detect__event_given_in_another_forges_job__what_is_given_counts() -> No
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("PERFGATE_REPOSITORY", "", r"missing: --repository \(PERFGATE_REPOSITORY\)"),
-        ("PERFGATE_HEAD_SHA", "", r"missing: --head-sha \(PERFGATE_HEAD_SHA\)"),
-        ("PERFGATE_RUN_ID", "", r"missing: --run \(PERFGATE_RUN_ID\)"),
+        ("PERFGATE_REPOSITORY", "", r"missing: PERFGATE_REPOSITORY"),
+        ("PERFGATE_HEAD_SHA", "", r"missing: PERFGATE_HEAD_SHA"),
+        ("PERFGATE_RUN_ID", "", r"missing: PERFGATE_RUN_ID"),
         ("PERFGATE_RUN_ID", "12 -->", "PERFGATE_RUN_ID must be a number"),
         ("PERFGATE_RUN_ATTEMPT", "one", "PERFGATE_RUN_ATTEMPT must be a number"),
         ("PERFGATE_CHANGE_REQUEST", "#7", "PERFGATE_CHANGE_REQUEST must be a number"),
@@ -353,22 +353,6 @@ def test_detect__artifact_address_of_a_given_event__only_of_the_repository_or_th
     event = detect({**GIVEN_EVENT, "PERFGATE_JOB_URL": job, "PERFGATE_ARTIFACT_URL": url})
     assert event is not None
     assert event.artifact_url == (url if taken else job)
-
-
-def test_given__options_and_variables__an_option_wins() -> None:
-    joined = given({"PERFGATE_RUN_ID": 124, "PERFGATE_RUN_ATTEMPT": None}, GIVEN_EVENT)
-    event = detect(joined)
-    assert event is not None
-    assert (event.run_id, event.run_attempt) == ("124", 1)
-
-
-def test_given__options_without_a_forge__says_so() -> None:
-    with pytest.raises(UsageError, match=r"--head-sha, --run needs --forge"):
-        given({"PERFGATE_HEAD_SHA": HEAD, "PERFGATE_RUN_ID": 3, "PERFGATE_FORGE": None}, {"GITHUB_ACTIONS": "true"})
-
-
-def test_given__nothing__is_the_environment() -> None:
-    assert given({"PERFGATE_RUN_ID": None}, {"PATH": "/bin"}) == {"PATH": "/bin"}
 
 
 def test_detect__gitea_actions_without_its_package__named_with_what_to_install() -> None:
