@@ -21,7 +21,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 def answer_bisection(request: PublishRequest, folder: Path, doors: Doors) -> None:
-    """Answer with the bisection in ``folder``, or with its absence. It is untrusted: nothing of it becomes a verdict.
+    """Answer with the bisection in ``folder``, or with its absence. It is untrusted and never becomes a verdict.
 
     Raises UsageError outside a CI job for a change request, DocumentError if the bisection is not one of this change, after a
     comment that it is missing, and ForgeError if the forge refuses.
@@ -29,7 +29,7 @@ def answer_bisection(request: PublishRequest, folder: Path, doors: Doors) -> Non
     event = detect(doors.environ)
     if event is None or event.change_request is None:
         raise UsageError("this job has no change request to answer on; run it in the workflow that obeys comments")
-    forge = connect_to_answer(request, doors, event)
+    forge = connect_to_answer(event, doors)
     document, wrong = None, None
     try:
         document = _read(folder / BISECTION_FILE, event.head_sha)
@@ -60,7 +60,7 @@ def _read(path: Path, head: str) -> BisectionDocument | None:
 
 
 def _is_sound(document: BisectionDocument) -> bool:
-    """Whether its positions are those of commits, and it has what its outcome is about."""
+    """Whether its positions are valid, and its outcome is complete."""
     if not document.changes or not document.tried:
         return False
     commits = [document.good or ""]

@@ -24,7 +24,7 @@ from perfgate.flows.trust.acceptance import (
 from perfgate.git.repository import commit_named, is_behind
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
 from perfgate.judging.forge.detect import PLACE_VARIABLE, detect, read_comment
-from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
+from perfgate.judging.forge.forge import CiEvent, Forge, token_variables
 from perfgate.judging.forge.orders import (
     AcceptOrder,
     BisectOrder,
@@ -43,7 +43,7 @@ from perfgate.judging.report.render.comment import OrderAnswer, render_answer
 from perfgate.locale import sentence
 
 # An order that cannot be parsed is answered too, once its author is known to be allowed to give orders.
-_Asked = RunOrder | BisectOrder | AcceptOrder | OrderError
+_Order = RunOrder | BisectOrder | AcceptOrder | OrderError
 
 
 def run_command(request: PublishRequest, doors: Doors) -> None:
@@ -51,19 +51,19 @@ def run_command(request: PublishRequest, doors: Doors) -> None:
 
     Raises UsageError if this job runs for no comment or has no token, ForgeError and StoreError if forge or store refuse.
     """
-    found, event = read_comment(doors.environ), detect(doors.environ)
-    if found is None or event is None:
+    place, event = read_comment(doors.environ), detect(doors.environ)
+    if place is None or event is None:
         raise UsageError(
             "this job was not started by a new comment; run it on `issue_comment: created` on GitHub and Gitea, on GitLab by "
             "a webhook of comment events that calls a pipeline trigger, and elsewhere with the comment's number in {variable}",
             variable=PLACE_VARIABLE,
         )
-    comment = _comment_at(found, request, doors, event) if isinstance(found, CommentPlace) else found
-    order = _asked(comment) if comment else None
+    comment = _comment_at(place, event, doors)
+    order = _order_in(comment) if comment else None
     if comment is None or order is None or comment.bot or comment.edited:
         doors.say(sentence("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited."))
         return
-    forge = connect_to_answer(request, doors, event)
+    forge = connect_to_answer(event, doors)
     orders = takes_orders(forge)
     if comment.on_issue:
         _on_issue(order, comment, event, forge, request, doors)
@@ -78,22 +78,38 @@ def run_command(request: PublishRequest, doors: Doors) -> None:
     if isinstance(order, AcceptOrder) and order.blocks and request.key != DEFAULT_KEY:
         doors.say(sentence("Nothing was done: the numbers of causes are those of another gate's comment."))
         return
-    answer = _refusal(order, change, comment)
-    if answer is None and isinstance(order, AcceptOrder) and order.blocks:
-        order, answer = _with_metrics(order, _state(forge, change.number, request.key), change)
-    if answer is None and isinstance(order, (RunOrder, BisectOrder)):
-        answer = start_measuring(order, change, event, forge, request.key, doors)
-    elif answer is None and isinstance(order, AcceptOrder):
-        answer = _accept(order, comment, change, event, forge, request, doors)
-    if answer is not None:
-        forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
-        doors.say(
-            sentence("Change request {number} was answered: {outcome}.", number=change.number, outcome=answer.outcome)
-        )
+    answer = _execute(order, comment, change, event, forge, request, doors)
+    forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
+    doors.say(
+        sentence("Change request {number} was answered: {outcome}.", number=change.number, outcome=answer.outcome)
+    )
+
+
+def _execute(
+    order: _Order,
+    comment: CommentEvent,
+    change: OrderedChange,
+    event: CiEvent,
+    forge: Forge,
+    request: PublishRequest,
+    doors: Doors,
+) -> OrderAnswer:
+    """Execute an order of an author with push access, or refuse it; return the answer to it."""
+    refusal = _refusal(order, change, comment)
+    if refusal is not None:
+        return refusal
+    assert not isinstance(order, OrderError), "an order that cannot be parsed is refused"
+    if not isinstance(order, AcceptOrder):
+        return start_measuring(order, change, event, forge, request.key, doors)
+    if order.blocks:
+        order, refusal = _with_metrics(order, _state(forge, change.number, request.key), change)
+        if refusal is not None:
+            return refusal
+    return _accept(order, comment, change, event, forge, request, doors)
 
 
 def _on_issue(
-    order: _Asked, comment: CommentEvent, event: CiEvent, forge: Forge, request: PublishRequest, doors: Doors
+    order: _Order, comment: CommentEvent, event: CiEvent, forge: Forge, request: PublishRequest, doors: Doors
 ) -> None:
     """Execute the one order that an issue takes, such as the weekly report: bisect main between two of its commits."""
     if not isinstance(order, BisectOrder) or order.between is None:
@@ -126,31 +142,35 @@ def _bisect_main(
     return tell_workflow(order, commits, event, environ)
 
 
-def _asked(comment: CommentEvent) -> _Asked | None:
+def _order_in(comment: CommentEvent) -> _Order | None:
     try:
         return read_order(comment.body)
     except OrderError as error:
         return error
 
 
-def _comment_at(place: CommentPlace, request: PublishRequest, doors: Doors, event: CiEvent) -> CommentEvent | None:
+def _comment_at(place: CommentEvent | CommentPlace, event: CiEvent, doors: Doors) -> CommentEvent | None:
     """The comment as the forge has it; None if it was deleted."""
-    forge = connect_to_answer(request, doors, event)
-    return forge.ordered_comment(place) if isinstance(forge, CommentForge) else None
+    if isinstance(place, CommentEvent):
+        return place
+    forge = connect_to_answer(event, doors)
+    if isinstance(forge, CommentForge):
+        return forge.ordered_comment(place)
+    return None
 
 
-def connect_to_answer(request: PublishRequest, doors: Doors, event: CiEvent) -> Forge:
+def connect_to_answer(event: CiEvent, doors: Doors) -> Forge:
     """The forge, with the job's token. Raises UsageError without one."""
-    token = find_token(event.forge, doors.environ, request.token_variable)
-    if token is None:
-        names = ", ".join(token_variables(event.forge, request.token_variable))
+    forge = doors.connect(event)
+    if forge is None:
+        names = ", ".join(token_variables(event.forge))
         raise UsageError(
             "none of {names} holds a token; comments cannot be checked or answered without one", names=names
         )
-    return connect(event, token, sleep=doors.sleep, clock=doors.clock)
+    return forge
 
 
-def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> OrderAnswer | None:
+def _refusal(order: _Order, change: OrderedChange, comment: CommentEvent) -> OrderAnswer | None:
     """The answer that refuses an order of an author with push access; None if it is to be executed.
 
     The owner of a fork can push between the review and the order, so the order must name the reviewed commit.
@@ -169,7 +189,9 @@ def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Ord
         return OrderAnswer("unclear")
     if isinstance(order, AcceptOrder) and is_past(order.until):
         return OrderAnswer("past", until=str(order.until))
-    return None if isinstance(order, RunOrder) else _unknown_metric(order)
+    if isinstance(order, RunOrder):
+        return None
+    return _unknown_metric(order)
 
 
 def _unknown_metric(order: AcceptOrder | BisectOrder) -> OrderAnswer | None:
@@ -222,7 +244,9 @@ def _accept(
         return OrderAnswer("republish", head=head, metrics=order.metrics, until=until)
     publish(None, replace(request, event=_event_of(state, event, change)), doors)
     state = _state(forge, change.number, request.key)
-    verdict = state.verdict if state else None
+    verdict = None
+    if state:
+        verdict = state.verdict
     return OrderAnswer("accepted", head=head, metrics=order.metrics, verdict=verdict, until=until)
 
 
@@ -237,7 +261,9 @@ def _has_artifacts(forge: Forge) -> bool:
 
 def _state(forge: Forge, number: int, key: str) -> CommentState | None:
     ours = find_own(forge.comments(number), marker(key))
-    return read_state(ours[0].body) if ours else None
+    if ours:
+        return read_state(ours[0].body)
+    return None
 
 
 def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:

@@ -8,13 +8,15 @@ import msgspec
 
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
+from perfgate.document.history import History
 from perfgate.document.message import Message, reason_of
 from perfgate.errors import DocumentError, RepositoryError
-from perfgate.flows.publish.artifact import ReadArtifact
+from perfgate.flows.publish.artifacts import ReadArtifact
 from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.doors import Doors
-from perfgate.flows.trust.grounds import Grounds, grounds_of_base, history_of, required_of
+from perfgate.flows.shared.store import stored_history
+from perfgate.flows.trust.grounds import Grounds, grounds_of_base, required_of
 from perfgate.flows.trust.provenance import base_is_proven, refuse_foreign_artifact
 from perfgate.git.repository import checked_out, is_behind
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent
@@ -62,7 +64,7 @@ def undecided(verdict: Verdict, why: Message, grounds: Grounds, event: CiEvent |
 
 
 def _grounds(trusted: TrustedInputs, *, measured: bool) -> Grounds:
-    """The rules of the commit that the forge names as the base; if it names none, those of the checkout."""
+    """The rules of the commit that the forge names as the base; if it names none, the rules of the checkout."""
     target, change = trusted.target, trusted.proposed
     if target is None or change is None or change.base_sha is None:
         return Grounds(trusted.settings.checked())
@@ -85,16 +87,20 @@ def _prove(documents: CheckDocuments, trusted: TrustedInputs) -> Message | None:
     """The reason why the measured base is the right one, None without a forge. Raises DocumentError for a foreign artifact."""
     if trusted.event is None:
         return None
-    forge = trusted.target.forge if trusted.target else None
+    forge = None
+    if trusted.target:
+        forge = trusted.target.forge
     refuse_foreign_artifact(documents, trusted.event, trusted.change, forge)
-    return _reason_for_base(documents, trusted, trusted.target) if trusted.target else None
+    if trusted.target:
+        return _reason_for_base(documents, trusted, trusted.target)
+    return None
 
 
 def _reason_for_base(documents: CheckDocuments, trusted: TrustedInputs, target: TargetForge) -> Message:
-    """The reason why this commit is the base. Raises DocumentError if nothing proves that it is the right one.
+    """The reason why this commit is the base. Raises DocumentError if this cannot be proven.
 
     A head that no longer belongs to a change request may belong to one again, so its base is checked against the commit that
-    this job has checked out. If the forge knows nothing about the commits, the base must be an ancestor of that commit: it is
+    this job has checked out. If the forge does not know the commits, the base must be an ancestor of that commit: it is
     then on main, but its age is not bounded.
     """
     commit = documents.base.source.commit or ""
@@ -130,7 +136,9 @@ def _decide(
     config = grounds.config
     if config and device:
         config = msgspec.structs.replace(config, device=device)
-    history = history_of(config, head, doors.environ, warn=missing.append)
+    history = History()
+    if config:  # history or acceptances in an artifact are ignored
+        history = stored_history(config, head, doors.environ, warn=missing.append)
     for words in missing:
         doors.say(words)  # names the store's location, which belongs in the log only
     required = required_of(config, base, doors.environ, only=only, changed=grounds.changed)

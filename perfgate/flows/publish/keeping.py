@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.kept import set_of_check
 from perfgate.errors import ConfigError, PerfgateError, StoreRefusedError
-from perfgate.flows.publish.artifact import ReadArtifact
+from perfgate.flows.publish.artifacts import ReadArtifact
 from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
 from perfgate.flows.shared.ci_artifact import key_of, with_traces
@@ -41,21 +41,21 @@ class CheckKeeper:
         key = key_of(self.key, artifact.testbed)
         sources = with_traces(artifact.source, self.target.forge, self.target.event, key)
         try:
-            done = keep_artifacts(self.store, artifacts, sources, self._in_time(), page=page)
+            outcome = keep_artifacts(self.store, artifacts, sources, self._in_time(), page=page)
         except PerfgateError as error:
             self._say(sentence("The artifacts were not kept: {error}", error=error.shown))
             return {}
-        for why in done.left_out:
+        for why in outcome.left_out:
             self._say(sentence("An artifact was not kept: {why}", why=why))
         self._say(
             sentence(
                 "Artifacts kept in {place}: {sent} sent, {there} there already.",
-                place=done.place,
-                sent=done.sent,
-                there=done.there,
+                place=outcome.place,
+                sent=outcome.sent,
+                there=outcome.there,
             )
         )
-        return {link.path: link.address for link in self.store.links(done.artifacts) if link.address}
+        return {link.path: link.address for link in self.store.links(outcome.artifacts) if link.address}
 
     def _in_time(self) -> Sending:
         """Raises StoreRefusedError before the next file once the time is over: the comment must not wait for ever."""
@@ -78,7 +78,7 @@ class CheckKeeper:
 
 
 def open_keeper(trusted: TrustedInputs, key: str, doors: Doors) -> CheckKeeper | None:
-    """The keeper of a gate's checks; None if the project keeps no artifacts, or nothing is posted."""
+    """The keeper of a gate's checks; None if the project keeps no artifacts, or the job does not post."""
     config = trusted.settings.config
     if config is None or trusted.target is None:
         return None
@@ -86,4 +86,6 @@ def open_keeper(trusted: TrustedInputs, key: str, doors: Doors) -> CheckKeeper |
         store = open_artifacts(config, doors.environ)
     except ConfigError:
         return None  # judging opens them again and posts the mistake
-    return CheckKeeper(store, config.project, key, trusted.target, doors) if store is not None else None
+    if store is not None:
+        return CheckKeeper(store, config.project, key, trusted.target, doors)
+    return None

@@ -1,27 +1,26 @@
-"""Post a verdict: the comment and the commit status, or the text in the log if nothing may be posted."""
+"""Post a verdict: the comment and the commit status, or the text in the log if the job may not post; keep it for the trend."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from perfgate.document.decision import Verdict
+from perfgate.document.gates import GateRecord
 from perfgate.document.message import Message
-from perfgate.errors import ForgeError, ForgeHasNoStatusesError
+from perfgate.errors import ConfigError, ForgeError, ForgeHasNoStatusesError, StoreError
 from perfgate.flows.publish.published import Published
-from perfgate.flows.publish.request import FailOn
+from perfgate.flows.publish.request import FailOn, PublishRequest
 from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
 from perfgate.flows.shared.ci_artifact import status_name
 from perfgate.flows.shared.doors import Doors
-from perfgate.judging.forge.comment import Decided, marker, post, state_of
-from perfgate.judging.forge.forge import (
-    ChangeRequest,
-    CommitStatus,
-    StatusState,
-    token_variables,
-)
+from perfgate.flows.shared.store import open_project_store
+from perfgate.judging.forge import comment
+from perfgate.judging.forge.comment import Decided, marker, state_of
+from perfgate.judging.forge.forge import ChangeRequest, CommitStatus, StatusState, token_variables
 from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
 from perfgate.judging.report.render.comment import render_double, render_turn
-from perfgate.locale import Language, sentence
+from perfgate.locale import sentence
 
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
 # The verdicts that make the status red.
@@ -32,35 +31,72 @@ _RED: dict[FailOn, tuple[Verdict, ...]] = {
 }
 
 
-def show(text: str, doors: Doors) -> None:
-    """Print a text that is not posted, and add it to the summary of the CI job."""
-    doors.say(log_lines(text, doors.environ))
-    summary = summary_path(doors.environ)
-    if summary is not None:
-        append_to(summary, text + "\n", SUMMARY_VARIABLE)
+def post(published: Published, trusted: TrustedInputs, request: PublishRequest, doors: Doors) -> None:
+    """Post the verdict where the job may; the log has the text of a comment that is not posted.
+
+    Raises ForgeError if the forge refuses.
+    """
+    target, change = trusted.target, trusted.change
+    if request.dry_run or target is None or change is None:
+        doors.say(log_lines(published.text, doors.environ))
+    if request.dry_run:
+        doors.say(sentence("Nothing was posted: this is a dry run."))
+    elif target is not None:
+        _Poster(target, change, request, doors).post(published)
+    else:
+        summary = summary_path(doors.environ)
+        if summary is not None:
+            append_to(summary, published.text + "\n", SUMMARY_VARIABLE)
+        doors.say(_reason_not_posted(trusted))
 
 
-def reason_not_posted(trusted: TrustedInputs, token_variable: str | None) -> str:
-    """Why nothing is posted in a job without a forge or without a token."""
+def record_verdicts(published: Published, trusted: TrustedInputs, key: str, doors: Doors) -> None:
+    """Store the verdict of every testbed under the gate's key, from which the trend judges the gate; a skipped change is none.
+
+    A store that refuses is reported in the log: the verdict stands without it.
+    """
+    event, change = trusted.event, trusted.change
+    judged = [artifact for artifact in published.artifacts if artifact.decision.verdict != "SKIPPED"]
+    if event is None or not judged:
+        return
+    judged_at = datetime.fromtimestamp(doors.clock(), timezone.utc).isoformat()
+    records = [
+        GateRecord(
+            gate=key,
+            commit=event.head_sha,
+            testbed=artifact.testbed,
+            change=change.number if change else 0,
+            verdict=artifact.decision.verdict,
+            judged_at=judged_at,
+            link=event.report_url or event.job_url or "",
+        )
+        for artifact in judged
+    ]
+    try:
+        config = trusted.settings.checked()
+        if config is None:
+            return
+        open_project_store(config, doors.environ).append(config.project, records)
+    except (ConfigError, StoreError) as error:
+        doors.say(sentence("The verdict was not kept for `perfgate trend`: {error}", error=error.shown))
+    else:
+        doors.say(sentence("The verdict was kept for `perfgate trend`."))
+
+
+def _reason_not_posted(trusted: TrustedInputs) -> str:
     if trusted.event is None:
         return sentence("Nothing was posted: this is not a CI job of a forge that perfgate knows.")
-    names = " or ".join(token_variables(trusted.event.forge, token_variable))
+    names = " or ".join(token_variables(trusted.event.forge))
     return sentence("Nothing was posted: no token in {names}.", names=names)
 
 
 @dataclass(frozen=True)
-class Poster:
-    """Posts a verdict as the comment ``name`` and as a commit status.
-
-    ``status`` sets or omits the status; None decides by the kind of pipeline.
-    """
+class _Poster:
+    """Posts a verdict as the comment and the commit status of the request's name."""
 
     target: TargetForge
     change: ChangeRequest | None
-    name: str
-    language: Language
-    status: bool | None
-    fail_on: FailOn
+    request: PublishRequest
     doors: Doors
 
     def post(self, published: Published) -> None:
@@ -68,40 +104,44 @@ class Poster:
 
         Raises ForgeError for a refused status, if it was requested or if there is no comment.
         """
-        event, change = self.target.event, self.change
+        change = self.change
         if change is None:
-            gone = f"No change request has the head {event.head_sha[:12]} any more: only the commit status is set."
-            self.doors.say(log_lines(published.text, self.doors.environ))
-            self.doors.say(
-                sentence("A merge queue has no comments: only the commit status is set.") if event.base_sha else gone
-            )
+            self.doors.say(self._reason_without_comment())
         elif not self._comment(change, published.text, published):
             return
-        refused = self._mark(published)
+        refused = self._set_status(published)
         if refused is None:
             return
         if change is not None:
-            note = Message("publish.status-refused", {"name": status_name(self.name)})
+            note = Message("publish.status-refused", {"name": status_name(self.request.name)})
             self._comment(change, published.with_note(note), published)
-        if self.status or change is None:
+        if self.request.status or change is None:
             raise refused
+
+    def _reason_without_comment(self) -> str:
+        event = self.target.event
+        if event.base_sha:
+            return sentence("A merge queue has no comments: only the commit status is set.")
+        return sentence(
+            "No change request has the head {head} any more: only the commit status is set.", head=event.head_sha[:12]
+        )
 
     def _comment(self, change: ChangeRequest, text: str, published: Published) -> bool:
         """Post a text as our comment, unless the comment there is from a newer run; return whether it was posted."""
-        event = self.target.event
+        event, language = self.target.event, self.request.language
 
         def worded_turn(last: Decided, now: Decided) -> str:
-            return render_turn(last, now, event.head_sha, self.language)
+            return render_turn(last, now, event.head_sha, language)
 
-        posted = post(
+        posted = comment.post(
             self.target.forge,
             change.number,
             text,
             state_of(event, published.verdict, published.accepts),
-            marker(self.name),
+            marker(self.request.name),
             sleep=self.doors.sleep,
             turned=worded_turn,
-            double=render_double(self.language),
+            double=render_double(language),
         )
         if posted == "kept":
             self.doors.say(
@@ -116,14 +156,16 @@ class Poster:
         )
         return True
 
-    def _mark(self, published: Published) -> ForgeError | None:
-        """Set the commit status if wanted; return the error if the forge refuses it. Raises ForgeHasNoStatusesError if a status
-        was requested on a forge without statuses.
+    def _set_status(self, published: Published) -> ForgeError | None:
+        """Set the commit status if wanted; return the error if the forge refuses it.
 
         A token without that permission fails the job only if the status was requested; otherwise the exit code is enough.
+        Raises ForgeHasNoStatusesError if a status was requested on a forge without statuses.
         """
-        event, say = self.target.event, self.doors.say
-        if not (self.status if self.status is not None else not event.is_check):
+        event, say, is_set = self.target.event, self.doors.say, self.request.status
+        if is_set is None:
+            is_set = not event.is_check
+        if not is_set:
             say(sentence("No commit status is set: this pipeline is the check."))
             return None
         if event.is_check and event.built_sha != event.head_sha:
@@ -133,25 +175,23 @@ class Poster:
                 )
             )
             return None
-        name, verdict = status_name(self.name), published.verdict
-        state = _STATES.get(verdict, "success") if verdict in _RED[self.fail_on] else "success"
+        name, state = status_name(self.request.name), self._state(published.verdict)
         status = CommitStatus(event.head_sha, state, name, published.status, event.job_url)
         try:
             self.target.forge.set_status(status)
         except ForgeHasNoStatusesError as error:
-            if self.status:
+            if self.request.status:
                 raise
             say(log_lines(sentence("No commit status is set: {error}.", error=error.shown), self.doors.environ))
             return None
         except ForgeError as error:
             say(log_lines(sentence("The commit status was not set: {error}", error=error.shown), self.doors.environ))
             return error
-        say(
-            sentence(
-                "The commit status {name} of {head_sha} is {state}.",
-                name=name,
-                head_sha=event.head_sha[:12],
-                state=state,
-            )
-        )
+        head = event.head_sha[:12]
+        say(sentence("The commit status {name} of {head_sha} is {state}.", name=name, head_sha=head, state=state))
         return None
+
+    def _state(self, verdict: Verdict) -> StatusState:
+        if verdict not in _RED[self.request.fail_on]:
+            return "success"
+        return _STATES.get(verdict, "success")

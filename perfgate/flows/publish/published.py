@@ -1,4 +1,4 @@
-"""What is published of a change: the decision of its runner, or those of several testbeds as one."""
+"""The publication on a change: the decision of its runner, or the decisions of several testbeds as one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class JudgedArtifact:
     def exit_code(self) -> int:
         if self.error is None:
             return exit_code(self.decision)
-        return self.error.exit_code if isinstance(self.error, PerfgateError) else EXIT_BUG
+        if isinstance(self.error, PerfgateError):
+            return self.error.exit_code
+        return EXIT_BUG
 
     def noted(self, note: Message, *, budget: int) -> JudgedArtifact:
         """The same with an additional note in its text."""
@@ -68,9 +70,9 @@ class JudgedArtifact:
 
 @dataclass(frozen=True)
 class Published:
-    """The artifacts of all expected testbeds under one verdict, in the order of perfgate.toml; or that of the only runner.
+    """The artifacts of all expected testbeds under one verdict, in the order of perfgate.toml, or the only runner's.
 
-    ``budget`` is the number of characters that each may have of the comment, and ``context`` that of a joint one.
+    ``budget`` is the number of characters that each may have of the comment, and ``context`` belongs to a joint comment.
     """
 
     artifacts: Sequence[JudgedArtifact]
@@ -103,7 +105,9 @@ class Published:
     @property
     def accepts(self) -> list[list[str]]:
         """The metrics of the numbered causes; a joint comment has none, because every testbed counts its own."""
-        return [] if self.is_joint else self.artifacts[0].accepts
+        if self.is_joint:
+            return []
+        return self.artifacts[0].accepts
 
     @property
     def text(self) -> str:
@@ -125,9 +129,9 @@ class Published:
         return replace(self, artifacts=noted).text
 
     def write(self, out: Path) -> None:
-        """Write the results as judged here, for the job to upload: the comment links these, not those of the measuring job.
+        """Write the results as judged here, for the job to upload: the comment links these, not the measuring job's results.
 
-        Those of a testbed lie in a folder of its name.
+        Each testbed has a folder of its name.
         """
         for artifact in self.artifacts:
             folder = out / artifact.testbed

@@ -18,9 +18,9 @@ class PublishRequest:
     """The options of ``perfgate publish``, some of which ``perfgate command`` has too.
 
     ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
-    ``key`` distinguishes several gates of one repository; ``token_variable`` names the environment variable of the token
-    if it is not one of the forge's own. ``event`` overrides the event detected from the environment. ``workload`` is the
-    only workload measured, if one was ordered alone; its comment and status must not replace those of the whole check.
+    ``key`` distinguishes several gates of one repository. ``event`` overrides the event detected from the environment.
+    ``workload`` is the only workload measured, if one was ordered alone; its comment and status must not replace the
+    whole check's.
     ``testbeds`` are expected besides those in perfgate.toml.
     ``status`` sets or omits the commit status; None decides by the kind of pipeline. ``fail_on`` selects the verdicts that
     make the status red. ``out`` is the folder for decision, comment and report as judged here; with ``outputs`` the verdict
@@ -30,7 +30,6 @@ class PublishRequest:
     root: Path
     key: str = DEFAULT_KEY
     dry_run: bool = False
-    token_variable: str | None = None
     language: Language = "en"
     event: CiEvent | None = None
     workload: str | None = None
@@ -43,7 +42,9 @@ class PublishRequest:
 
     @property
     def name(self) -> str:
-        return f"{self.key}/{self.workload}" if self.workload else self.key
+        if self.workload:
+            return f"{self.key}/{self.workload}"
+        return self.key
 
     @property
     def only(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ _SHORT = 12
 def start_measuring(
     order: RunOrder | BisectOrder, change: OrderedChange, event: CiEvent, forge: Forge, key: str, doors: Doors
 ) -> OrderAnswer:
-    """Start it, or answer how to do it by hand. Nothing from the comment is passed on unchecked.
+    """Start it, or answer how to do it by hand. Every part of the comment is checked first.
 
     Raises ForgeError if the change has no commits, and ForgeUnansweredError if a pipeline may or may not have been started.
     """
@@ -29,7 +29,7 @@ def start_measuring(
     if event.forge == "github":
         return tell_workflow(order, change, event, doors.environ)
     if isinstance(order, RunOrder):
-        # A job that a comment starts has the rights of the main branch, beside which code of a change must not run.
+        # A job that a comment starts has the rights of the main branch, so it must not run code of a change.
         return OrderAnswer("rerun" if isinstance(forge, PipelineForge) else "repeat")
     if not isinstance(forge, PipelineForge):
         return OrderAnswer("by_hand", command=bisect_line(order, change))
@@ -100,7 +100,9 @@ def _start_pipeline(
 def bisect_line(order: BisectOrder, change: OrderedChange) -> str:
     """The shell line that does the same in a clone of the target repository."""
     base, head = change.base_sha[:_SHORT], change.head_sha
-    metric = f"{shlex.quote(order.metric)} " if order.metric else ""
+    metric = ""
+    if order.metric:
+        metric = f"{shlex.quote(order.metric)} "
     good = f'"$(git merge-base {base} {head[:_SHORT]})"'
     fetch = f"git fetch origin && git fetch origin {change.ref or head}"
     return f"{fetch} && perfgate bisect {metric}--good {good} --bad {head}"

@@ -13,7 +13,7 @@ from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import git_access
 from perfgate.judging.forge.detect import detect
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge, connect, find_token
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 from perfgate.judging.store.store import GitAccess
 
 
@@ -70,8 +70,10 @@ class TrustedInputs:
         """
         if self.target is None:
             return self
-        contexts = (each.head.session.ci for each in documents if each is not None)
-        context = next(contexts, None)
+        measured = next((each for each in documents if each is not None), None)
+        context = None
+        if measured:
+            context = measured.head.session.ci
         change = self.target.forge.find_change_request(prefer=context.change_request if context else None)
         if change is None or change.head_sha != self.target.event.head_sha:
             return self
@@ -84,18 +86,16 @@ def read_trusted_inputs(request: PublishRequest, doors: Doors, *, posts: bool) -
     Raises ForgeError if the forge refuses.
     """
     event = request.event or detect(doors.environ)
-    trusted = TrustedInputs(request.root, doors.environ, _read_settings(request.root, doors.environ), event)
-    token = find_token(event.forge, doors.environ, request.token_variable) if event else None
-    if event is None or token is None or not posts:
+    settings = CheckoutSettings()
+    if (request.root / CONFIG_NAME).exists():
+        try:
+            settings = CheckoutSettings(load_config(request.root, environ=doors.environ))
+        except ConfigError as error:  # judging raises and posts it
+            settings = CheckoutSettings(error=error)
+    trusted = TrustedInputs(request.root, doors.environ, settings, event)
+    forge = None
+    if event and posts:
+        forge = doors.connect(event)
+    if event is None or forge is None:
         return trusted
-    forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
-    return replace(trusted, target=TargetForge(forge, event, git_access(event, token)))
-
-
-def _read_settings(root: Path, environ: Mapping[str, str]) -> CheckoutSettings:
-    if not (root / CONFIG_NAME).exists():
-        return CheckoutSettings()
-    try:
-        return CheckoutSettings(load_config(root, environ=environ))
-    except ConfigError as error:  # judging raises and posts it
-        return CheckoutSettings(error=error)
+    return replace(trusted, target=TargetForge(forge, event, git_access(event, doors.environ)))

@@ -2,54 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.kept import REPORT_PAGE
-from perfgate.flows.publish.artifact import ReadArtifact
-from perfgate.flows.publish.evidence import evidence_pages
-from perfgate.flows.publish.keeping import CheckKeeper
-from perfgate.flows.publish.orders import obeys_comments, orders_to_accept
+from perfgate.document.run import Artifact
+from perfgate.errors import ForgeError
+from perfgate.flows.publish.artifacts import ReadArtifact
+from perfgate.flows.publish.keeping import CheckKeeper, open_keeper
 from perfgate.flows.publish.published import JudgedArtifact
-from perfgate.flows.publish.trusted import TrustedInputs
-from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, key_of
+from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
+from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, key_of, newest
+from perfgate.flows.shared.doors import Doors
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import prefix_of
-from perfgate.judging.forge.comment import can_hold, marker
+from perfgate.judging.forge.comment import TEXT_BUDGET, can_hold, marker
 from perfgate.judging.forge.forge import CiEvent, line_address
+from perfgate.judging.forge.orders import CommentForge, OrderForge, accept_order, numbered_order
 from perfgate.judging.report.render.ci import parse_location
 from perfgate.judging.report.render.comment import CommentContext, accepting_metrics
 from perfgate.judging.report.render.html import render_html
-from perfgate.locale import Language
+from perfgate.judging.report.render.testbeds import section_budget
+
+# Set by the GitLab template if a webhook brings comments to `perfgate command`.
+COMMANDS_VARIABLE = "PERFGATE_COMMANDS"
+_YAML_COMMENT = re.compile(r"(?:^|\s)#.*")
+# perfgate's reusable workflow, or the command in a hand-written job.
+_OBEYS = re.compile(r"/workflows/trusted\.ya?ml\b|\bperfgate command\b")
+# The folder of the measuring job that GitLab stores file by file.
+_FOLDER = "perfgate-out"
+# A path inside it that needs no escaping and leads nowhere else.
+_PLAIN_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 @dataclass(frozen=True)
 class Wording:
     """Words the decisions of one publication.
 
-    ``key`` is the gate's and ``name`` the comment's, which may be about one workload. ``writes_pages`` is whether report pages
-    are written besides those that ``keeper`` keeps; ``budget`` is the number of characters of each artifact in the comment.
+    ``keeper`` keeps report pages and recordings, None if the project keeps none; ``budget`` is the number of characters of each
+    artifact in the comment.
     """
 
+    request: PublishRequest
     trusted: TrustedInputs
-    key: str
-    name: str
-    language: Language
-    writes_pages: bool
     keeper: CheckKeeper | None
     budget: int
 
     def word(self, decision: DecisionDocument, artifact: ReadArtifact) -> JudgedArtifact:
         """Render the comment on a decision, with the addresses of its evidence, and its report page."""
-        if decision.procedure.name == "none":  # nothing was judged, so there is nothing to show or to accept
+        if decision.procedure.name == "none":  # without a judgement, there is no evidence and no cause
             return self.word_undecided(decision, artifact)
-        context, documents = self._with_evidence(decision, artifact), artifact.documents
+        context, documents = self.context(decision.base.commit), artifact.documents
+        target, key = self.trusted.target, key_of(self.request.key, artifact.testbed)
+        if target is not None and decision.links:
+            context = replace(context, pages=_evidence_pages(target, key, decision.links))
         context, accepts = self._with_orders(context, decision, artifact)
         page = None
-        if documents is not None and (self.writes_pages or self.keeper):
-            page = render_html(decision, documents.base, documents.head, self.language)
+        if documents is not None and (self.request.out is not None or self.keeper):
+            page = render_html(decision, documents.base, documents.head, self.request.language)
         if self.keeper is not None and page is not None:
             addresses = self.keeper.keep(decision, artifact, page)
             # CI removes its artifacts after some weeks.
@@ -67,25 +81,21 @@ class Wording:
         return judged.worded(budget=self.budget)
 
     def context(self, base: str | None = None) -> CommentContext:
-        """The addresses in a comment; ``base`` is the commit with which somebody can measure the same."""
+        """The addresses in a comment; ``base`` is the commit to reproduce the comparison with."""
+        reproduce = None
+        if base and COMMIT_ID.fullmatch(base):
+            reproduce = f"perfgate check --base {base[:12]} --out perfgate-out"
+        context = CommentContext(marker=marker(self.request.name), reproduce=reproduce, language=self.request.language)
         event = self.trusted.event
-        is_commit = base is not None and COMMIT_ID.fullmatch(base)
-        return CommentContext(
-            marker=marker(self.name),
-            artifact_url=event.artifact_url if event else None,
-            report_url=event.report_url if event else None,
-            job_url=event.job_url if event else None,
-            source=_addresses(event, self.trusted.root) if event else None,
-            reproduce=f"perfgate check --base {base[:12]} --out perfgate-out" if base and is_commit else None,
-            language=self.language,
-        )
-
-    def _with_evidence(self, decision: DecisionDocument, artifact: ReadArtifact) -> CommentContext:
-        context, target = self.context(decision.base.commit), self.trusted.target
-        if target is None or not decision.links:
+        if event is None:
             return context
-        key = key_of(self.key, artifact.testbed)
-        return replace(context, pages=evidence_pages(target.forge, target.event, key, decision.links))
+        return replace(
+            context,
+            artifact_url=event.artifact_url,
+            report_url=event.report_url,
+            job_url=event.job_url,
+            source=_line_addresses(event, self.trusted.root),
+        )
 
     def _with_orders(
         self, context: CommentContext, decision: DecisionDocument, artifact: ReadArtifact
@@ -95,12 +105,91 @@ class Wording:
             return context, []
         accepts = accepting_metrics(decision)
         # Numbers only work in the one comment that `perfgate command` reads, and if one testbed counts its causes there.
-        is_numbered = self.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
-        context = replace(context, accept_order=orders_to_accept(self.trusted, is_numbered=is_numbered))
+        is_numbered = self.request.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
+        context = replace(context, accept_order=_orders_to_accept(self.trusted, is_numbered=is_numbered))
         return context, accepts if is_numbered else []
 
 
-def _addresses(event: CiEvent, root: Path) -> Callable[[str], str | None]:
+def open_wording(
+    request: PublishRequest, trusted: TrustedInputs, artifacts: Sequence[ReadArtifact], doors: Doors
+) -> Wording:
+    keeper = None if request.dry_run else open_keeper(trusted, request.key, doors)
+    is_matrix = bool(artifacts[0].testbed)
+    budget = TEXT_BUDGET
+    if is_matrix:
+        budget = section_budget(len(artifacts), TEXT_BUDGET)
+    return Wording(request, trusted, keeper, budget)
+
+
+def obeys_comments(trusted: TrustedInputs) -> bool:
+    """Whether ``/perfgate`` comments are obeyed: the forge supports orders, and a workflow of the checkout handles them.
+
+    If the checkout has no workflows and this job runs in GitHub Actions, the workflows are kept elsewhere and count as
+    obeying. On GitLab the template sets a variable, because a webhook has to be set up.
+    """
+    if trusted.target is None:
+        return False
+    forge = trusted.target.forge
+    if not isinstance(forge, OrderForge):
+        return False
+    if isinstance(forge, CommentForge):
+        return trusted.environ.get(COMMANDS_VARIABLE) == "true"
+    top = trusted.root.joinpath(*[".."] * prefix_of(trusted.root).count("/"))
+    folder = top / ".github" / "workflows"
+    workflows = [*folder.glob("*.yml"), *folder.glob("*.yaml")]
+    if not workflows:
+        return trusted.environ.get("GITHUB_ACTIONS") == "true"
+    return any(_obeys(file.read_text("utf-8", "replace")) for file in workflows)
+
+
+def _obeys(workflow: str) -> bool:
+    text = _YAML_COMMENT.sub("", workflow)
+    return "issue_comment" in text and "perfgate" in text and _OBEYS.search(text) is not None
+
+
+def _orders_to_accept(trusted: TrustedInputs, *, is_numbered: bool) -> Callable[[int, Sequence[str]], str | None]:
+    """A function from a cause to the order to accept it: by its number, if the comment's state has its metrics, or by metrics.
+
+    With a number it names the commit of a fork alone, because the fork's owner can move its head.
+    """
+    assert trusted.event is not None, "orders are read from comments of a forge"
+    head = trusted.event.head_sha
+    from_fork = trusted.change is None or trusted.change.from_fork is not False
+
+    def order(number: int, metrics: Sequence[str]) -> str | None:
+        if is_numbered:
+            return numbered_order(number, head if from_fork else None)
+        return accept_order(head, metrics)
+
+    return order
+
+
+def _evidence_pages(target: TargetForge, key: str, links: Iterable[Artifact]) -> Mapping[str, str]:
+    """The URL of every stored file that has one, by path; empty if the forge lists no artifacts.
+
+    The URLs come from the forge's list of artifacts, not from the artifacts. A forge that stores an archive file by file has a
+    URL for each. On the others a flame graph is a separate artifact, which opens in the browser, and a trace is in the archive
+    of the traces.
+    """
+    try:
+        artifacts = target.forge.artifacts()
+    except ForgeError:
+        return {}
+    prefix, attempt = f"perfgate-{key}-", target.event.run_attempt
+    documents = newest(artifacts, prefix, attempt)
+    flame = newest(artifacts, prefix, attempt, suffix="-flame.html")
+    traces = newest(artifacts, prefix, attempt, suffix="-traces")
+    pages: dict[str, str] = {}
+    for link in links:
+        stored = flame if link.kind == "flamegraph" else traces
+        if documents and documents.files_url and _PLAIN_PATH.fullmatch(link.path):
+            pages[link.path] = f"{documents.files_url}{_FOLDER}/{link.path}"
+        elif stored and stored.url and not stored.files_url:
+            pages[link.path] = stored.url
+    return pages
+
+
+def _line_addresses(event: CiEvent, root: Path) -> Callable[[str], str | None]:
     """A function from a source line of the head, relative to the project's folder, to its page on the forge."""
     prefix = prefix_of(root)
 

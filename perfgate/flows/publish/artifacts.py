@@ -1,0 +1,136 @@
+"""The artifacts that the measuring jobs left: one check, or one for each testbed of a matrix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.config import MOST_TESTBEDS, TESTBED_NAME, Config
+from perfgate.document.artifact import CheckDocuments, read_check
+from perfgate.document.message import Message, ReasonError
+from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.publish.trusted import TrustedInputs
+from perfgate.flows.shared.ci_artifact import fetch_artifact, key_of
+
+# Conclusions of a measuring job that did not finish. GitHub cancels a job that exceeds its `timeout-minutes`.
+CANCELLED = ("cancelled", "timed_out")
+
+
+class ReadArtifact(NamedTuple):
+    """The documents of an artifact, or the error of reading it, which judging raises.
+
+    In a matrix, ``testbed`` is the name of the runner that measured, and ``device`` the kind of its device by perfgate.toml.
+    ``source`` is the folder or zip that was read, for the other files that it holds.
+    """
+
+    documents: CheckDocuments | None = None
+    refusal: Exception | None = None
+    testbed: str = ""
+    device: str | None = None
+    source: Path | bytes | None = None
+
+    def judged_documents(self) -> CheckDocuments:
+        if self.documents is None:
+            raise self.refusal or DocumentError("there is none")
+        return self.documents
+
+
+def read_artifacts(artifact: Path | None, request: PublishRequest, trusted: TrustedInputs) -> Sequence[ReadArtifact]:
+    """The artifact of every expected testbed, or of the only runner: from a path, else as the event's run uploaded it.
+
+    If a measuring job was cancelled, the artifacts of the others are still judged.
+    """
+    testbeds = _expected_testbeds(trusted.settings.config, request.testbeds)
+    source = _source(artifact, trusted, request.key)
+    cancelled = ReasonError(Message("publish.job-cancelled"))
+    is_cancelled = trusted.target is not None and trusted.target.event.measured in CANCELLED
+    if is_cancelled and not testbeds:
+        return [ReadArtifact(refusal=cancelled)]
+    artifacts: list[ReadArtifact] = []
+    for name in testbeds or ("",):
+        read = _read_artifact(source, name)._replace(testbed=name, device=testbeds.get(name))
+        if is_cancelled and read.documents is None:
+            read = read._replace(refusal=cancelled)
+        artifacts.append(read)
+    if not testbeds:
+        return artifacts
+    sessions: Counter[str] = Counter()
+    for read in artifacts:
+        sessions.update(_sessions(read.documents))
+    return [_refused(read, sessions) for read in artifacts]
+
+
+def _expected_testbeds(config: Config | None, names: tuple[str, ...]) -> Mapping[str, str | None]:
+    """The kind of device of each expected testbed, None if perfgate.toml lacks the testbed; empty for a gate of one runner.
+
+    ``config`` comes from the base or the default branch, so a change cannot take a testbed away. The ``names`` in the
+    call, which a CI file of the change may have written, only add to them.
+    """
+    for name in names:
+        if not TESTBED_NAME.fullmatch(name):
+            raise UsageError(
+                "--testbed {name!r} must be letters, digits, '_', '-' or '.', and not 'judged', e.g. --testbed 910b",
+                name=name,
+            )
+    testbeds: dict[str, str | None] = dict(config.testbeds) if config else {}
+    for name in names:
+        testbeds.setdefault(name, None)
+    if len(testbeds) > MOST_TESTBEDS:
+        raise UsageError(
+            "{count} testbeds are expected, and one comment has room for {most}",
+            count=len(testbeds),
+            most=MOST_TESTBEDS,
+        )
+    return testbeds
+
+
+def _source(artifact: Path | None, trusted: TrustedInputs, key: str) -> Callable[[str], Path | bytes]:
+    """A function from a testbed, "" for the only runner, to its artifact."""
+    if artifact is not None:
+        return partial(_check_below, artifact)
+    target = trusted.target
+    if target is None:
+        raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
+    return lambda testbed: fetch_artifact(target.forge, target.event, key_of(key, testbed))
+
+
+def _check_below(folder: Path, testbed: str) -> Path:
+    """The check of a testbed in a folder with several, as ``NAME/`` or ``NAME.zip``; without a name the folder itself."""
+    archive = folder / f"{testbed}.zip"
+    return archive if testbed and archive.is_file() else folder / testbed
+
+
+def _read_artifact(source: Callable[[str], Path | bytes], testbed: str) -> ReadArtifact:
+    try:
+        place = source(testbed)
+        return ReadArtifact(read_check(place), source=place)
+    except Exception as error:  # noqa: BLE001 - raised by the judging function
+        return ReadArtifact(refusal=error)
+
+
+def _refused(artifact: ReadArtifact, sessions: Counter[str]) -> ReadArtifact:
+    """The artifact, without its documents if they are not of this testbed alone."""
+    documents, device = artifact.documents, artifact.device
+    if documents is None:
+        return artifact
+    other_kinds = sorted({run.testbed.device_kind for run in documents} - {device})
+    if device is not None and other_kinds:
+        why = Message("publish.other-device", {"found": other_kinds[0], "wanted": device})
+    elif any(sessions[session] > 1 for session in _sessions(documents)):
+        # One of them is a copy; which of them cannot be known.
+        why = Message("publish.measured-once")
+    else:
+        return artifact
+    return artifact._replace(documents=None, refusal=ReasonError(why))
+
+
+def _sessions(documents: CheckDocuments | None) -> set[str]:
+    sessions: set[str] = set()
+    for run in documents or ():
+        sessions.add(run.session.id)
+        sessions.update(session.id for session in run.earlier_sessions)
+    return sessions
