@@ -30,6 +30,7 @@ from perfgate.errors import (
 )
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, fetch_artifact, with_traces
+from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.flows.shared.session import now
@@ -39,15 +40,15 @@ from perfgate.flows.shared.unsent import NONE_WAITED, PushedRuns, UnsentRuns, un
 from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
 from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
 from perfgate.git.repository import Repository
-from perfgate.judging.forge.forge import CiEvent, Clock, Sleep, connect, find_token, token_variables
+from perfgate.judging.forge.forge import token_variables
 from perfgate.judging.forge.orders import cause_numbers
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.store.artifacts import KeptArtifacts
-from perfgate.judging.store.runs import prune_runs, record_run, refuse_unfit, stored_run, stored_runs
-from perfgate.judging.store.store import SERVICE_SCHEMES, Page, is_shared, shown_location, store_location
+from perfgate.judging.store.runs import prune_runs, record_run, refuse_unfit, stored_runs
+from perfgate.judging.store.store import SERVICE_SCHEMES, Page, Store, is_shared, shown_location, store_location
 from perfgate.locale import Activity
 
 DECISION = "decision.json"
@@ -55,6 +56,23 @@ SLACK = 20
 # As git abbreviates a commit at least.
 _FEWEST_DIGITS = 4
 _WORSE = {"lower": "above", "higher": "below"}
+
+
+@dataclass(frozen=True)
+class BaselineRequest:
+    """The options of ``perfgate baseline record``.
+
+    The run comes from the document ``run_file``, or from the CI job's ``artifact``, which ``download`` fetches from the forge
+    for the gate ``key``. Without any of these it is measured into ``out``, ``quick`` or at full length.
+    """
+
+    out: Path
+    run_file: Path | None = None
+    artifact: Path | None = None
+    download: bool = False
+    key: str = DEFAULT_KEY
+    allow_dirty: bool = False
+    quick: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,17 +95,58 @@ class RecordedRun:
     pushed: PushedRuns = NONE_WAITED
 
 
-def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> RecordedRun:
-    """Keep an existing run document. Raises UsageError for one of another project.
+def record(request: BaselineRequest, config: Config, doors: Doors, measure: Callable[[], RunDocument]) -> RecordedRun:
+    """Take or ``measure`` a run of main, and store it with its artifacts.
 
-    In a CI job, a shared store accepts only runs of main measured by the same pipeline.
+    In a CI job, a shared store accepts only runs of main measured by the same pipeline. Raises UsageError in a job that may not
+    write to the store, InconclusiveError for an artifact that is missing, damaged or of another run, and MeasuringError if a
+    part of the run could not be measured.
     """
-    event = _trusted_event(config, environ)
-    run = read_run(path)
-    if event is not None:
-        refuse_foreign(run, event)
-        refuse_failed(run)
-    return keep(config, environ, run, [path.parent], allow_dirty=allow_dirty)
+    if request.artifact is not None or request.download:
+        return _record_artifact(request, config, doors)
+    event = None
+    if is_shared(store_location(config, doors.environ)):
+        event = trusted_event(config, doors.environ)
+    if request.run_file is None:
+        if not request.allow_dirty:
+            _refuse_changes(config)
+        run, folder = measure(), request.out
+        _refuse_failed(run, str(request.out / "run.json"))
+    else:
+        run, folder = read_run(request.run_file), request.run_file.parent
+        if event is not None:
+            refuse_foreign(run, event)
+            _refuse_failed(run, "its log")
+    return keep(config, doors.environ, run, [folder], allow_dirty=request.allow_dirty)
+
+
+def _record_artifact(request: BaselineRequest, config: Config, doors: Doors) -> RecordedRun:
+    """Store the run in an artifact of this event's pipeline: a folder or zip, or the forge's."""
+    event = trusted_event(config, doors.environ)
+    if event is None:
+        raise UsageError(
+            "only a CI job can store an artifact, because it knows its origin; elsewhere `perfgate baseline record "
+            "--run FILE` stores a run document"
+        )
+    forge = doors.connect(event)
+    if forge is None and request.artifact is None:
+        raise UsageError(
+            "no token in {names} to download the artifact with; pass it on to this job",
+            names=" or ".join(token_variables(event.forge)),
+        )
+    refuse_off_main(config, doors.environ, event, forge)
+    try:
+        artifact: Path | bytes | None = request.artifact
+        if artifact is None:
+            assert forge is not None, "a token was required to get here"
+            artifact = fetch_artifact(forge, event, request.key)
+        run = read_artifact_run(artifact)
+    except DocumentError as error:
+        raise InconclusiveError("artifact: {error}; nothing is kept", error=error) from error
+    refuse_foreign(run, event)
+    _refuse_failed(run, "the log of the measuring job")
+    sources = with_traces(artifact, forge, event, request.key)
+    return keep(config, doors.environ, run, sources, allow_dirty=False)
 
 
 def keep(
@@ -109,8 +168,7 @@ def keep(
             project=run.project,
             own=config.project,
         )
-    location = store_location(config, environ)
-    unsent = unsent_runs(location, config.project, environ)
+    unsent = unsent_runs(store_location(config, environ), config.project, environ)
     try:
         return _keep_now(config, environ, run, sources, unsent, allow_dirty=allow_dirty)
     except StoreUnreachableError as error:
@@ -134,46 +192,48 @@ def _keep_now(
     *,
     allow_dirty: bool,
 ) -> RecordedRun:
-    """Keep a run and its artifacts, after those that wait for the service."""
-    store = open_project_store(config, environ)
-    pushed = unsent.push(store) if unsent is not None else NONE_WAITED
+    """Keep a run and its artifacts, after the runs that wait for the service."""
+    store, location = open_project_store(config, environ), store_location(config, environ)
+    pushed = NONE_WAITED
+    if unsent is not None:
+        pushed = unsent.push(store)
     suspected = _suspected(config, environ, run)
     run_id = record_run(store, run, allow_dirty=allow_dirty)
-    location = store_location(config, environ)
-    removed, most = 0, config.store.keep
-    if most and not location.startswith(SERVICE_SCHEMES):
-        # Not before the limit is clearly exceeded: each removal rewrites a branch store from scratch.
-        stored = len(stored_runs(store, config.project, Page(testbed=run.testbed.fingerprint)))
-        if stored > most + most // SLACK:
-            removed = prune_runs(store, config.project, keep=most)
-    there = datetime.now(timezone.utc) + store.clock_ahead()
+    ahead = store.clock_ahead()
+    there = datetime.now(timezone.utc) + ahead
     recorded = RecordedRun(
         id=run_id,
         store=shown_location(location),
         run=run,
         suspected=suspected,
-        removed=removed,
-        clocks=(*clock_notes(run, there.isoformat()), *clock_difference_note(store.clock_ahead())),
+        removed=0 if location.startswith(SERVICE_SCHEMES) else _remove_oldest(store, config, run),
+        clocks=(*clock_notes(run, there.isoformat()), *clock_difference_note(ahead)),
         pushed=pushed,
     )
-    return _with_artifacts(recorded, config, environ, sources)
-
-
-def _with_artifacts(
-    recorded: RecordedRun, config: Config, environ: Mapping[str, str], sources: Iterable[Path | bytes]
-) -> RecordedRun:
-    """The record of a stored run with its artifacts, or the error that lost them; the run stays stored."""
-    artifacts = set_of_run(recorded.run, recorded.id, now())
-    store = open_artifacts(config, environ)
-    if store is None or not artifacts.files:
+    artifacts, artifact_store = set_of_run(run, run_id, now()), open_artifacts(config, environ)
+    if artifact_store is None or not artifacts.files:
         return recorded
     try:
-        return replace(recorded, kept=keep_artifacts(store, artifacts, sources, lambda *_: None))
-    except (StoreError, DocumentError, ForgeError) as error:
+        return replace(recorded, kept=keep_artifacts(artifact_store, artifacts, sources, lambda *_: None))
+    except (StoreError, DocumentError, ForgeError) as error:  # the run stays stored
         return replace(recorded, not_kept=error)
 
 
-def refuse_failed(run: RunDocument, where: str = "its log") -> None:
+def _remove_oldest(store: Store, config: Config, run: RunDocument) -> int:
+    """Remove the oldest runs above the project's limit; return how many.
+
+    Not before the limit is clearly exceeded: each removal rewrites a branch store from scratch.
+    """
+    most = config.store.keep
+    if not most:
+        return 0
+    stored = stored_runs(store, config.project, Page(testbed=run.testbed.fingerprint))
+    if len(stored) <= most + most // SLACK:
+        return 0
+    return prune_runs(store, config.project, keep=most)
+
+
+def _refuse_failed(run: RunDocument, where: str) -> None:
     """Raise MeasuringError if a part of the run could not be measured."""
     if exit_code(run) == EXIT_MEASURING:
         raise MeasuringError(
@@ -182,38 +242,37 @@ def refuse_failed(run: RunDocument, where: str = "its log") -> None:
         )
 
 
-def record_measured(
-    config: Config, environ: Mapping[str, str], measure: Callable[[], RunDocument], out: Path, *, allow_dirty: bool
-) -> RecordedRun:
-    """Measure with ``measure``, which writes to ``out``, and keep the run.
+def _refuse_changes(config: Config) -> None:
+    """Refuse uncommitted changes before measuring; the store would refuse them only afterwards."""
+    try:
+        repository = Repository(config.root)
+    except RepositoryError:
+        return
+    if changed := repository.dirty_files():
+        raise UsageError(
+            "uncommitted changes, in {files}; commit them first, or keep the run on purpose with --allow-dirty",
+            files=clean(", ".join(changed)),
+        )
 
-    Raises MeasuringError when a part of it failed.
-    """
-    _trusted_event(config, environ)
-    if not allow_dirty:
-        _refuse_changes(config)
-    run = measure()
-    refuse_failed(run, str(out / "run.json"))
-    return keep(config, environ, run, [out], allow_dirty=allow_dirty)
+
+def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
+    """The numbers of a run that are worse than main's level."""
+    history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` names unreadable runs
+    places: list[str] = []
+    for compared in compare_stored(run, history):
+        is_worse = compared.outside is not None and compared.outside == _WORSE.get(metric(compared.metric).better)
+        if compared.typical and is_worse:
+            difference = percent(compared.head / compared.typical - 1)
+            places.append(f"{compared.metric} of {compared.workload}/{compared.shape} ({difference})")
+    return tuple(places)
 
 
 def list_baseline(
-    config: Config, environ: Mapping[str, str], *, limit: int | None = None, before: str | None = None
+    config: Config, environ: Mapping[str, str], *, limit: int | None = None
 ) -> tuple[list[StoredRun], list[str]]:
-    """The runs of the project, newest first, and a line for each unreadable one.
-
-    With ``before``, the beginning of an id, the runs that follow that one. Raises UnknownRunError if the project has no
-    such run.
-    """
+    """The runs of the project, newest first, and a line for each unreadable one."""
     store = open_project_store(config, environ)
-    if before is not None:
-        before = store.documents(config.project, [before])[0].id
-    page = Page(limit=limit, before=before)
-    return stored_runs(store, config.project, page), store.damaged(config.project)
-
-
-def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:
-    return stored_run(open_project_store(config, environ), config.project, run_id)
+    return stored_runs(store, config.project, Page(limit=limit)), store.damaged(config.project)
 
 
 def accept_regressions(
@@ -232,7 +291,7 @@ def accept_regressions(
     The default of ``folder`` is the newest check. Raises UsageError for an unknown metric or cause, an empty reason, or a day
     in the past.
     """
-    if _is_shared(config, environ):
+    if is_shared(store_location(config, environ)):
         refuse_change_request(environ)
     repository, named = Repository(config.root), tuple(metrics)
     commit = repository.resolve(revision)
@@ -267,11 +326,11 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
         )
     decision = read_decision(file)
     if commit not in (decision.head.reviewed, decision.head.commit):
-        other = (decision.head.reviewed or decision.head.commit or "no commit")[:12]
+        change = (decision.head.reviewed or decision.head.commit or "no commit")[:12]
         raise UsageError(
             "{file} is about {other}, not about {commit}; measure that, {instead}",
             file=file,
-            other=other,
+            other=change,
             commit=commit[:12],
             instead=instead,
         )
@@ -285,11 +344,6 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
         ) from error
 
 
-def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
-    """Every accepted regression of the project, newest first."""
-    return open_project_store(config, environ).entries(config.project, Acceptance)
-
-
 def triage_regression(
     config: Config, environ: Mapping[str, str], *, revision: str, state: TriageState, reason: str, author: str | None
 ) -> Triage:
@@ -298,7 +352,7 @@ def triage_regression(
     The commit may be one of a stored run, by its first digits, as reports print it; a clone is then not needed. Raises
     UsageError for a revision that is neither this nor one of the clone, and without a reason.
     """
-    if _is_shared(config, environ):
+    if is_shared(store_location(config, environ)):
         refuse_change_request(environ)
     store = open_project_store(config, environ)
     commit = _commit_of_main(revision, stored_runs(store, config.project), config.root)
@@ -306,15 +360,10 @@ def triage_regression(
     return give_state(store, config.project, commit=commit, state=state, reason=reason, author=author)
 
 
-def list_triages(config: Config, environ: Mapping[str, str]) -> list[Triage]:
-    """The states of the project's regressions, newest first."""
-    return open_project_store(config, environ).entries(config.project, Triage)
-
-
 def _commit_of_main(revision: str, runs: Iterable[StoredRun], root: Path) -> str:
-    known = {run.commit for run in runs if run.commit and run.commit.startswith(revision.lower())}
-    if len(known) == 1 and len(revision) >= _FEWEST_DIGITS:
-        return known.pop()
+    matches = {run.commit for run in runs if run.commit and run.commit.startswith(revision.lower())}
+    if len(matches) == 1 and len(revision) >= _FEWEST_DIGITS:
+        return matches.pop()
     try:
         return Repository(root).resolve(revision)
     except RepositoryError as error:
@@ -323,79 +372,3 @@ def _commit_of_main(revision: str, runs: Iterable[StoredRun], root: Path) -> str
             revision=revision,
             error=error,
         ) from error
-
-
-def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:
-    return is_shared(store_location(config, environ))
-
-
-def _trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
-    return trusted_event(config, environ) if _is_shared(config, environ) else None
-
-
-def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
-    history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` names unreadable runs
-    return tuple(
-        f"{beside.metric} of {beside.workload}/{beside.shape} ({percent(beside.head / beside.typical - 1)})"
-        for beside in compare_stored(run, history)
-        if beside.typical and beside.outside is not None
-        if beside.outside == _WORSE.get(metric(beside.metric).better)
-    )
-
-
-def _refuse_changes(config: Config) -> None:
-    """Refuse uncommitted changes before measuring; the store would refuse them only afterwards."""
-    try:
-        repository = Repository(config.root)
-    except RepositoryError:
-        return
-    if changed := repository.dirty_files():
-        raise UsageError(
-            "uncommitted changes, in {files}; commit them first, or keep the run on purpose with --allow-dirty",
-            files=clean(", ".join(changed)),
-        )
-
-
-def record_artifact(
-    config: Config,
-    environ: Mapping[str, str],
-    path: Path | None,
-    *,
-    key: str = DEFAULT_KEY,
-    token_variable: str | None = None,
-    sleep: Sleep,
-    clock: Clock,
-) -> RecordedRun:
-    """Keep the run in an artifact of this event's pipeline: the folder or zip at ``path``, or the forge's of gate ``key``.
-
-    Raises UsageError in a job that may not write to the store, InconclusiveError for an artifact that is missing, damaged or of
-    another run, MeasuringError if a part of it could not be measured.
-    """
-    event = trusted_event(config, environ)
-    if event is None:
-        raise UsageError(
-            "only a CI job can store an artifact, because it knows its origin; elsewhere `perfgate baseline record "
-            "--run FILE` stores a run document"
-        )
-    token = find_token(event.forge, environ, token_variable)
-    if token is None and path is None:
-        raise UsageError(
-            "no token in {names} to download the artifact with; pass it on to this job",
-            names=" or ".join(token_variables(event.forge, token_variable)),
-        )
-    forge = connect(event, token, sleep=sleep, clock=clock) if token else None
-    refuse_off_main(config, environ, event, forge)
-    try:
-        artifact: Path | bytes | None = path
-        if artifact is None:
-            assert forge is not None, "a token was required to get here"
-            artifact = fetch_artifact(forge, event, key)
-        run = read_artifact_run(artifact)
-    except DocumentError as error:
-        raise InconclusiveError(
-            "artifact: {error}; nothing is kept",
-            error=error,
-        ) from error
-    refuse_foreign(run, event)
-    refuse_failed(run, "the log of the measuring job")
-    return keep(config, environ, run, with_traces(artifact, forge, event, key), allow_dirty=False)

@@ -21,13 +21,13 @@ from perfgate.document.run import CiContext, CorrectnessResult, RunDocument
 from perfgate.document.testbed import fingerprint
 from perfgate.errors import InconclusiveError, MeasuringError, PerfgateError, StoreError, UsageError
 from perfgate.flows.baseline import (
+    BaselineRequest,
     RecordedRun,
     accept_regressions,
     keep,
-    record_artifact,
-    record_file,
-    record_measured,
+    record,
 )
+from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store, stored_history
 from perfgate.flows.store import prune_runs
 from perfgate.judging.store.index import read_index
@@ -79,7 +79,12 @@ class Project:
         self.forge.upload(555, name, packed.getvalue())
 
     def record(self, path: Path | None = None) -> RecordedRun:
-        return record_artifact(load_config(self.root), self.environ, path, sleep=lambda _: None, clock=lambda: 0.0)
+        request = BaselineRequest(Path("unused"), artifact=path, download=path is None)
+        return record(request, load_config(self.root), self.doors, lambda: pytest.fail("nothing is measured"))
+
+    @property
+    def doors(self) -> Doors:
+        return Doors(self.environ, say=pytest.fail, sleep=lambda _: None, clock=lambda: 0.0)
 
     def sessions(self) -> list[str]:
         return [run.session for run in stored_runs(open_project_store(load_config(self.root), self.environ), "shop")]
@@ -242,10 +247,12 @@ def test_record__in_a_job_of_another_event__refused_and_nothing_written(
     def measure() -> RunDocument:
         raise AssertionError("refused before anything is measured")
 
+    of_file = BaselineRequest(project.root / "o", run_file=artifact / "run.json", allow_dirty=True)
+    measured = BaselineRequest(project.root / "o", allow_dirty=True)
     attempts = [
         lambda: project.record(artifact),
-        lambda: record_file(config, project.environ, artifact / "run.json", allow_dirty=True),
-        lambda: record_measured(config, project.environ, measure, project.root / "o", allow_dirty=True),
+        lambda: record(of_file, config, project.doors, measure),
+        lambda: record(measured, config, project.doors, measure),
     ]
     for attempt in attempts:
         with pytest.raises(UsageError, match="only runs of the main branch are kept"):

@@ -12,7 +12,7 @@ import click
 from perfgate.cli.artifacts import say_kept
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import drop_secrets
-from perfgate.cli.options import FOLDER, PATH, allow_token_option, directory_option
+from perfgate.cli.options import FOLDER, PATH, Options, RecordCommand, allow_token_option, directory_option
 from perfgate.cli.pushed import show_pushed
 from perfgate.cli.streams import cleaned, print_json
 from perfgate.locale import sentence
@@ -20,7 +20,8 @@ from perfgate.locale import sentence
 if TYPE_CHECKING:
     from perfgate.config import Config
     from perfgate.document.history import StoredRun, TriageState
-    from perfgate.flows.baseline import RecordedRun
+    from perfgate.document.run import RunDocument
+    from perfgate.flows.baseline import BaselineRequest, RecordedRun
     from perfgate.judging.store.store import Store
 
 NEWEST = 20
@@ -33,7 +34,7 @@ def COMMAND() -> None:
     """Store runs of main and show them. A check shows them beside its own times, and the trend is computed from them."""
 
 
-@COMMAND.command("record")
+@COMMAND.command("record", cls=RecordCommand)
 @click.option("--run", "run_file", metavar="FILE", type=PATH, help="Store this run document instead of measuring.")
 @click.option(
     "--from",
@@ -50,12 +51,6 @@ def COMMAND() -> None:
     show_default=True,
     help="With --download: which of several gates on one repository.",
 )
-@click.option(
-    "--token-env",
-    "token_variable",
-    metavar="NAME",
-    help="The variable with the forge's token, if it has an unusual name.",
-)
 @click.option("--allow-dirty", is_flag=True, help="Store a run that was measured with uncommitted changes.")
 @click.option(
     "--quick/--full",
@@ -67,14 +62,10 @@ def COMMAND() -> None:
 @_json
 @directory_option()
 def record(
+    options: Options,
     run_file: Path | None,
     artifact: Path | None,
     download: bool,
-    key: str,
-    token_variable: str | None,
-    allow_dirty: bool,
-    quick: bool,
-    out: Path,
     allow_token: bool,
     as_json: bool,
     directory: Path,
@@ -86,38 +77,34 @@ def record(
     missing or belongs to another job, 4 a part could not be measured, or forge or store refused. With [artifacts] path
     in perfgate.toml the traces are kept too; if that fails, the reason is printed and the run is stored all the same.
     """
-    if sum((run_file is not None, artifact is not None, download)) > 1:
+    sources = sum((run_file is not None, artifact is not None, download))
+    if sources > 1:
         raise click.UsageError("--run, --from and --download exclude each other; give one")
     config = _config(directory)
-    if artifact is not None or download:
-        import time
-
-        from perfgate.flows.baseline import record_artifact
-
-        recorded = record_artifact(
-            config,
-            os.environ,
-            artifact,
-            key=key,
-            token_variable=token_variable,
-            sleep=time.sleep,
-            clock=time.time,
-        )
-    elif run_file is not None:
-        from perfgate.flows.baseline import record_file
-
-        recorded = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
-    else:
+    if not sources:
         drop_secrets(directory, allow_token=allow_token)
-        recorded = _record_measured(config, out, quick, allow_dirty)
+    from perfgate.flows.baseline import BaselineRequest
+    from perfgate.flows.baseline import record as record_run
+    from perfgate.flows.shared.doors import Doors
+
+    request = options.record(BaselineRequest, run_file=run_file, artifact=artifact, download=download)
+    doors = Doors.of_this_process(click.echo)
+    recorded = record_run(request, config, doors, lambda: _measure(request, config))
     if as_json:
         _print_recorded(recorded)
     else:
         _show_recorded(recorded)
     if recorded.not_kept is not None:
-        why = recorded.not_kept.shown
-        told = sentence("the run is stored, but its artifacts are not kept: {why}", why=why)
-        click.echo(cleaned(told, whole=True), err=True)
+        why = sentence("the run is stored, but its artifacts are not kept: {why}", why=recorded.not_kept.shown)
+        click.echo(cleaned(why, whole=True), err=True)
+
+
+def _measure(request: BaselineRequest, config: Config) -> RunDocument:
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows.run.job import RunOptions, run_here
+
+    with TerminalProgress() as progress:
+        return run_here(config, RunOptions(out=request.out, quick=request.quick), progress)
 
 
 def _print_recorded(recorded: RecordedRun) -> None:
@@ -163,18 +150,6 @@ def _show_recorded(recorded: RecordedRun) -> None:
         say_kept(recorded.kept)
 
 
-def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) -> RecordedRun:
-    from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.baseline import record_measured
-    from perfgate.flows.run.job import RunOptions, run_here
-
-    with TerminalProgress() as progress:
-        options = RunOptions(out=out, quick=quick)
-        return record_measured(
-            config, os.environ, lambda: run_here(config, options, progress), out, allow_dirty=allow_dirty
-        )
-
-
 @COMMAND.command("list")
 @click.option(
     "--limit",
@@ -182,36 +157,27 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
     metavar="N",
     help=f"At most N runs; default: {NEWEST}, and all of them with --json.",
 )
-@click.option(
-    "--before", metavar="ID", help="Only the runs that follow this one in the list; a prefix of its id will do."
-)
 @_json
 @directory_option()
-def list_runs(limit: int | None, before: str | None, as_json: bool, directory: Path) -> None:
+def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     """List the stored runs of this project, newest first."""
     from perfgate.flows.baseline import list_baseline
 
     config = _config(directory)
-    shown = limit or NEWEST
-    runs, damaged = list_baseline(config, os.environ, limit=limit if as_json else shown + 1, before=before)
+    count = limit or NEWEST
+    runs, damaged = list_baseline(config, os.environ, limit=limit if as_json else count + 1)
     for why in damaged:
         click.echo(cleaned(sentence("left out: {why}", why=why), whole=True), err=True)
     if as_json:
         print_json(runs)
         return
     project = config.project
-    if not runs and before is not None:
-        click.echo(sentence("no run of {project} is older than {before}", project=project, before=cleaned(before)))
-    elif not runs and not damaged:
+    if not runs and not damaged:
         click.echo(sentence("no run of {project} is kept yet; `perfgate baseline record` keeps one", project=project))
-    for run in runs[:shown]:
+    for run in runs[:count]:
         click.echo("\n".join(_run_lines(run)))
-    if len(runs) > shown:
-        last = runs[shown - 1].id[:12]
-        click.echo(
-            "\n"
-            + sentence("`perfgate baseline list --before {last}` lists older ones, `--limit N` more at once", last=last)
-        )
+    if len(runs) > count:
+        click.echo("\n" + sentence("`perfgate baseline list --limit N` lists older ones too"))
 
 
 def _run_lines(run: StoredRun) -> list[str]:
@@ -234,9 +200,10 @@ def _run_lines(run: StoredRun) -> list[str]:
 def show(run_id: str, as_json: bool, directory: Path) -> None:
     """Show the values of a stored run. ID is its id or a prefix of it."""
     from perfgate.document.job import typical_values
-    from perfgate.flows.baseline import show_baseline
+    from perfgate.judging.store.runs import stored_run
 
-    run = show_baseline(_config(directory), os.environ, run_id)
+    config, store = _open(directory)
+    run = stored_run(store, config.project, run_id)
     if as_json:
         print_json(run)
         return
@@ -326,9 +293,10 @@ def accept(
 @directory_option()
 def list_accepted(as_json: bool, directory: Path) -> None:
     """List the accepted regressions, newest first."""
-    from perfgate.flows import baseline
+    from perfgate.document.history import Acceptance
 
-    acceptances = baseline.list_accepted(_config(directory), os.environ)
+    config, store = _open(directory)
+    acceptances = store.entries(config.project, Acceptance)
     if as_json:
         print_json(acceptances)
         return
@@ -360,16 +328,19 @@ def triage(revision: str, state: TriageState, reason: str, author: str | None, a
     """
     from perfgate.flows.baseline import triage_regression
 
-    given = triage_regression(
+    triaged = triage_regression(
         _config(directory), os.environ, revision=revision, state=state, reason=reason, author=author
     )
     if as_json:
-        print_json(given)
+        print_json(triaged)
         return
     click.echo(
         cleaned(
             sentence(
-                "{commit} is {state}, by {author}", commit=given.commit[:12], state=given.state, author=given.author
+                "{commit} is {state}, by {author}",
+                commit=triaged.commit[:12],
+                state=triaged.state,
+                author=triaged.author,
             )
         )
     )
@@ -380,9 +351,10 @@ def triage(revision: str, state: TriageState, reason: str, author: str | None, a
 @directory_option()
 def list_triaged(as_json: bool, directory: Path) -> None:
     """List the states that people gave regressions of main, newest first."""
-    from perfgate.flows import baseline
+    from perfgate.document.history import Triage
 
-    triages = baseline.list_triages(_config(directory), os.environ)
+    config, store = _open(directory)
+    triages = store.entries(config.project, Triage)
     if as_json:
         print_json(triages)
         return
@@ -412,17 +384,19 @@ def log(
     limit: int, all_projects: bool, project: str | None, location: str | None, as_json: bool, directory: Path
 ) -> None:
     """List who changed the store, newest first: runs, acceptances, and the tokens of `perfgate serve`."""
-    from perfgate.flows.tokens import audit_log
+    from perfgate.flows.store import ledger_of
 
     store, place, chosen = _open_scope(location, project, all_projects, directory)
-    entries = audit_log(store, place, project=chosen, limit=limit)
+    entries = ledger_of(store, place).entries(project=chosen, limit=limit)
     if as_json:
         print_json(entries)
         return
     if not entries:
         click.echo(sentence("nothing was changed yet"))
     for entry in entries:
-        where = f"{entry.project}: " if all_projects else ""
+        where = ""
+        if all_projects:
+            where = f"{entry.project}: "
         subject = entry.subject[:12] if entry.action == "run recorded" else entry.subject
         click.echo(cleaned(f"{entry.at[:19].replace('T', ' ')}  {entry.actor}  {where}{entry.action}  {subject}"))
 
@@ -462,6 +436,13 @@ def _open_scope(
     chosen = None if all_projects else project or _config(directory).project
     place = store_location_in(location, directory, os.environ)
     return open_store_at(place, directory, os.environ), place, chosen
+
+
+def _open(directory: Path) -> tuple[Config, Store]:
+    from perfgate.flows.shared.store import open_project_store
+
+    config = _config(directory)
+    return config, open_project_store(config, os.environ)
 
 
 def _config(directory: Path) -> Config:
