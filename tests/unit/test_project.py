@@ -12,11 +12,8 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.errors import ConfigError, UsageError
-from perfgate.flows.check.project import project_of_change
-from perfgate.flows.check.sides import choose_sides, skipped_decision
+from perfgate.flows.check.change import choose_change, project_of_change, skipped_decision
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.flows.trust.commits import config_at
-from perfgate.git.repository import Repository
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.project import find_project, projects_below
@@ -106,12 +103,8 @@ def skips(monorepo: Path, tmp_path: Path) -> Callable[[], DecisionDocument | Non
     _git(monorepo, "commit", "-q", "-m", "two")
 
     def judge() -> DecisionDocument | None:
-        repository = Repository(monorepo)
-        config = load_config(monorepo / "libs/b")
         options = replace(WORK_TREE, out=tmp_path / "out")
-        sides = choose_sides(repository, config, options)
-        base = config_at(monorepo / "libs/b", sides.base.commit, None)
-        return skipped_decision(repository, config, base, sides, "libs/b", options)
+        return skipped_decision(choose_change(monorepo / "libs/b", options), options)
 
     return judge
 

@@ -14,12 +14,9 @@ from perfgate.conductor.sides.checklist.turns import ChecklistTurns, OpenNumbers
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.document.message import Message
 from perfgate.document.run import StepResult, is_left_to_turns
-from perfgate.flows.check.batch import BATCH_STEP, batch_step
-from perfgate.flows.check.context import CheckContext
-from perfgate.flows.check.graph import GRAPH_STEP, with_speedup
-from perfgate.flows.check.measured import documents_of
+from perfgate.flows.check.measured import CheckContext, documents_of
+from perfgate.flows.check.step_results import BATCH_STEP, GRAPH_STEP, batch_step, thermal_step, with_speedup
 from perfgate.flows.check.steps import CheckSteps
-from perfgate.flows.check.thermal import thermal_step
 from perfgate.flows.check.traces import keep_traces
 from perfgate.judging.gate.compare.bounds import broken_metrics
 from perfgate.judging.gate.evidence.bounds import bounded_metrics
@@ -33,7 +30,7 @@ TURNS_OF_A_BROKEN_BOUND = 3
 
 @dataclass
 class ChecklistOfCheck:
-    """Takes further turns of the checklist, whose first turn both sides have taken."""
+    """Takes further turns of the checklist, after the first turn of both sides."""
 
     check: CheckContext
     turns: ChecklistTurns
@@ -51,12 +48,14 @@ class ChecklistOfCheck:
         """
         turns, config, policy = self.turns, self.check.job.config, self.check.job.policy
         metrics = metrics_in_turns(policy)
-        named = {measuring_step(metric) for metric in metrics}
+        steps = {measuring_step(metric) for metric in metrics}
         gating = bounded_metrics(policy) | set(metrics)
-        steady = config.measure.steady if STEADY_NUMBERS & gating else 0.0
-        if named and not self._repetitions_decide():
+        steady = 0.0
+        if STEADY_NUMBERS & gating:
+            steady = config.measure.steady
+        if steps and not self._repetitions_decide():
             turns.settle(
-                lambda: named | self._broken_steps(),
+                lambda: steps | self._broken_steps(),
                 steady=steady,
                 looks=policy.looks,
                 is_decided=self._repetitions_decide,
@@ -80,19 +79,19 @@ class ChecklistOfCheck:
         """Add the steps that the pairs measured to both sides: batch sizes, and the device's state."""
         limits, pairs = self.check.job.config.limit_values, self.check.measured.pairs[-1]
         for index, replicates in enumerate((pairs.base, pairs.head)):
-            found = self.turns.sides[index].found
+            recorded = self.turns.sides[index].found
             added: list[StepResult] = []
             if sizes is not None:
-                added.append(batch_step(sizes.sides[index], sizes, found.workload, limits))
+                added.append(batch_step(sizes.sides[index], sizes, recorded.workload, limits))
             if self.steps.is_watched:
-                added.append(thermal_step(replicates, found.workload, limits))
-            found.add_turn(added, {})
-            found.steps.sort(key=lambda step: step.number)
+                added.append(thermal_step(replicates, recorded.workload, limits))
+            recorded.add_turn(added, {})
+            recorded.steps.sort(key=lambda step: step.number)
 
     def compare(self) -> None:
         """Take turns until the numbers of both sides are compared or the time is spent.
 
-        Steps that read traces take those of the traced pairs.
+        Steps that read traces use the traced pairs.
         """
         check, measured = self.check, self.check.measured
         base, head = self.turns.sides
@@ -101,17 +100,17 @@ class ChecklistOfCheck:
         check.forecast.begin("turns", self._name)
         budget = check.checklist_budget
         left_out = self.turns.compare(self._open_numbers, budget=budget, recorded=recorded)
-        missed = dict(left_out.steps)
+        omissions = dict(left_out.steps)
         if self.steps.compiles:
             needed = SECONDS_OF_A_SIDE * len(self.turns.sides)
             fits = self.steps.is_asked or left_out.spent + needed <= budget
             if fits and time.monotonic() < check.job.deadline:
                 self._time_compiled_calls()
             else:
-                missed[GRAPH_STEP] = needed
-        if missed:
-            names = [f"{number} {CARDS[number].slug} ({cost:.0f} s)" for number, cost in sorted(missed.items())]
-            seconds = math.ceil(left_out.spent + left_out.starting + sum(missed.values()))
+                omissions[GRAPH_STEP] = needed
+        if omissions:
+            names = [f"{number} {CARDS[number].slug} ({cost:.0f} s)" for number, cost in sorted(omissions.items())]
+            seconds = math.ceil(left_out.spent + left_out.starting + sum(omissions.values()))
             head.found.warnings.append(Message("notes.not-in-turns", {"steps": names, "seconds": seconds}))
 
     def _time_compiled_calls(self) -> None:
@@ -120,25 +119,29 @@ class ChecklistOfCheck:
         self.check.job.seals.begin("base", "head")
         compiled = time_compiled_calls(self.check.bench, turns.reference, turns.sides, layout_seed=1)
         for side, of_side in zip(turns.sides, compiled):
-            found = side.found
-            shape = found.workload.shapes[0]
-            found.steps = [
-                with_speedup(step, of_side, shape) if step.number == GRAPH_STEP else step for step in found.steps
-            ]
+            recorded = side.found
+            shape = recorded.workload.shapes[0]
+            for position, step in enumerate(recorded.steps):
+                if step.number == GRAPH_STEP:
+                    recorded.steps[position] = with_speedup(step, of_side, shape)
 
     def _open_numbers(self) -> dict[int, OpenNumbers]:
         """By step, the numbers that further turns would compare."""
         base, head = documents_of(self.check.job, self.check.measured)
         numbers = PairedNumbers(base, head)
-        left = {step.number for step in base.steps if step.workload == self._name and is_left_to_turns(step)}
-        known = leading_numbers(base)
-        found: dict[int, OpenNumbers] = {}
+        left_to_turns: set[int] = set()
+        for step in base.steps:
+            if step.workload == self._name and is_left_to_turns(step):
+                left_to_turns.add(step.number)
+        in_base = leading_numbers(base)
+        open_numbers: dict[int, OpenNumbers] = {}
         for number, value in leading_numbers(head).items():
             if number.workload != self._name or number.step == BATCH_STEP or value.value is None:
                 continue
-            waits = number.step in left and numbers.waits_for_turns(number)
-            if waits or (number in known and numbers.is_open(number)):
-                before = found.get(number.step, OpenNumbers(0, vary=False))
+            is_left = number.step in left_to_turns
+            waits = is_left and numbers.waits_for_turns(number)
+            if waits or (number in in_base and numbers.is_open(number)):
+                before = open_numbers.get(number.step, OpenNumbers(0, vary=False))
                 varies = before.vary or waits or numbers.varies(number)
-                found[number.step] = OpenNumbers(before.how_many + 1, varies, left_to_turns=number.step in left)
-        return found
+                open_numbers[number.step] = OpenNumbers(before.how_many + 1, varies, left_to_turns=is_left)
+        return open_numbers

@@ -30,7 +30,7 @@ _PROSE = frozenset({".md", ".rst", ".adoc"})
 # They run before lines can be seen, or say what is installed.
 _UNSEEN_FILES = frozenset({"setup.py", "sitecustomize.py", "usercustomize.py"})
 _MOST_FILES = 400
-# Calls for so long show which lines a workload runs. The first calls, and the last, may take longer on a busy machine.
+# How long calls are watched for the lines that they run; the first and last may take longer on a busy machine.
 WATCHING_SECONDS, GLANCE_SECONDS = 5.0, 1.0
 # Methods that a library calls by itself on an object that it is given.
 _CALLED_BY_LIBRARIES = frozenset({"forward", "backward"})
@@ -49,12 +49,13 @@ class ChangedFiles(NamedTuple):
 
     @property
     def can_be_seen(self) -> bool:
-        """Whether a trial can show that nothing of it is run or read."""
+        """Whether a trial can show that the change is neither run nor read."""
         return bool(self.every) and not self.others and len(self.every) <= _MOST_FILES
 
     @property
     def has_code(self) -> bool:
-        return any(places for files in self.statements.values() for places in files.values())
+        files = chain(*(of_side.values() for of_side in self.statements.values()))
+        return any(files)
 
 
 def changed_files(
@@ -73,7 +74,7 @@ def changed_files(
     """
     statements: dict[Side, dict[str, list[ChangedStatement]]] = {"base": {}, "head": {}}
     documents: list[str] = []
-    others: list[str] = []
+    remaining: list[str] = []
     one_sided: list[str] = []
     for file in changed:
         base, head = base_tree / file, head_tree / file
@@ -81,20 +82,20 @@ def changed_files(
             one_sided.append(file)
         path = PurePosixPath(file)
         if file in always or not file.isprintable() or not _is_plain(base, head) or path.name in _UNSEEN_FILES:
-            others.append(file)
+            remaining.append(file)
         elif path.suffix == ".py":
             try:
                 removed, added = changed_statements(_content(base), _content(head))
             except (UncomparableError, OSError):
-                others.append(file)
+                remaining.append(file)
                 continue
             statements["base"][file] = removed
             statements["head"][file] = added
         elif file in excluded or (path.suffix.lower() in _PROSE and file not in taken_in):
             documents.append(file)
         else:
-            others.append(file)
-    return ChangedFiles(list(changed), statements, documents, others, one_sided)
+            remaining.append(file)
+    return ChangedFiles(list(changed), statements, documents, remaining, one_sided)
 
 
 def _is_plain(*versions: Path) -> bool:
@@ -103,12 +104,14 @@ def _is_plain(*versions: Path) -> bool:
 
 
 def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
+    if path.is_file():
+        return path.read_bytes()
+    return None
 
 
 @dataclass
 class CodeWatch:
-    """Watches the changed files in the trials of both sides. ``trees`` are the checkouts by name, that of the harness too.
+    """Watches the changed files in the trials of both sides. ``trees`` are the checkouts by name, including the harness.
 
     ``python_path`` are the folders that each side puts on Python's path, from the top of its checkout.
     """
@@ -135,12 +138,12 @@ class CodeWatch:
         return WATCHING_SECONDS if self._settles else GLANCE_SECONDS
 
     def needs_base(self) -> bool:
-        """Whether the base's own lines are open: it lost code, or nothing of head has run so far and that may settle it."""
+        """Whether the base's own lines are open: it lost code, or no line of head has run so far and that may settle it."""
         return any(self.changed.statements["base"].values()) or (self._settles and not self._has_hit())
 
     @property
     def _settles(self) -> bool:
-        """Whether a trial in which nothing of the change runs is the end of the check."""
+        """Whether the check ends if the change does not run in a trial."""
         return self.changed.can_be_seen and not self.has_jobs and not self.is_measured_anyway
 
     def try_workload(self, bench: Bench, checkout: Checkout, reference: WorkloadReference, side: Side) -> Tried:
@@ -179,19 +182,19 @@ class CodeWatch:
         )
 
     def result(self, references: Sequence[WorkloadReference]) -> Coverage | None:
-        """What the trials have shown; None if nothing was watched."""
+        """The results of the trials; None if they did not watch the change."""
         if not self.is_on:
             return None
         doubts = self._doubts()
         functions = self._functions(is_seen=not self._unseen)
-        missed = [(function.line.rpartition(":")[0], function.function) for function in functions]
+        functions_by_file = [(function.line.rpartition(":")[0], function.function) for function in functions]
         runs_nothing = not doubts and all(function.executed == "no" for function in functions)
         return Coverage(
             files=self.changed.every,
             functions=functions,
             doubts=doubts,
-            calls=min((seen.calls for seen in self._trials), default=0),
-            nearest=nearest_users(self.trees["head"], missed, references) if runs_nothing else [],
+            calls=min((trial.calls for trial in self._trials), default=0),
+            nearest=nearest_users(self.trees["head"], functions_by_file, references) if runs_nothing else [],
         )
 
     @property
@@ -202,14 +205,13 @@ class CodeWatch:
     # --- one trial
 
     def _watched_files(self, side: Side) -> list[tuple[str, Side, str]]:
-        """Tree, side of the content, and file. Base runs the workload file of head, from a checkout of its own."""
-        files = [*self.changed.statements["head"], *self.changed.documents]
-        return [
-            (tree, content, file)
-            for tree, content in _trees_of(side)
-            for file in files
-            if (self.trees[tree] / file).is_file()
-        ]
+        """Tree, side of the content, and file. Base runs the workload file of head, from a separate checkout."""
+        watched: list[tuple[str, Side, str]] = []
+        for tree, content in _trees_of(side):
+            for file in (*self.changed.statements["head"], *self.changed.documents):
+                if (self.trees[tree] / file).is_file():
+                    watched.append((tree, content, file))
+        return watched
 
     def _one_sided_documents(self) -> list[str]:
         return [file for file in self.changed.documents if file in self.changed.one_sided]
@@ -225,14 +227,14 @@ class CodeWatch:
             # A single module has no folder that tells it from another one.
             yield str(inside) if len(inside.parts) > 1 else f"site-packages/{inside}"
 
-    def _note(self, side: Side, watched: Sequence[tuple[str, Side, str]], seen: Watching | None) -> None:
-        if seen is None:
+    def _note(self, side: Side, watched: Sequence[tuple[str, Side, str]], watching: Watching | None) -> None:
+        if watching is None:
             self._unseen.add("coverage.trial")
             return
-        self._seen[side].append(seen)
-        self._unseen.update(seen.doubts)
-        self._read.update(watched[index][2] for index in seen.read_files)
-        for index, first, last in seen.read_code:
+        self._seen[side].append(watching)
+        self._unseen.update(watching.doubts)
+        self._read.update(watched[index][2] for index in watching.read_files)
+        for index, first, last in watching.read_code:
             _, of_side, file = watched[index]
             self._read_code[of_side, file].append((first, last))
         reads = self._reads_so_far(side)
@@ -242,13 +244,13 @@ class CodeWatch:
                 # Without access times neither a library nor another process shows what it reads.
                 if is_document:
                     self._unseen.add("coverage.no-access-times")
-                elif seen.began_processes:
+                elif watching.began_processes:
                     self._unseen.add("coverage.processes")
             elif file in reads:
                 is_loaded = bool(self._hits.get((of_side, file)))
                 if is_document or not is_loaded:
                     self._read.add(file)
-                elif seen.began_processes:
+                elif watching.began_processes:
                     self._unseen.add("coverage.processes")
 
     def _reads_so_far(self, side: Side) -> set[str] | None:
@@ -283,7 +285,7 @@ class CodeWatch:
         changed = self.changed.statements["head"].keys()
         ways = []
         for side in self._seen.values():
-            entered = set(chain.from_iterable(seen.entered for seen in side))
+            entered = set(chain.from_iterable(trial.entered for trial in side))
             ways.append({place for place in entered if place.rpartition(":")[0] not in changed})
         return ways[0] != ways[1]
 
@@ -315,7 +317,7 @@ class CodeWatch:
             order: tuple[Executed, ...] = ("yes", "unknown", "definition", "no")
             side, first = places[0]
             is_only_there = all(statement.lines == {LOADED} for _, statement in places)
-            if is_only_there and states == {"no"} and any(other == file and inner for other, inner in grouped):
+            if is_only_there and states == {"no"} and any(path == file and inner for path, inner in grouped):
                 continue  # its functions say so
             functions.append(
                 ChangedFunction(
@@ -344,17 +346,17 @@ class CodeWatch:
         called_alone = name in _CALLED_BY_LIBRARIES or name.startswith("__")
         return name in reachable or (called_alone and owner.rpartition(".")[2] in reachable)
 
-    def _reachable(self, seen: Sequence[Watching]) -> set[str] | None:
+    def _reachable(self, trials: Sequence[Watching]) -> set[str] | None:
         """The names that executed functions use, directly or through others; None if many calls have shown their ways."""
-        if all(one.calls >= MANY_CALLS and one.has_all_sizes for one in seen):
+        if all(trial.calls >= MANY_CALLS and trial.has_all_sizes for trial in trials):
             return None
         used: dict[str, set[str]] = {}
-        for source in set(chain.from_iterable(one.sources for one in seen)):
+        for source in set(chain.from_iterable(trial.sources for trial in trials)):
             if any(Path(source).is_relative_to(tree) for tree in self.trees.values()):
                 for name, names in names_of_functions(_bytes_of(source)).items():
                     used.setdefault(name, set()).update(names)
         reached: set[str] = set()
-        for name in chain.from_iterable(one.names for one in seen):
+        for name in chain.from_iterable(trial.names for trial in trials):
             reached.update((name, *name.split(".")))
         waiting = sorted(reached)
         while waiting:
@@ -364,13 +366,15 @@ class CodeWatch:
         return reached
 
     def _reads_definitions(self) -> bool:
-        sources = set(chain.from_iterable(seen.sources for seen in self._trials))
+        sources = set(chain.from_iterable(trial.sources for trial in self._trials))
         return any(reads_code(_bytes_of(source).decode(errors="replace")) for source in sources)
 
 
 def _trees_of(side: Side) -> list[tuple[str, Side]]:
     """The checkouts that a side runs code of, each with the side of its content: base has the head's workload file."""
-    return [("base", "base"), ("harness", "head")] if side == "base" else [("head", "head")]
+    if side == "base":
+        return [("base", "base"), ("harness", "head")]
+    return [("head", "head")]
 
 
 def _bytes_of(source: str) -> bytes:

@@ -29,10 +29,10 @@ from perfgate.conductor.workers.virtualenv import (
 )
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import MeasureSettings
-from perfgate.document.message import Message
+from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import Side
 from perfgate.document.testbed import Environment
-from perfgate.locale import sentence
+from perfgate.locale import Activity, sentence
 
 _SIDES: tuple[Side, Side] = ("base", "head")
 REUSED = Message("notes.reused-environment")
@@ -40,7 +40,7 @@ _NAMED_FILES = 3
 
 
 class SideEnvironment(NamedTuple):
-    """One side's interpreter (None: the one running perfgate), with the record and notes for its run document."""
+    """One side's interpreter (None: perfgate's own), with the record and notes for its run document."""
 
     python: Path | None = None
     record: Environment | None = None
@@ -70,7 +70,7 @@ def choose_environments(
 
     ``pythons`` are the interpreters named on the command line, which come first. Otherwise the dependency files of both
     ``roots`` are compared; if they are equal, or there is no setup command, both sides share the running interpreter. A side
-    without a setup command runs in it in any case. ``settings`` are those of each side's own perfgate.toml. ``code_of``
+    without a setup command runs in it in any case. ``settings`` come from each side's perfgate.toml. ``code_of``
     lists the code that an interpreter imports, which is added to ``seals``. Raises MeasuringError if the setup fails, and
     ConfigError or UsageError if no worker can run in an interpreter.
     """
@@ -91,21 +91,18 @@ def choose_environments(
         for side in _SIDES:
             # The head's setup command is code of the head, so base's imports are sealed before it runs.
             seals.begin(side)
-            sides[side] = (
-                _built(side, roots[side], needs[side], settings[side], out, environ, say)
-                if setups[side]
-                else SideEnvironment()
-            )
+            sides[side] = SideEnvironment()
+            if setups[side]:
+                sides[side] = _built(side, roots[side], needs[side], settings[side], out, environ, say)
             seals.add_code(code_of(sides[side].python), side)
     else:
         return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
     say(sentence("comparing the packages of base and head"))
     is_built = not (pythons["base"] or pythons["head"])
-    described = {
-        side: chosen._replace(record=_describe(chosen.python, is_built, needs[side], settings[side], environ))
-        for side, chosen in sides.items()
-    }
-    return Environments(base=described["base"], head=described["head"])
+    for side, chosen in sides.items():
+        record = _describe(chosen.python, is_built, needs[side], settings[side], environ)
+        sides[side] = chosen._replace(record=record)
+    return Environments(base=sides["base"], head=sides["head"])
 
 
 def _built(
@@ -140,14 +137,16 @@ def _describe(
     settings: MeasureSettings,
     environ: Mapping[str, str],
 ) -> Environment:
-    kind: Literal["running", "built", "given"] = "running" if python is None else "built" if is_built else "given"
-    remedy = "reinstall perfgate"
-    if kind == "given":
-        remedy = f"install torch and this same perfgate there, with {python} -m pip"
-    elif kind == "built" and settings.inherit_packages:
-        remedy = "check what [measure] setup installs"
-    elif kind == "built":
-        remedy = "have [measure] setup install perfgate and torch too, or leave inherit_packages true"
+    kind: Literal["running", "built", "given"] = "running"
+    remedy = Activity("reinstall perfgate")
+    if python is not None and not is_built:
+        kind = "given"
+        remedy = Activity("install torch and this same perfgate there, with {python} -m pip", python=python)
+    elif python is not None:
+        kind = "built"
+        remedy = Activity("have [measure] setup install perfgate and torch too, or leave inherit_packages true")
+        if settings.inherit_packages:
+            remedy = Activity("check what [measure] setup installs")
     with tempfile.TemporaryDirectory(prefix="perfgate-about-") as folder:
         scratch = Path(folder)
         # Listing packages needs no accelerator: torch_npu must not be imported for it.
@@ -162,5 +161,7 @@ def _describe(
 def _ran_with_what_is_installed(differing: list[str]) -> Message:
     more = len(differing) - _NAMED_FILES
     names = differing[:_NAMED_FILES]
-    listed = Message("publish.files-and-more", {"files": names, "more": more}) if more > 0 else names
+    listed: MessageValue = names
+    if more > 0:
+        listed = Message("publish.files-and-more", {"files": names, "more": more})
     return Message("notes.one-environment", {"count": len(differing), "names": listed})

@@ -51,7 +51,7 @@ class Forecast:
         self._to_come = [(part, planned) for part, planned in self._to_come if planned != workload]
 
     def begin(self, part: Part, workload: str) -> None:
-        """Start a part, which ends the one before."""
+        """Start a part, which ends the previous one."""
         now = self._clock()
         if self._running:
             self._took[self._running[0]].append(now - self._part_began)
@@ -74,8 +74,8 @@ class Forecast:
             self._sides_done += foresight.number < self._last_number
             self._last_number = foresight.number
         now = self._clock()
-        left = self._left_of_part(foresight, now - self._part_began)
-        whole = None if left is None else left + self._later(left + now - self._part_began)
+        remaining = self._left_of_part(foresight, now - self._part_began)
+        whole = None if remaining is None else remaining + self._later(remaining + now - self._part_began)
         self._progress.expect(
             replace(
                 foresight,
@@ -107,8 +107,10 @@ class Forecast:
             return foresight.left
         if foresight.number is None or foresight.count is None:
             return None
-        done = self._sides_done * foresight.count + foresight.number - 1
-        return elapsed / done * (_SIDES * foresight.count - done) if done else None
+        finished = self._sides_done * foresight.count + foresight.number - 1
+        if finished:
+            return elapsed / finished * (_SIDES * foresight.count - finished)
+        return None
 
     def _later(self, this_part: float) -> float:
         assert self._running is not None, "asked while a part runs"
@@ -121,4 +123,6 @@ class Forecast:
         took = self._took[part]
         if took:
             return sum(took) / len(took)
-        return _USUAL_SHARE * self._budgets[part] if part != "checklist" else 0.0
+        if part != "checklist":
+            return _USUAL_SHARE * self._budgets[part]
+        return 0.0

@@ -21,60 +21,65 @@ _MEASURING = (
 def harnesses_of(
     bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions
 ) -> tuple[list[Harness], list[Harness]]:
-    after = {reference.name: reference for reference in job.config.selected(options.workloads)}
-    if job.base_config.unreadable:
-        unknown = unknown_harnesses(list(after), job.base_config.unreadable)
+    base_config, names = job.change.base_config, options.workloads
+    after = {reference.name: reference for reference in job.config.selected(names)}
+    if base_config.unreadable:
+        unknown = unknown_harnesses(list(after), base_config.unreadable)
         return unknown, read_harnesses(bench, base, head, ({}, after))[1]
-    own = job.base_config.config.references if job.base_config.config else ()
-    before = {
-        reference.name: reference for reference in own if not options.workloads or reference.name in options.workloads
-    }
+    own = base_config.config
+    before = {reference.name: reference for reference in own.references} if own else {}
+    jobs_before = {job.name: job for job in own.jobs} if own else {}
+    if names:
+        before = {name: reference for name, reference in before.items() if name in names}
+        jobs_before = {name: job for name, job in jobs_before.items() if name in names}
+    jobs_after = {job.name: job for job in job.config.selected_jobs(names)}
     of_base, of_head = read_harnesses(bench, base, head, (before, after))
-    jobs_before = {
-        one.name: one for one in (job.base_config.config.selected_jobs(()) if job.base_config.config else ())
-    }
-    jobs_after = {one.name: one for one in job.config.selected_jobs(options.workloads)}
     for name in dict.fromkeys([*jobs_before, *jobs_after]):
         old, new = jobs_before.get(name), jobs_after.get(name)
-        if (old and old.sha256) == (new and new.sha256) or (options.workloads and name not in options.workloads):
+        if old and new and old.sha256 == new.sha256:
             continue
-        of_base += [Harness(workload=name, reference=old.settings.line, settings=old.written)] if old else []
-        added = [] if old else [name]
-        of_head += (
-            [Harness(workload=name, reference=new.settings.line, settings=new.written, added=added)] if new else []
-        )
-    return _with_settings(of_base, of_head, job, options)
+        if old:
+            of_base.append(Harness(workload=name, reference=old.settings.line, settings=old.written))
+        if new:
+            added = [] if old else [name]
+            of_head.append(Harness(workload=name, reference=new.settings.line, settings=new.written, added=added))
+    if own is None:
+        return of_base, of_head
+    return _with_settings(own, of_base, of_head, job, options)
 
 
 def _with_settings(
-    of_base: list[Harness], of_head: list[Harness], job: Job, options: CheckOptions
+    own: Config, of_base: list[Harness], of_head: list[Harness], job: Job, options: CheckOptions
 ) -> tuple[list[Harness], list[Harness]]:
     """Both sides' harnesses with the settings of measuring that differ: each side has its own, or both have the base's."""
-    if job.base_config.config is None or job.head_config is None:
-        return of_base, of_head
-    before, after = _settings_of(job.base_config.config), _settings_of(job.head_config)
+    before, after = _settings_of(own), _settings_of(job.head_config)
     differing = [name for name in before if before[name] != after[name]]
     if not differing:
         return of_base, of_head
-    references = {one.name: one.text for one in job.config.selected(options.workloads)}
-    references |= {one.name: one.settings.line for one in job.config.selected_jobs(options.workloads)}
-    on_one_side = {one.workload for one in of_base} ^ {one.workload for one in of_head}
-    there = {name: text for name, text in references.items() if name not in on_one_side}
+    on_one_side = {harness.workload for harness in of_base} ^ {harness.workload for harness in of_head}
+    references: dict[str, str] = {}
+    for reference in job.config.selected(options.workloads):
+        references[reference.name] = reference.text
+    for entry in job.config.selected_jobs(options.workloads):
+        references[entry.name] = entry.settings.line
+    on_both = {name: text for name, text in references.items() if name not in on_one_side}
     return (
-        _adding({name: before[name] for name in differing}, there, of_base),
-        _adding({name: after[name] for name in differing}, there, of_head),
+        _adding({name: before[name] for name in differing}, on_both, of_base),
+        _adding({name: after[name] for name in differing}, on_both, of_head),
     )
 
 
 def _settings_of(config: Config) -> dict[str, str]:
     """The settings that may change what is measured, as they stand in perfgate.toml."""
-    values: dict[str, object] = {f"[measure] {name}": getattr(config.measure, name) for name in _MEASURING}
-    return {name: msgspec.json.encode(value).decode() for name, value in {"device": config.device, **values}.items()}
+    settings = {"device": msgspec.json.encode(config.device).decode()}
+    for name in _MEASURING:
+        settings[f"[measure] {name}"] = msgspec.json.encode(getattr(config.measure, name)).decode()
+    return settings
 
 
 def _adding(settings: dict[str, str], references: dict[str, str], harnesses: list[Harness]) -> list[Harness]:
-    known = {harness.workload: harness for harness in harnesses}
+    by_workload = {harness.workload: harness for harness in harnesses}
     for name, text in references.items():
-        harness = known.get(name, Harness(workload=name, reference=text))
-        known[name] = msgspec.structs.replace(harness, settings={**harness.settings, **settings})
-    return list(known.values())
+        harness = by_workload.get(name, Harness(workload=name, reference=text))
+        by_workload[name] = msgspec.structs.replace(harness, settings={**harness.settings, **settings})
+    return list(by_workload.values())

@@ -43,8 +43,8 @@ def pushed(
         revisions = ["HEAD"]
     name = remote or environ.get("PRE_COMMIT_REMOTE_NAME") or "origin"
     # A push to a bare URL is judged too, against the main branch of origin.
-    known = repository.main_of(name, main_branch) or repository.main_of("origin", main_branch)
-    base = known or repository.fetch_main(name, main_branch)
+    main = repository.main_of(name, main_branch) or repository.main_of("origin", main_branch)
+    base = main or repository.fetch_main(name, main_branch)
     heads = dict.fromkeys(repository.resolve(revision) for revision in revisions if revision.strip("0"))
     return [Push(head, base, base is None or not repository.holds(base, head)) for head in heads]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.config import WorkloadReference
 from perfgate.document.message import english
-from perfgate.flows.check.context import CheckContext
+from perfgate.flows.check.measured import CheckContext
 from perfgate.locale import sentence
 from perfgate.protocol import Tried
 

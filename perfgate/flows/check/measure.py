@@ -13,20 +13,17 @@ from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import WorkloadReference
-from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
-from perfgate.flows.check.context import CheckContext, HistoryOf
 from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.harnesses import harnesses_of
 from perfgate.flows.check.hosts import begin_host_builds, confirm_host_builds, load_both_ahead
-from perfgate.flows.check.measured import Job, Measured, documents_of
+from perfgate.flows.check.measured import CheckContext, Job, Measured, documents_of
 from perfgate.flows.check.pairs import PairsOfWorkload
 from perfgate.flows.check.rerun import other_testbed, refuse_other_job, turns_of
 from perfgate.flows.check.sealing import seal_notes
-from perfgate.flows.check.steps import checklist_budget
 from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, try_sides
 from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.check.workload import WorkloadMeasurement
@@ -48,17 +45,15 @@ def measure(
     head: Checkout,
     options: CheckOptions,
     progress: Progress,
-    history_of: HistoryOf = lambda _head: History(),
 ) -> Measured:
     """Measure every selected workload on both sides, or add pairs to an earlier job.
 
-    ``history_of`` gives the regressions that are accepted for the head, for what is shown while it measures.
     If the earlier job ran on another testbed, raises UsageError, or with ``append_from`` starts afresh.
     """
     for name in NAMES:
         (job.out / name).mkdir(exist_ok=True)
-    budgets = job.config.gate.budget, checklist_budget(job.config, options)
-    forecast = Forecast(progress, pairs_budget=budgets[0], turns_budget=budgets[1])
+    gate = job.config.gate
+    forecast = Forecast(progress, pairs_budget=gate.budget, turns_budget=options.checklist_seconds(gate))
     with open_bench(
         job.config,
         logs=job.out / "head" / "logs",
@@ -71,18 +66,20 @@ def measure(
         if not can_build_walls():
             job.seals.add([bench.sealed_home(base, "base")], "base")
             job.seals.add([bench.sealed_home(head, "head")], "head")
-        testbed = bench.testbed(head.python)
-        testbeds = (testbed, testbed) if base.python == head.python else (bench.testbed(base.python), testbed)
-        job = _adding_to(job, testbeds[1], options, progress)
-        measured = Measured(testbeds, added_to=job.earlier)
+        of_head = of_base = bench.testbed(head.python)
+        if base.python != head.python:
+            of_base = bench.testbed(base.python)
+        job = _adding_to(job, of_head, options, progress)
+        measured = Measured((of_base, of_head), added_to=job.earlier)
         checkouts: dict[SideName, Checkout] = {"base": base, "head": head}
-        check = CheckContext(bench, job, checkouts, options, progress, forecast, measured, history_of)
+        check = CheckContext(bench, job, checkouts, options, progress, forecast, measured)
         job.seals.begin("base", "head")
         if job.earlier:
             _add_pairs(check)
         else:
             _measure_workloads(check)
-        _measure_jobs(check)
+        for reference in job.config.selected_jobs(options.workloads):
+            _measure_job(check, reference)
         job.seals.check()
     progress.expect(Foresight())
     _note_uncounted(measured, progress)
@@ -133,26 +130,23 @@ def _measure_workloads(check: CheckContext) -> None:
 
 
 def _spend_left_over(check: CheckContext, references: Sequence[WorkloadReference]) -> None:
-    """Give undecided workloads the seconds of the pairs' budgets that decided ones left over, in equal parts."""
+    """Divide the pairs' budget that decided workloads did not use among the undecided workloads."""
     measured, budget = check.measured, check.job.config.gate.budget
-    done = list(zip(references, measured.pairs))
-    left_over = sum(max(0.0, budget - pairs.seconds) for _, pairs in done if pairs.begun)
+    finished = list(zip(references, measured.pairs))
+    left_over = sum(max(0.0, budget - pairs.seconds) for _, pairs in finished if pairs.begun)
     # If one fails already, no further time of another matters.
-    if len(done) < 2 or any(check.look_at(reference.name).regressed() for reference in references):
+    if len(finished) < 2 or any(check.look_at(reference.name).regressed() for reference in references):
         return
-    open_ones = [(one, pairs) for one, pairs in done if pairs.begun and check.look_at(one.name).more_pairs_would_help()]
-    check.forecast.plan([reference.name for reference, _ in open_ones], ("pairs",))
-    for number, (reference, before) in enumerate(open_ones):
+    undecided: list[tuple[WorkloadReference, PairedMeasurement]] = []
+    for reference, pairs in finished:
+        if pairs.begun and check.look_at(reference.name).more_pairs_would_help():
+            undecided.append((reference, pairs))
+    check.forecast.plan([reference.name for reference, _ in undecided], ("pairs",))
+    for number, (reference, before) in enumerate(undecided):
         measured.pairs.append(PairedMeasurement())
-        part = left_over / (len(open_ones) - number)
+        part = left_over / (len(undecided) - number)
         PairsOfWorkload(check, reference, continues=before, budget=part).measure()
         left_over -= measured.pairs[-1].seconds
-
-
-def _measure_jobs(check: CheckContext) -> None:
-    """Measure the turns of every job."""
-    for reference in check.job.config.selected_jobs(check.options.workloads):
-        _measure_job(check, reference)
 
 
 def _measure_job(check: CheckContext, reference: JobReference) -> None:
@@ -194,35 +188,32 @@ def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> li
 
 def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[str]) -> list[Message]:
     """The notes for both sides' documents; in the workloads ``refused``, the check rejects the output of both sides."""
-    config = job.config
-    functions, jobs = config.selected(options.workloads), config.selected_jobs(options.workloads)
-    selected = {*(one.name for one in functions), *(one.name for one in jobs)}
-    known = [*(one.name for one in config.references), *(one.name for one in config.jobs)]
-    names = [name for name in known if name not in selected]
-    return [
-        *([Message("notes.not-selected", {"names": list(names)})] if names else []),
-        *([Message("notes.check-refuses-both", {"names": refused})] if refused else []),
-        *job_notes(os.environ, job.out),
-        *([] if can_build_walls() else [Message("notes.no-walls")]),
-        *bench.cache_notes(),
-        *bench.watch_notes(),
-        *bench.leftover_notes(),
-    ]
+    notes: list[Message] = []
+    if options.workloads:
+        unselected = [name for name in job.config.names if name not in options.workloads]
+        if unselected:
+            notes.append(Message("notes.not-selected", {"names": list(unselected)}))
+    if refused:
+        notes.append(Message("notes.check-refuses-both", {"names": refused}))
+    notes += job_notes(os.environ, job.out)
+    if not can_build_walls():
+        notes.append(Message("notes.no-walls"))
+    return [*notes, *bench.cache_notes(), *bench.watch_notes(), *bench.leftover_notes()]
 
 
 def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Progress) -> Job:
     """The job, without its earlier results if they come from another testbed."""
-    if job.earlier and (why := other_testbed(job.earlier, testbed)):
-        if not options.append_from:
-            raise UsageError(
-                "{why}; measure anew without --append",
-                why=why,
-            )
-        progress.note(
-            sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why)
-        )
-        return job._replace(earlier=None)
-    return job
+    why = None
+    if job.earlier:
+        why = other_testbed(job.earlier, testbed)
+    if why is None:
+        return job
+    if not options.append_from:
+        raise UsageError("{why}; measure anew without --append", why=why)
+    progress.note(
+        sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why)
+    )
+    return job._replace(earlier=None)
 
 
 def _note_uncounted(measured: Measured, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""The inputs of a check, its measurements so far, and both sides' run documents."""
+"""A check under way: its inputs, what it has measured so far, and both sides' run documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfgate.conductor.sides.checklist.checklist import Findings, workload_reco
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.conductor.sides.job_turns import MeasuredJob, SideName
 from perfgate.conductor.sides.server.server import RATE_SHARE
-from perfgate.conductor.workers.bench import Checkout
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.artifact import CheckDocuments
@@ -23,41 +23,47 @@ from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, FailedPair, Harness, RunDocument, Session, Side
-from perfgate.document.testbed import Testbed
+from perfgate.document.testbed import Environment, Testbed
+from perfgate.flows.check.change import Change
 from perfgate.flows.check.coverage import CodeWatch
-from perfgate.flows.check.environments import Environments
+from perfgate.flows.check.environments import Environments, SideEnvironment
+from perfgate.flows.check.forecast import Forecast
 from perfgate.flows.check.profiles import KeptProfiles
 from perfgate.flows.check.rerun import add_to
-from perfgate.flows.check.sides import Sides
+from perfgate.flows.check.step_results import COUNTING_STEP
+from perfgate.flows.shared.doors import Progress
+from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import assemble_run
-from perfgate.flows.trust.commits import BaseConfig
 from perfgate.judging.gate.evidence.place import ShapePlace
-
-# It always runs on both sides: exact counters are compared first.
-COUNTING_STEP = 4
+from perfgate.judging.gate.look import Look
 
 
 class Job(NamedTuple):
     """The inputs of a check, known before it measures.
 
-    ``code`` watches the changed code in trials. ``head_config`` is the head's own, before the base's rules.
+    ``config`` is the head's with the rules of the base, and ``head_config`` the head's own. ``earlier`` is the result that this
+    check adds to, and ``code`` watches the changed code in trials.
     """
 
+    change: Change
     config: Config
-    base_config: BaseConfig
+    head_config: Config
     session: Session
-    sides: Sides
     out: Path
     earlier: CheckDocuments | None
     environments: Environments
     deadline: float
     seals: Seals
     code: CodeWatch
-    head_config: Config | None = None
 
     @property
     def policy(self) -> Policy:
-        return (self.base_config.config or self.config).policy()
+        return self.change.rules.policy()
+
+    @property
+    def config_in_clone(self) -> Config:
+        """The configuration, which locates the store from the clone: the worktree that it was read from is removed."""
+        return msgspec.structs.replace(self.config, root=self.change.directory)
 
 
 @dataclass
@@ -81,8 +87,44 @@ class Measured:
     coverage: Coverage | None = None
 
 
+@dataclass
+class CheckContext:
+    """What all parts of a check share while they measure; what they measure goes into ``measured``.
+
+    The workloads' own check rejects the output of both sides in the workloads ``refused``, so that check itself is wrong.
+    """
+
+    bench: Bench
+    job: Job
+    checkouts: dict[SideName, Checkout]
+    options: CheckOptions
+    progress: Progress
+    forecast: Forecast
+    measured: Measured
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def checklist_budget(self) -> float:
+        """The seconds for turns of the checklist of a workload."""
+        return self.options.checklist_seconds(self.job.config.gate)
+
+    def look_at(self, name: str, *, to_come: int = 0, measured: Measured | None = None) -> Look:
+        """The evidence on a workload or job, with ``to_come`` workloads still unmeasured; jobs come after all workloads."""
+        if not self.job.earlier:
+            to_come += len(self.job.config.selected_jobs(self.options.workloads)) - len(self.measured.jobs)
+        documents = documents_of(self.job, measured or self.measured)
+        return Look(*documents, self.job.policy, workload=name, to_come=to_come)
+
+
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
-    base, head = _without_profiles(job, measured)
+    if job.earlier:
+        seals = (job.seals.seal_of("base"), job.seals.seal_of("head"))
+        base, head = add_to(
+            job.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head"
+        )
+    else:
+        base, head = _document(job, measured, "base"), _document(job, measured, "head")
+        head = _with_notes_of_head(head, job, measured)
     return measured.kept.put_into("base", base), measured.kept.put_into("head", head)
 
 
@@ -94,71 +136,66 @@ def with_counters(
     too_slow: FailedPair,
 ) -> Measured:
     """The measurements with the counters of one more workload alone, which is too slow for pairs."""
-    found = {
-        name: Findings(workload_record(checkouts[name], reference, (COUNTING_STEP,)), counters=list(counted))
-        for name, counted in counters.items()
-    }
+    findings: dict[SideName, Findings] = {}
+    for name, counted in counters.items():
+        record = workload_record(checkouts[name], reference, (COUNTING_STEP,))
+        findings[name] = Findings(record, counters=list(counted))
     return replace(
         measured,
-        base=[*measured.base, found["base"]],
-        head=[*measured.head, found["head"]],
+        base=[*measured.base, findings["base"]],
+        head=[*measured.head, findings["head"]],
         pairs=[*measured.pairs, PairedMeasurement(failed=[too_slow])],
     )
 
 
-def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
-    if job.earlier:
-        seals = (job.seals.seal_of("base"), job.seals.seal_of("head"))
-        return add_to(job.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head")
-    base = assemble_run(
+def _document(job: Job, measured: Measured, side: Side) -> RunDocument:
+    """The run document of a side: what both sides have."""
+    sides = job.change.sides
+    if side == "base":
+        position, source, environment, findings = 0, sides.base_source, job.environments.base, measured.base
+        replicates = chain.from_iterable(pairs.base for pairs in measured.pairs)
+        turns = chain.from_iterable(job_turns.base for job_turns in measured.jobs)
+    else:
+        position, source, environment, findings = 1, sides.head_source, job.environments.head, measured.head
+        replicates = chain.from_iterable(pairs.head for pairs in measured.pairs)
+        turns = chain.from_iterable(job_turns.head for job_turns in measured.jobs)
+    document = assemble_run(
         job.config,
         session=job.session,
-        source=job.sides.base_source,
-        testbed=measured.testbeds[0],
-        findings=measured.base,
-        folder=job.out / "base",
-        side="base",
-        replicates=list(chain.from_iterable(pairs.base for pairs in measured.pairs)),
+        source=source,
+        testbed=measured.testbeds[position],
+        findings=findings,
+        folder=job.out / side,
+        side=side,
+        replicates=list(replicates),
     )
+    return msgspec.structs.replace(
+        document,
+        seal=job.seals.seal_of(side),
+        environment=_environment(environment, measured.loaded[position]),
+        harness=measured.harnesses[position],
+        jobs=[measurement.record for measurement in measured.jobs],
+        turns=list(turns),
+    )
+
+
+def _environment(environment: SideEnvironment, loaded: list[str] | None) -> Environment | None:
+    record = environment.record
+    return record and msgspec.structs.replace(record, loaded=loaded)
+
+
+def _with_notes_of_head(head: RunDocument, job: Job, measured: Measured) -> RunDocument:
+    """The head's document with what concerns both sides, which it alone has: failed pairs, coverage, and notes."""
+    rates: list[Message] = []
+    for each in measured.jobs:
+        rate = each.record.rate
+        if rate is not None:
+            values = {"workload": each.record.name, "rate": f"{rate:.3g}", "load": f"{RATE_SHARE * rate:.3g}"}
+            rates.append(Message("notes.job-rate", {**values}))
     parts: list[PairedMeasurement | MeasuredJob] = [*measured.pairs, *measured.jobs]
-    head = assemble_run(
-        job.config,
-        session=job.session,
-        source=job.sides.head_source,
-        testbed=measured.testbeds[1],
-        findings=measured.head,
-        folder=job.out / "head",
-        side="head",
-        replicates=list(chain.from_iterable(pairs.head for pairs in measured.pairs)),
+    return msgspec.structs.replace(
+        head,
         failed_pairs=list(chain.from_iterable(part.failed for part in parts)),
-    )
-    records = [one.record for one in measured.jobs]
-    environments = [
-        environment.record and msgspec.structs.replace(environment.record, loaded=loaded)
-        for environment, loaded in zip((job.environments.base, job.environments.head), measured.loaded)
-    ]
-    searched = [(record.name, record.rate) for record in records if record.rate is not None]
-    of_rates = [
-        Message("notes.job-rate", {"workload": name, "rate": f"{rate:.3g}", "load": f"{RATE_SHARE * rate:.3g}"})
-        for name, rate in searched
-    ]
-    return (
-        msgspec.structs.replace(
-            base,
-            seal=job.seals.seal_of("base"),
-            environment=environments[0],
-            harness=measured.harnesses[0],
-            jobs=records,
-            turns=list(chain.from_iterable(job.base for job in measured.jobs)),
-        ),
-        msgspec.structs.replace(
-            head,
-            seal=job.seals.seal_of("head"),
-            jobs=records,
-            turns=list(chain.from_iterable(job.head for job in measured.jobs)),
-            environment=environments[1],
-            harness=measured.harnesses[1],
-            coverage=measured.coverage,
-            warnings=[*job.environments.notes, *of_rates, *head.warnings],
-        ),
+        coverage=measured.coverage,
+        warnings=[*job.environments.notes, *rates, *head.warnings],
     )

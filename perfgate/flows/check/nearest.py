@@ -14,17 +14,21 @@ _MOST_NAMED = 3
 _MOST_FILES = 3_000
 
 
-def nearest_users(root: Path, missed: Sequence[tuple[str, str]], references: Sequence[WorkloadReference]) -> list[str]:
+def nearest_users(
+    root: Path, functions: Sequence[tuple[str, str]], references: Sequence[WorkloadReference]
+) -> list[str]:
     """The users of missed functions, each a file and a function: tests that name one, then workloads that import its file.
 
     Tests are named like ``tests/test_ops.py::test_fused``, workloads by their name.
     """
-    names = {function.rpartition(".")[2] for _, function in missed if function}
-    modules = {_module_of(file) for file, _ in missed}
+    names = {function.rpartition(".")[2] for _, function in functions if function}
+    modules = {_module_of(file) for file, _ in functions}
     tests: dict[str, int] = {}
     for path in _python_files(root):
         file = path.relative_to(root).as_posix()
-        tree = _parsed(path) if _holds_tests(file) else None
+        tree = None
+        if _holds_tests(file):
+            tree = _parsed(path)
         for test, rank in _users_in(tree, names, modules) if tree is not None else ():
             tests[f"{file}::{test}" if test else file] = rank
     ranked = sorted(tests, key=lambda test: (tests[test], test))
@@ -66,18 +70,19 @@ def _users_in(tree: ast.Module, names: set[str], modules: set[str]) -> Iterator[
 
 def _imports_any(root: Path, file: str, modules: set[str]) -> bool:
     """Whether a file imports one of the modules, directly or through others of the project."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [file]
     while waiting:
         at = waiting.pop()
-        if at in seen or len(seen) > _MOST_FILES:
+        if at in visited or len(visited) > _MOST_FILES:
             continue
-        seen.add(at)
+        visited.add(at)
         tree = _parsed(root / at)
         imported = _imported(tree) if tree is not None else set()
         if imported & modules:
             return True
-        waiting += [found for module in imported for found in _files_of(root, at, module)]
+        for module in imported:
+            waiting += _files_of(root, at, module)
     return False
 
 
@@ -91,14 +96,14 @@ def _files_of(root: Path, importer: str, module: str) -> Iterator[str]:
 
 def _imported(tree: ast.Module) -> set[str]:
     """The modules that a file imports; of ``from a import b`` both ``a`` and ``a.b``."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return found
+            modules.add(node.module)
+            modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return modules
 
 
 def _module_of(file: str) -> str:

@@ -17,7 +17,7 @@ from perfgate.conductor.sides.function.warm import WarmWorkers, resident_workers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
-from perfgate.flows.check.context import CheckContext
+from perfgate.flows.check.measured import CheckContext
 from perfgate.flows.check.rerun import next_round, pairs_of, quads_of_stretches
 from perfgate.judging.gate.compare.interim import interim_interval
 from perfgate.judging.gate.compare.rule import looks_left
@@ -27,9 +27,10 @@ from perfgate.judging.gate.look import Look
 
 @dataclass
 class PairsOfWorkload:
-    """Measures the pairs of a workload that loads on both sides, with so many workloads ``to_come`` after it.
+    """Measures the pairs of a workload that loads on both sides; ``to_come`` workloads follow.
 
-    They follow the plan of the pairs that they ``continue`` and take the seconds of ``budget``, by default the configured ones.
+    They follow the plan of the pairs that they ``continue`` and take the seconds of ``budget``, by default the configured
+    budget.
     """
 
     check: CheckContext
@@ -92,7 +93,9 @@ class PairsOfWorkload:
         earlier, looks, decided = check.job.earlier, check.job.policy.looks, check.options.decided
         budget = check.job.config.gate.budget if self.budget is None else self.budget
         budget_ends = time.monotonic() + budget
-        begun, first_draw = (self.continues.begun, self.continues.draw) if self.continues else (0, 0)
+        begun = first_draw = 0
+        if self.continues:
+            begun, first_draw = self.continues.begun, self.continues.draw
         sides = self._sides(before_pair)
         for draw in itertools.count(first_draw):
             measure_pairs(
@@ -121,10 +124,12 @@ class PairsOfWorkload:
         looks, decided = check.job.policy.looks, check.options.decided
         look = check.look_at(self.reference.name, to_come=self.to_come)
         needed = look.pairs_needed()
-        # The pairs up to the first look with so many, including those of base against base.
+        # The pairs up to the first look with that number, including pairs of base against base.
         ends = [planned for planned in looks if needed is not None and planned >= needed]
         check.forecast.needed = ends[0] + check.job.config.gate.aa_pairs if ends else None
-        return decided(look.comparisons, looks) if decided else not look.more_pairs_would_help()
+        if decided:
+            return decided(look.comparisons, looks)
+        return not look.more_pairs_would_help()
 
     def _measure_stretches(self) -> None:
         """Measure long stretches of calls, until mean and stalls are decided or do not look worse."""
@@ -166,11 +171,9 @@ class PairsOfWorkload:
     def _can_be_compared(self) -> bool:
         """Whether the workload loaded on both sides, on one testbed; otherwise pairs would be a waste of time."""
         earlier, measured = self.check.job.earlier, self.check.measured
-        records = (
-            [*earlier.base.workloads, *earlier.head.workloads]
-            if earlier
-            else [measured.base[-1].workload, measured.head[-1].workload]
-        )
+        records = [*earlier.base.workloads, *earlier.head.workloads] if earlier else []
+        if not earlier:
+            records = [measured.base[-1].workload, measured.head[-1].workload]
         if any(record.name == self.reference.name and record.error for record in records):
             return False
         before, after = measured.testbeds

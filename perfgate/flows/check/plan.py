@@ -8,15 +8,12 @@ from pathlib import Path
 from perfgate.document.message import Message
 from perfgate.document.plan import MeasurementPlan
 from perfgate.errors import UsageError
-from perfgate.flows.check.project import project_of_change
-from perfgate.flows.check.sides import choose_sides, configuration_of, skipped_decision
+from perfgate.flows.check.change import choose_change, skipped_decision
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, status_name
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.flows.trust.commits import config_at
-from perfgate.git.repository import Repository
 from perfgate.judging.forge.detect import detect, is_draft
-from perfgate.judging.forge.forge import CommitStatus, connect, find_token, token_variables
+from perfgate.judging.forge.forge import CommitStatus, token_variables
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
 from perfgate.judging.report.render.ci import plan_line
 from perfgate.locale import Language, sentence
@@ -29,7 +26,7 @@ class PlanRequest:
     """The options of ``perfgate plan``.
 
     ``skip_drafts`` leaves draft change requests unmeasured. ``outputs`` writes outputs of the CI step, and ``pending`` sets the
-    commit status of the gate ``key`` until its verdict replaces it; ``token_variable`` is as in ``perfgate publish``.
+    commit status of the gate ``key`` until its verdict replaces it.
     """
 
     base: str | None = None
@@ -39,7 +36,6 @@ class PlanRequest:
     outputs: bool = False
     pending: bool = False
     key: str = DEFAULT_KEY
-    token_variable: str | None = None
     language: Language = "en"
 
 
@@ -60,27 +56,24 @@ def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPla
     options = CheckOptions(
         out=Path(), base=request.base, workloads=request.workloads, device=request.device, allow_dirty=True
     )
-    project = project_of_change(directory, options)
-    repository = Repository(project)
-    prefix = repository.prefix(project)
-    config = configuration_of(repository, project, prefix, options)
-    functions, jobs = config.selected(request.workloads), config.selected_jobs(request.workloads)
-    kinds = [refuse_unknown_kind(device)[1] for device in config.testbeds.values() or [config.device]]
-    sides = choose_sides(repository, config, options)
-    reason = Message("gate.draft") if request.skip_drafts and is_draft(doors.environ) else None
-    if reason is None:
-        base_config = config_at(project, sides.base.commit, None)
-        skipped = skipped_decision(repository, config, base_config, sides, prefix, options)
-        reason = skipped.reasons[0] if skipped else None
+    change = choose_change(directory, options)
+    config = change.config
+    reason = None
+    if request.skip_drafts and is_draft(doors.environ):
+        reason = Message("gate.draft")
+    elif skipped := skipped_decision(change, options):
+        reason = skipped.reasons[0]
     measure = reason is None
+    workloads = [name for name in config.names if not request.workloads or name in request.workloads]
+    kinds = [refuse_unknown_kind(device)[1] for device in config.testbeds.values() or [config.device]]
     return MeasurementPlan(
         perfgate_version=__version__,
         project=config.project,
         measure=measure,
         reason=reason,
-        base=sides.base.commit,
-        head=sides.head,
-        workloads=[*(entry.name for entry in functions), *(job.name for job in jobs)] if measure else [],
+        base=change.sides.base.commit,
+        head=change.sides.head,
+        workloads=workloads if measure else [],
         device=config.device,
         testbeds=dict(config.testbeds),
         accelerator=measure and any(kind != "cpu" for kind in kinds),
@@ -106,13 +99,12 @@ def _write_outputs(plan: MeasurementPlan, doors: Doors) -> None:
 def _set_pending(plan: MeasurementPlan, request: PlanRequest, doors: Doors) -> None:
     """Set the status that the verdict will replace. Raises ForgeError if the forge refuses it."""
     event = detect(doors.environ)
-    token = find_token(event.forge, doors.environ, request.token_variable) if event else None
     if event is None:
         raise UsageError("--pending sets a commit status, and this is not a CI job of a forge that perfgate knows")
-    if token is None:
-        names = " or ".join(token_variables(event.forge, request.token_variable))
+    forge = doors.connect(event)
+    if forge is None:
+        names = " or ".join(token_variables(event.forge))
         raise UsageError("--pending needs a token that may set a commit status, in {names}", names=names)
     name = status_name(request.key)
-    forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
     forge.set_status(CommitStatus(event.head_sha, "pending", name, plan_line(plan, request.language), event.job_url))
     doors.say(sentence("The commit status {name} of {head_sha} is pending.", name=name, head_sha=event.head_sha[:12]))

@@ -65,11 +65,11 @@ class KeptProfiles:
         return {ShapePlace(workload, ""): side_by_side(*(trees[side] for side in NAMES))}
 
     def put_into(self, side: SideName, run: RunDocument) -> RunDocument:
-        """A side's document with its profiles, which replace those of an earlier session of the same jobs."""
+        """A side's document with its profiles, which replace the profiles of an earlier session of the same jobs."""
         names = {profile.workload for profile in self.profiles[side]}
         paths = {artifact.path for artifact in self.artifacts[side]}
         return msgspec.structs.replace(
             run,
-            profiles=[*(one for one in run.profiles if one.workload not in names), *self.profiles[side]],
-            artifacts=[*(one for one in run.artifacts if one.path not in paths), *self.artifacts[side]],
+            profiles=[profile for profile in run.profiles if profile.workload not in names] + self.profiles[side],
+            artifacts=[artifact for artifact in run.artifacts if artifact.path not in paths] + self.artifacts[side],
         )

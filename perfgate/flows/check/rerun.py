@@ -1,4 +1,4 @@
-"""A check that is run again adds its pairs and turns to those of the earlier one, instead of rolling the dice again.
+"""A check that is run again adds its pairs and turns to the earlier results, instead of rolling the dice again.
 
 The data of the first job is kept, so repeated runs cannot be used to fish for a better verdict; the later pairs count as
 evidence that stays valid for any number of reruns (judging/gate/compare/rule.py).
@@ -16,7 +16,6 @@ from perfgate.conductor.engine.outlook import Reach
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.conductor.sides.job_turns import MeasuredJob
 from perfgate.conductor.sides.kinds import record_of
-from perfgate.config import Config
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.files import read_run
 from perfgate.document.job import JobRecord
@@ -24,33 +23,36 @@ from perfgate.document.run import RunDocument, Session
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.errors import EXIT_MEASURING, DocumentError, UsageError
-from perfgate.flows.check.sides import Sides
-from perfgate.flows.shared.options import exit_code
+from perfgate.flows.check.change import Change
+from perfgate.flows.shared.options import CheckOptions, exit_code
 from perfgate.flows.shared.session import log_artifacts
 from perfgate.judging.gate.unmeasured import measured_nothing
-from perfgate.locale import sentence
+from perfgate.locale import Activity, sentence
 from perfgate.version import __version__
 
 MOST_ROUNDS = 20
 
 
-def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> CheckDocuments | None:
-    """The job to add to, None if the folder holds none.
+def find_earlier(
+    change: Change, options: CheckOptions, out: Path, *, say: Callable[[str], None]
+) -> CheckDocuments | None:
+    """The earlier result that this check adds to: in its own folder, or of an earlier attempt of its CI job; else None.
 
-    Raises UsageError if it belongs to other commits or has been added to too often, and DocumentError if it is damaged.
+    Raises UsageError if the result in its own folder belongs to other commits or has been added to too often, and DocumentError
+    if it is damaged.
     """
+    if options.append_from:
+        return _attempt_in(options.append_from, change, options, say)
+    if not options.append:
+        return None
     earlier = _read(out)
-    if earlier and (why := _misfit(earlier, base_commit, head_commit)):
-        raise UsageError(
-            "{out} {why}; measure it anew without --append, or into another --out",
-            out=out,
-            why=why,
-        )
+    if earlier and (why := _misfit(earlier, change)):
+        raise UsageError("{out} {why}; measure it anew without --append, or into another --out", out=out, why=why)
     return earlier
 
 
-def find_attempt(
-    folder: Path, sides: Sides, config: Config, workloads: tuple[str, ...], *, say: Callable[[str], None]
+def _attempt_in(
+    folder: Path, change: Change, options: CheckOptions, say: Callable[[str], None]
 ) -> CheckDocuments | None:
     """The newest attempt in a folder that can be added to; if there is none, report the reason and return None.
 
@@ -62,21 +64,21 @@ def find_attempt(
     except (DocumentError, OSError) as error:
         earlier, why = None, str(error)
     else:
-        why = "it left no pair of run documents"
+        why = Activity("it left no pair of run documents")
     if earlier:
-        misfit = _misfit(earlier, sides.base.commit, sides.head) or _other_settings(earlier, config, workloads)
+        misfit = _misfit(earlier, change) or _other_settings(earlier, change, options)
         if not misfit:
             return earlier
-        why = f"it {misfit}"
+        why = Activity("it {misfit}", misfit=misfit)
     say(sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why))
     return None
 
 
 def _read(folder: Path) -> CheckDocuments | None:
-    paths = [folder / side / "run.json" for side in ("base", "head")]
-    if not all(path.exists() for path in paths):
+    base, head = folder / "base" / "run.json", folder / "head" / "run.json"
+    if not (base.exists() and head.exists()):
         return None
-    documents = CheckDocuments(read_run(paths[0]), read_run(paths[1]))
+    documents = CheckDocuments(read_run(base), read_run(head))
     return None if measured_nothing(documents.head) else documents
 
 
@@ -86,29 +88,32 @@ def _attempt(folder: Path) -> tuple[int, str]:
     return (int(number[0]) if number else -1, folder.name)
 
 
-def _misfit(earlier: CheckDocuments, base_commit: str, head_commit: str) -> str | None:
-    for side, document, commit in (("base", earlier.base, base_commit), ("head", earlier.head, head_commit)):
-        if document.source.commit != commit:
-            before = (document.source.commit or "without a commit")[:12]
-            return f"holds pairs of {side} {before}, and {side} is {commit[:12]} now"
+def _misfit(earlier: CheckDocuments, change: Change) -> str | None:
+    commits = (("base", earlier.base, change.sides.base.commit), ("head", earlier.head, change.sides.head))
+    for side, document, commit in commits:
+        before = document.source.commit
+        if before != commit:
+            values = {"side": side, "before": (before or "without a commit")[:12], "commit": commit[:12]}
+            return Activity("holds pairs of {side} {before}, and {side} is {commit} now", **values)
     if next_round(earlier) > MOST_ROUNDS:
-        return f"was added to {MOST_ROUNDS} times; what is undecided now needs a quieter machine"
+        return Activity("was added to {count} times; what is undecided now needs a quieter machine", count=MOST_ROUNDS)
     return None
 
 
-def _other_settings(earlier: CheckDocuments, config: Config, workloads: tuple[str, ...]) -> str | None:
-    jobs = {job.name: record_of(job).sha256 for job in config.selected_jobs(workloads)}
-    pairs = [
-        ("perfgate", earlier.head.perfgate_version, __version__),
-        ("seed", earlier.head.session.seed, config.measure.seed),
-        ("workloads", [one.name for one in earlier.head.workloads], [one.name for one in config.selected(workloads)]),
-        ("jobs", {record.name: record.sha256 for record in earlier.head.jobs}, jobs),
-    ]
-    differing = [name for name, before, now in pairs if before != now]
-    if differing:
-        return f"was measured with other {differing[0] if differing[0] != 'perfgate' else 'versions of perfgate'}"
+def _other_settings(earlier: CheckDocuments, change: Change, options: CheckOptions) -> str | None:
+    head, config = earlier.head, change.config
+    jobs = {job.name: record_of(job).sha256 for job in config.selected_jobs(options.workloads)}
+    names = [workload.name for workload in config.selected(options.workloads)]
+    if head.perfgate_version != __version__:
+        return Activity("was measured with another version of perfgate")
+    if head.session.seed != config.measure.seed:
+        return Activity("was measured with another seed")
+    if [workload.name for workload in head.workloads] != names:
+        return Activity("was measured with other workloads")
+    if {record.name: record.sha256 for record in head.jobs} != jobs:
+        return Activity("was measured with other jobs")
     if any(exit_code(run) == EXIT_MEASURING for run in earlier):
-        return "could not measure a part"
+        return Activity("could not measure a part")
     return None
 
 
@@ -133,37 +138,42 @@ def quads_of_stretches(earlier: CheckDocuments, workload: str) -> int:
 
 def turns_of(earlier: CheckDocuments, job: str) -> Reach:
     """The number of quads and starts of a job that both sides have, complete or partial."""
-    turns = [turn for run in earlier for turn in run.turns if turn.workload == job]
-    return Reach(
-        quads=1 + max((turn.quad for turn in turns), default=-1),
-        starts=1 + max((turn.start for turn in turns), default=-1),
-    )
+    reach = Reach()
+    for turn in (*earlier.base.turns, *earlier.head.turns):
+        if turn.workload == job:
+            reach = Reach(quads=max(reach.quads, turn.quad + 1), starts=max(reach.starts, turn.start + 1))
+    return reach
 
 
 def other_testbed(earlier: CheckDocuments, testbed: Testbed) -> str | None:
-    """The difference between this machine and the one that measured the earlier pairs; None if they are comparable."""
+    """The difference between this machine and the machine of the earlier pairs; None if they are comparable."""
     before, now = earlier.head.testbed.comparable, testbed.comparable
     differing = sorted(field for field in before.keys() | now.keys() if before.get(field) != now.get(field))
     if not differing:
         return None
     field = differing[0]
-    return (
-        f"the earlier pairs were measured on another testbed: {field} was {before.get(field, 'absent')} and is "
-        f"{now.get(field, 'absent')} here"
+    return Activity(
+        "the earlier pairs were measured on another testbed: {field} was {before} and is {now} here",
+        field=field,
+        before=before.get(field, "absent"),
+        now=now.get(field, "absent"),
     )
 
 
 def refuse_other_job(earlier: CheckDocuments, record: JobRecord) -> JobRecord:
     """The record of the earlier turns of a job. Raises UsageError if there is none, or if its settings differ."""
-    before = next((one for one in earlier.head.jobs if one.name == record.name), None)
-    if before is None or before.sha256 != record.sha256:
-        what = "there are none" if before is None else "its settings were others"
-        raise UsageError(
-            "no turns can be added to the earlier ones of {name}: {what}; measure anew without --append",
-            name=record.name,
-            what=what,
-        )
-    return before
+    records = {each.name: each for each in earlier.head.jobs}
+    before = records.get(record.name)
+    if before is not None and before.sha256 == record.sha256:
+        return before
+    why = Activity("there are none")
+    if before is not None:
+        why = Activity("its settings were others")
+    raise UsageError(
+        "no turns can be added to the earlier ones of {name}: {why}; measure anew without --append",
+        name=record.name,
+        why=why,
+    )
 
 
 def add_to(
@@ -190,21 +200,18 @@ def add_to(
         base.turns.extend(job.base)
         head.turns.extend(job.head)
         failed += job.failed
-    kept = [artifact for artifact in head.artifacts if artifact.kind != "log"]
-    return base, msgspec.structs.replace(head, failed_pairs=failed, artifacts=[*kept, *log_artifacts(head_folder)])
+    artifacts = [artifact for artifact in head.artifacts if artifact.kind != "log"]
+    artifacts += log_artifacts(head_folder)
+    return base, msgspec.structs.replace(head, failed_pairs=failed, artifacts=artifacts)
 
 
 def _with_session(run: RunDocument, session: Session, seal: Seal) -> RunDocument:
-    """The document of an earlier session with a later one, and lists of its own for what that adds."""
+    """The document of an earlier session with a later one; its lists are copies, to which results are added."""
     return msgspec.structs.replace(
         run,
-        seal=_seal_of_both(run.seal, seal),
+        seal=run.seal if run.seal is None or run.seal.broken else seal,
         session=session,
         earlier_sessions=[*run.earlier_sessions, run.session],
         replicates=list(run.replicates),
         turns=list(run.turns),
     )
-
-
-def _seal_of_both(earlier: Seal | None, later: Seal) -> Seal | None:
-    return earlier if earlier is None or earlier.broken else later

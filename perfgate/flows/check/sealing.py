@@ -33,9 +33,9 @@ def seal_sides(
 ) -> Seals:
     """Seal the checkouts, the paths linked into them, and the code that the running interpreter imports.
 
-    ``links`` are those of each side, ``results`` are patterns of the files that jobs write their numbers to.
+    ``links`` are the links of each side, ``results`` are patterns of the files that jobs write their numbers to.
     """
-    # Bytecode written by this process beside its imports would look like a change to them.
+    # Bytecode written by this process next to its imports would look like a change to them.
     compile_own_code()
     sys.dont_write_bytecode = True
     seals = Seals(loads=loads)
@@ -46,8 +46,8 @@ def seal_sides(
             [SealedFolder(name, stamp, own=_READS[name], committed=committed, results=tuple(results))], _READS[name]
         )
         seals.texts += [tree / file for file in committed]
-    origins = {entry: repository.root / entry for entries in links.values() for entry in entries}
-    seals.add([sealed_tree(entry, origin.resolve()) for entry, origin in origins.items()], "base", "head")
+    linked = set().union(*links.values())
+    seals.add([sealed_tree(entry, (repository.root / entry).resolve()) for entry in sorted(linked)], "base", "head")
     seals.add([sealed_files(str(cache), cache) for cache in shared_caches(environ)], "base", "head")
     seals.add_code(code_of(None, environ, repository.root), "base", "head")
     return seals
@@ -63,6 +63,9 @@ def code_of(python: Path | None, environ: Mapping[str, str], clone: Path) -> Sea
 
 def seal_notes(seal: Seal) -> list[Message]:
     """Notes for a side's document: files that its code wrote into its checkout, and folders too large to be sealed."""
-    own = [Message("notes.wrote-into-checkout", {"files": seal.own})] if seal.own else []
-    left_out = [Message("notes.not-sealed", {"folders": seal.left_out, "most": MOST_ENTRIES})] if seal.left_out else []
-    return [*own, *left_out]
+    notes: list[Message] = []
+    if seal.own:
+        notes.append(Message("notes.wrote-into-checkout", {"files": seal.own}))
+    if seal.left_out:
+        notes.append(Message("notes.not-sealed", {"folders": seal.left_out, "most": MOST_ENTRIES}))
+    return notes

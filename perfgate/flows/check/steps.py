@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.config import Config
 from perfgate.document.decision import Policy
-from perfgate.flows.check.batch import BATCH_STEP
-from perfgate.flows.check.graph import GRAPH_STEP
-from perfgate.flows.check.measured import COUNTING_STEP, Job
-from perfgate.flows.check.thermal import THERMAL_STEP
+from perfgate.flows.check.measured import Job
+from perfgate.flows.check.step_results import BATCH_STEP, COUNTING_STEP, GRAPH_STEP, THERMAL_STEP
 from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
 from perfgate.judging.gate.evidence.bounds import DECIDING_STEPS, deciding_steps, steps_with_rules
 
 
 class CheckSteps(NamedTuple):
-    """The steps of a check: those that decide and those that inform, and those of which only the exact numbers are counted.
+    """The steps of a check that decide, that inform, and of which only the exact numbers are counted.
 
     The pairs measure batch sizes if ``sizes_in_pairs``, and the device's state if ``is_watched``. After the turns both sides
     compile the call if ``compiles``, and in any case if the user ``is_asked`` for these steps by their numbers.
@@ -32,7 +29,7 @@ class CheckSteps(NamedTuple):
 
 
 def steps_of_slow_calls(policy: Policy) -> CheckSteps:
-    """The steps of a workload without pairs: counting, which takes a few calls, and those with a rule about them."""
+    """The steps of a workload without pairs: counting, which takes a few calls, and steps with a rule."""
     deciding = {COUNTING_STEP, *steps_with_rules(policy)}
     return CheckSteps(deciding=tuple(sorted(deciding)))
 
@@ -40,11 +37,11 @@ def steps_of_slow_calls(policy: Policy) -> CheckSteps:
 def check_steps(job: Job, options: CheckOptions) -> CheckSteps:
     decides = deciding_steps(job.policy)
     is_asked = options.steps is not None
-    asked = AVAILABLE_STEPS if options.steps is None else options.steps
-    deciding = {COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
-    informing = [number for number in asked if number not in decides]
+    selected = AVAILABLE_STEPS if options.steps is None else options.steps
+    deciding = {COUNTING_STEP, *(decides - DECIDING_STEPS), *decides.intersection(selected)}
+    informing = [number for number in selected if number not in decides]
     exact_only = tuple(number for number in informing if CARDS[number].exact_first)
-    sizes_in_pairs = BATCH_STEP in informing and checklist_budget(job.config, options) > 0
+    sizes_in_pairs = BATCH_STEP in informing and options.checklist_seconds(job.config.gate) > 0
     # Selected by its number it soaks the device, which tells more than the watcher.
     is_watched = THERMAL_STEP in informing and not is_asked
     in_pairs = {BATCH_STEP: sizes_in_pairs, THERMAL_STEP: is_watched}
@@ -57,8 +54,3 @@ def check_steps(job: Job, options: CheckOptions) -> CheckSteps:
         compiles=GRAPH_STEP in exact_only,
         is_asked=is_asked,
     )
-
-
-def checklist_budget(config: Config, options: CheckOptions) -> float:
-    """The seconds for turns of the checklist of a workload."""
-    return config.gate.checklist_budget if options.checklist_budget is None else options.checklist_budget

@@ -31,8 +31,11 @@ class _Traced(NamedTuple):
     @property
     def longer(self) -> float:
         """The seconds by which head's calls took longer."""
-        before, after = (sum(total.own for total in node_totals(tree, tree.head)) for tree in (self.base, self.head))
-        return after - before
+        return _seconds(self.head) - _seconds(self.base)
+
+
+def _seconds(tree: FlameTree) -> float:
+    return sum(total.own for total in node_totals(tree, tree.head))
 
 
 def keep_traces(
@@ -41,12 +44,15 @@ def keep_traces(
     """Draw the flame graphs of a workload's traced pairs; keep the recordings of the middle pair in the sides' folders.
 
     On each side they replace the traces of the checklist. A pair with an unreadable recording is dropped. With the flame graphs
-    come the folders with the recordings of each pair that traced all shapes, for turns; they lie beside the recordings.
+    come the folders with the recordings of each pair that traced all shapes, for turns, next to the recordings.
     """
     base, head = sides
     flames, readable = dict[ShapePlace, FlameTree](), list[PairTrace]()
     for shape in head.workload.shapes:
-        pairs = [pair for files in traces if files.shape == shape for pair in _read(files, sides)]
+        pairs: list[_Traced] = []
+        for files in traces:
+            if files.shape == shape:
+                pairs += _read(files, sides)
         if not pairs:
             continue
         readable += [pair.files for pair in pairs]

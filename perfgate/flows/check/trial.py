@@ -57,8 +57,8 @@ def loaded_packages(
     environments = job.environments
     if environments.base.record is None or job.config.selected_jobs(options.workloads):
         return None, None
-    base, head = (_packages_of(bench, checkout, job, options) for checkout in checkouts)
-    return base, head
+    base, head = checkouts
+    return _packages_of(bench, base, job, options), _packages_of(bench, head, job, options)
 
 
 def _packages_of(bench: Bench, checkout: Checkout, job: Job, options: CheckOptions) -> list[str] | None:
@@ -102,7 +102,9 @@ def pairs_too_slow(
         "allowed": allowed,
         "budget": math.ceil(seconds * ROOM / 10) * 10,
     }
-    code = CALLS_TOO_SLOW if call_seconds >= SLOW_CALL_SECONDS else LOADS_TOO_SLOWLY
+    code = LOADS_TOO_SLOWLY
+    if call_seconds >= SLOW_CALL_SECONDS:
+        code = CALLS_TOO_SLOW
     error = ErrorDetail(kind="timeout", message=Message(code, values))
     return FailedPair(pair=0, arm="ab", workload=reference.name, error=error)
 

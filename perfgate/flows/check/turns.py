@@ -70,9 +70,9 @@ class JobMeasurement:
             self.measured.failed.append(failed)
             return
         self.measured.record = record_of(reference)
-        wanted = reference.settings.fits
-        unstarted = self._take(reference, "resident" if wanted == "auto" else wanted)
-        if wanted == "auto" and unstarted and self._starts_alone(unstarted):
+        fits = reference.settings.fits
+        unstarted = self._take(reference, "resident" if fits == "auto" else fits)
+        if fits == "auto" and unstarted and self._starts_alone(unstarted):
             self.note(
                 sentence(
                     "{name}: {unstarted} starts alone and not beside the other side, so that they take turns as "
@@ -85,7 +85,7 @@ class JobMeasurement:
             self._take(reference, "alternate")
 
     def _add_turns(self) -> None:
-        """Add turns to those of an earlier check, with the same load and ``fits``, up to the last planned look."""
+        """Add turns to an earlier check, with the same load and ``fits``, up to the last planned look."""
         record, before = self.measured.record, self.measured.before
         if before.quads < looks_of(self.reference.kind, record.fits)[-1]:
             self._take(replace(self.reference, rate=record.rate), record.fits)
@@ -112,14 +112,18 @@ class JobMeasurement:
         def announce() -> None:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
             reach = taker.reach()
-            visible = self.foresee(reach.quads, reach.starts) if reach.quads else None
+            visible = None
+            if reach.quads:
+                visible = self.foresee(reach.quads, reach.starts)
             self.note(_outlook(reference.name, reach, visible, fewest=looks[0], budget=budget))
 
         def look() -> Look:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
             return self.look()
 
-        kind_of_turns = SwappingTurns if len(layouts) > 1 else JobTurns
+        kind_of_turns = JobTurns
+        if len(layouts) > 1:
+            kind_of_turns = SwappingTurns
         taker = kind_of_turns(
             layouts,
             plan,
@@ -152,7 +156,7 @@ class JobMeasurement:
         return cpus_of(self.reference.kind, self.bench)
 
     def _starts_alone(self, name: SideName) -> bool:
-        """Whether the side that failed to start beside the other one starts alone."""
+        """Whether the side that failed to start next to the other side starts alone."""
         cpus = self._cpus("resident")
         side = make_side(self.bench, self.reference, self.checkouts[name], name, cpus)
         self.seals.begin(name)
@@ -189,7 +193,7 @@ def _plan(
         parts.append(sentence("one side sleeps while the other has its turn"))
     elif fits == "swap":
         parts.append(sentence("each has one half of the devices, and then the other half"))
-    elif fits == "alternate" and reference.kind != "command":
+    elif fits == "alternate" and not reference.settings.command:
         parts.append(sentence("each run starts the side, and it has the devices alone"))
     if tolerated is not None:
         parts.append(sentence("a slowdown of {tolerated:.1%} is tolerated", tolerated=tolerated))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.checklist.recount import Recount, confirmed, count_operators
 from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
@@ -18,19 +20,19 @@ from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, FailedPair
 from perfgate.flows.check.checklist import ChecklistOfCheck
-from perfgate.flows.check.context import CheckContext
-from perfgate.flows.check.measured import Measured, documents_of, with_counters
+from perfgate.flows.check.measured import CheckContext, Measured, documents_of, with_counters
 from perfgate.flows.check.pairs import PairsOfWorkload
 from perfgate.flows.check.steps import check_steps, steps_of_slow_calls
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.session import now
+from perfgate.flows.shared.store import stored_history
 from perfgate.judging.gate.evidence.index import of_workload
 from perfgate.judging.report.render.terminal import early_lines
 
 
 @dataclass
 class WorkloadMeasurement:
-    """Measures a workload of a check, with so many workloads ``to_come`` after it.
+    """Measures a workload of a check; ``to_come`` workloads follow.
 
     Pairs would be ``too_slow``: then only the steps that count or have a rule are measured.
     """
@@ -65,7 +67,7 @@ class WorkloadMeasurement:
         measured.pairs.append(PairedMeasurement(failed=[too_slow] if too_slow else []))
         measured.base.append(sides[0].found)
         measured.head.append(sides[1].found)
-        if all(any(result.status == "failed" for result in side.found.correctness) for side in sides):
+        if _is_refused(sides[0].found) and _is_refused(sides[1].found):
             check.refused.append(name)
             return False
         # What varies between processes is no fault of the change.
@@ -76,7 +78,9 @@ class WorkloadMeasurement:
         checklist.settle_gating_numbers()
         self._show_regressions()
         batch = sides[1].found.workload.batch
-        sizes = BatchSizes(check.bench, name, batch) if steps.sizes_in_pairs else None
+        sizes = None
+        if steps.sizes_in_pairs:
+            sizes = BatchSizes(check.bench, name, batch)
         # The results folder has room for traces; the system's temporary folder may not.
         with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
             pairs = PairsOfWorkload(check, self.reference, self.to_come)
@@ -121,8 +125,8 @@ class WorkloadMeasurement:
     def _show_regressions(self, measured: Measured | None = None) -> None:
         """Show regressed counts with their line and remedy right away, long before the pairs measure their cost.
 
-        By default those measured so far; others are those of calls too slow for pairs. A regression that is accepted for the
-        commit is left to the verdict, which names who accepted it.
+        ``measured`` are the counts of calls too slow for pairs, by default all so far. A regression that is accepted for the
+        commit is left to the verdict, which names the person.
         """
         check, name = self.check, self.reference.name
         look = check.look_at(name, measured=measured)
@@ -130,7 +134,8 @@ class WorkloadMeasurement:
             return
         so_far = check.job._replace(session=msgspec.structs.replace(check.job.session, finished_at=now()))
         base, head = (of_workload(run, name) for run in documents_of(so_far, measured or check.measured))
-        decision = decide_with_advice(base, head, policy=check.job.policy, history=check.history_of(head))
+        history = stored_history(check.job.config_in_clone, head, os.environ, warn=check.progress.status)
+        decision = decide_with_advice(base, head, policy=check.job.policy, history=history)
         if decision.verdict == "FAIL":
             lines = early_lines(
                 decision,
@@ -140,3 +145,8 @@ class WorkloadMeasurement:
                 language=check.options.language,
             )
             check.progress.note("\n".join(lines))
+
+
+def _is_refused(findings: Findings) -> bool:
+    """Whether the workload's own check rejects the output of a side."""
+    return any(result.status == "failed" for result in findings.correctness)

@@ -14,7 +14,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.run import REPEAT, WorkloadRecord
-from perfgate.flows.check.batch import batch_step
+from perfgate.flows.check.step_results import batch_step
 from tests.fakes.wording import reason_of
 from tests.shared_bench import SharedBench
 

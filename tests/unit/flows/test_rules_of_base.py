@@ -7,7 +7,6 @@ from pathlib import Path
 from perfgate.config import Config, parse_config
 from perfgate.flows.check.job import _with_rules_of_base
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.flows.trust.commits import BaseConfig
 
 WORKLOAD = 'workload = "perf/workload.py:small"\n'
 
@@ -17,7 +16,7 @@ def config(gate: str) -> Config:
 
 
 def of_check(base: Config | None, head: Config) -> Config:
-    return _with_rules_of_base(head, BaseConfig(base), CheckOptions(Path("out")))
+    return _with_rules_of_base(head, base, CheckOptions(Path("out")))
 
 
 def test_rules__head_sets_how_pairs_are_measured__those_of_the_base() -> None:
