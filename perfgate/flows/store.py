@@ -13,8 +13,20 @@ from perfgate.flows.trust.main_only import refuse_change_request
 from perfgate.judging.store import runs
 from perfgate.judging.store.archive import refuse_existing, write_export
 from perfgate.judging.store.backends.service import TOKEN_VARIABLES
+from perfgate.judging.store.ledger import Ledger
 from perfgate.judging.store.store import STORE_VARIABLE, Store, is_shared, shown_location, store_location
 from perfgate.judging.store.transfer import Advance, Copied, Exported, copy_store, exported_files
+
+
+def ledger_of(store: Store, location: str) -> Ledger:
+    """The tokens and the audit log of a store. Raises UsageError if its kind has none."""
+    ledger = store.ledger()
+    if ledger is None:
+        raise UsageError(
+            "{place} keeps no tokens and no audit log; a database does: give a file or postgresql://USER@HOST/DATABASE",
+            place=shown_location(location),
+        )
+    return ledger
 
 
 def export(
@@ -28,9 +40,9 @@ def export(
     """Write every document of a store to a folder, or to a tar file if the target ends in .tar."""
     refuse_existing(target)
     store, projects = open_projects(root, location, projects, environ)
-    done = Exported()
-    write_export(exported_files(store, projects, done, advance), target)
-    return done
+    exported = Exported()
+    write_export(exported_files(store, projects, exported, advance), target)
+    return exported
 
 
 def copy(
@@ -93,7 +105,7 @@ def open_projects(
 
 
 def _projects_to_copy(source: Store) -> list[str]:
-    """Those with runs, and those of which only verdicts, acceptances or tokens are stored, as its audit log tells."""
+    """Projects with runs, and projects with only verdicts, acceptances or tokens, by the audit log."""
     ledger = source.ledger()
     return sorted({*source.projects(), *(ledger.projects() if ledger is not None else [])})
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.flows.shared.labels import label_of
-from perfgate.flows.shared.trees import tree_of
+from perfgate.flows.shared.trees import label_of, tree_of
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.flame import trace_flame
 from perfgate.flows.trace.job import choose

@@ -11,11 +11,11 @@ import click
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import directory_option
 from perfgate.cli.streams import cleaned, print_json
+from perfgate.errors import UsageError
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
-    from perfgate.judging.store.ledger import TokenScope
-    from perfgate.judging.store.store import Store
+    from perfgate.judging.store.ledger import Ledger, TokenScope
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 _store = click.option(
@@ -52,28 +52,29 @@ def create(
 ) -> None:
     "Create a token for one project and print it once. NAME identifies its user."
     from perfgate.config import load_config
-    from perfgate.flows.tokens import create_token
 
     if all_projects and project:
         raise click.UsageError("--project and --all-projects exclude each other; give one")
-    store, place = _open(location, directory)
+    if not name.strip():
+        raise UsageError("the token needs a name, which identifies its user in the audit log")
+    ledger = _open_ledger(location, directory)
     project = None if all_projects else project or load_config(directory).project
-    made = create_token(store, place, name=name, project=project, scope=cast("TokenScope", scope))
+    token = ledger.create_token(name.strip(), project, cast("TokenScope", scope))
     if as_json:
-        print_json(made)
+        print_json(token)
         return
     click.echo(
         sentence(
             "token {id} ({name}) may {scope} {project}",
-            id=made.token.id,
-            name=cleaned(made.token.name),
+            id=token.token.id,
+            name=cleaned(token.token.name),
             scope=scope,
             project=cleaned(project or sentence("all projects")),
         ),
         err=True,
     )
     click.echo(sentence("put it into PERFGATE_STORE_TOKEN of whoever uses it; it is shown only now:"), err=True)
-    click.echo(made.secret)
+    click.echo(token.secret)
 
 
 @COMMAND.command("list")
@@ -82,9 +83,7 @@ def create(
 @directory_option()
 def list_all(location: str | None, as_json: bool, directory: Path) -> None:
     """List the tokens of all projects, newest first."""
-    from perfgate.flows.tokens import list_tokens
-
-    tokens = list_tokens(*_open(location, directory))
+    tokens = _open_ledger(location, directory).tokens()
     if as_json:
         print_json(tokens)
         return
@@ -105,9 +104,7 @@ def list_all(location: str | None, as_json: bool, directory: Path) -> None:
 @directory_option()
 def revoke(token_id: str, location: str | None, as_json: bool, directory: Path) -> None:
     """Revoke a token for good; the next request with it is refused."""
-    from perfgate.flows.tokens import revoke_token
-
-    token = revoke_token(*_open(location, directory), token_id)
+    token = _open_ledger(location, directory).revoke(token_id)
     if as_json:
         print_json(token)
     else:
@@ -123,8 +120,9 @@ def revoke(token_id: str, location: str | None, as_json: bool, directory: Path) 
         )
 
 
-def _open(location: str | None, directory: Path) -> tuple[Store, str]:
+def _open_ledger(location: str | None, directory: Path) -> Ledger:
     from perfgate.flows.shared.store import open_store_at, store_location_in
+    from perfgate.flows.store import ledger_of
 
     place = store_location_in(location, directory, os.environ)
-    return open_store_at(place, directory, os.environ), place
+    return ledger_of(open_store_at(place, directory, os.environ), place)

@@ -6,6 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,32 +21,65 @@ from perfgate.locale import Language, environment_language, sentence
 
 if TYPE_CHECKING:
     from perfgate.document.message import Message
+    from perfgate.document.trace import (
+        AnswerDocument,
+        DiffDocument,
+        DiffKey,
+        GapDocument,
+        RequestDocument,
+        StepDocument,
+        TopDocument,
+        TopKey,
+    )
     from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.executors import Cluster
     from perfgate.flows.trace.places import Place
+    from perfgate.judging.report.render.flame import FlameFormat
 
 _SHOWN = 20
-_Command = Callable[..., None]
+_Command = Callable[..., Any]
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-def _common(command: _Command) -> _Command:
-    """Add the options shared by several commands."""
-    options: list[Callable[[_Command], _Command]] = [
-        click.argument("path", type=PATH),
-        click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank."),
-        click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device."),
-        click.option(
+_rank = click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
+_device = click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
+
+
+def _rendered_by(name: str, module: str = "trace", *, rows: int | None = _SHOWN) -> Callable[[_Command], _Command]:
+    """A command that answers with a document: as JSON, or rendered by the function ``name`` of the report.
+
+    It gets the choice of ranks, devices and rows, of which a terminal shows ``rows`` by default.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def answer(
+            path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, **options: Any
+        ) -> None:
+            from perfgate.flows.trace.choice import Choice
+
+            if limit is None and not as_json:
+                limit = rows
+            renderer = f"perfgate.judging.report.render.{module}"
+            if not as_json and module == "trace_diff":
+                import_meanwhile(renderer)
+            document = command(path, Choice(rank=rank, device=device, limit=limit), **options)
+            if as_json:
+                print_json(document)
+            else:
+                getattr(import_module(renderer), name)(document, _console())
+
+        del answer.__wrapped__  # it takes the options itself, not the choice
+        limit = click.option(
             "--limit",
             type=click.IntRange(min=1),
             metavar="N",
             help=f"Rows per device; default {_SHOWN}, with --json all.",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+        )
+        as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds.")
+        return click.argument("path", type=PATH)(_rank(_device(limit(as_json(answer)))))
+
+    return decorate
 
 
 def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
@@ -101,27 +136,20 @@ def COMMAND(comm: tuple[str, ...]) -> None:
 
 
 @COMMAND.command("show")
-@_common
+@_rendered_by("render_answer", "trace_answer", rows=None)
 @click.option("--base", type=PATH, metavar="PATH", help="Also show the changes since this recording.")
-def show(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, base: Path | None) -> None:
+def show(path: Path, choice: Choice, base: Path | None) -> AnswerDocument:
     """Show the first things to know: the device's bottleneck, the most expensive operators and lines, overlaps.
 
     The same as ``perfgate trace PATH``. With --base also the changes since another recording.
     """
     from perfgate.flows.trace.answer import trace_answer
-    from perfgate.flows.trace.choice import Choice
 
-    document = trace_answer(path, Choice(rank=rank, device=device, limit=limit), base=base)
-    if as_json:
-        return print_json(document)
-    from perfgate.judging.report.render.trace_answer import render_answer
-
-    render_answer(document, _console())
-    return None
+    return trace_answer(path, choice, base=base)
 
 
 @COMMAND.command("top")
-@_common
+@_rendered_by("render_top")
 @click.option(
     "--by",
     type=click.Choice(["type", "name", "shape", "line"]),
@@ -136,16 +164,7 @@ def show(path: Path, rank: int | None, device: int | None, limit: int | None, as
     metavar="TIME",
     help="Only single runs that took longer, e.g. 1ms; shares stay those of all time.",
 )
-def top(
-    path: Path,
-    rank: int | None,
-    device: int | None,
-    limit: int | None,
-    as_json: bool,
-    by: Any,
-    host: bool,
-    longer: float | None,
-) -> None:
+def top(path: Path, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopDocument:
     """Rank operators and kernels by time on each device, or on the host if there is none.
 
     Device rows sum the time of kernels, copies and collectives; shares are of the busy time, so overlapping streams
@@ -154,28 +173,14 @@ def top(
     """
     from perfgate.flows.trace.job import trace_top
 
-    document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host, longer=longer)
-    if as_json:
-        return print_json(document)
-    from perfgate.judging.report.render.trace import render_top
-
-    render_top(document, _console())
-    return None
+    return trace_top(path, choice, by=by, host=host, longer=longer)
 
 
 @COMMAND.command("gaps")
-@_common
+@_rendered_by("render_gaps")
 @click.option("--shortest", callback=_seconds, default="0", metavar="TIME", help="Leave out shorter gaps, e.g. 10us.")
 @click.option("--exposed", is_flag=True, help="Also the time in which only copies or collectives ran.")
-def gaps(
-    path: Path,
-    rank: int | None,
-    device: int | None,
-    limit: int | None,
-    as_json: bool,
-    shortest: float,
-    exposed: bool,
-) -> None:
+def gaps(path: Path, choice: Choice, shortest: float, exposed: bool) -> GapDocument:
     """List the idle gaps of a device, longest first, with their causes.
 
     \b
@@ -188,25 +193,17 @@ def gaps(
     """
     from perfgate.flows.trace.job import trace_gaps
 
-    document = trace_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
-    if as_json:
-        return print_json(document)
-    from perfgate.judging.report.render.trace import render_gaps
-
-    render_gaps(document, _console())
-    return None
+    return trace_gaps(path, choice, exposed=exposed, shortest=shortest)
 
 
 @COMMAND.command("steps")
-@_common
+@_rendered_by("render_steps")
 @click.option(
     "--step-by",
     metavar="PATTERN",
     help="Steps are the annotations whose names match this regular expression; its first group names the phase.",
 )
-def steps(
-    path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, step_by: str | None
-) -> None:
+def steps(path: Path, choice: Choice, step_by: str | None) -> StepDocument:
     """How long each profiler step is: computing, communication, the exposed part of it, and free time, by rank.
 
     The slowest rank is the one with the longest time excluding waits for other ranks. If no steps are marked, batches of
@@ -214,21 +211,13 @@ def steps(
     """
     from perfgate.flows.trace.job import trace_steps
 
-    document = trace_steps(path, _choice(rank, device, limit, as_json), step_by=step_by)
-    if as_json:
-        return print_json(document)
-    from perfgate.judging.report.render.trace import render_steps
-
-    render_steps(document, _console())
-    return None
+    return trace_steps(path, choice, step_by=step_by)
 
 
 @COMMAND.command("requests")
-@_common
+@_rendered_by("render_requests")
 @click.option("--id", "request", metavar="ID", help="Show the work of this request.")
-def requests(
-    path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, request: str | None
-) -> None:
+def requests(path: Path, choice: Choice, request: str | None) -> RequestDocument:
     """List the requests of a server, longest first: host time, device time and waiting.
 
     Requests are identified by spans named request#ID or by a request_id argument. A request owns everything inside
@@ -236,19 +225,15 @@ def requests(
     """
     from perfgate.flows.trace.requests import trace_requests
 
-    document = trace_requests(path, _choice(rank, device, limit, as_json), request=request)
-    if as_json:
-        return print_json(document)
-    from perfgate.judging.report.render.trace import render_requests
-
-    render_requests(document, _console())
-    return None
+    return trace_requests(path, choice, request=request)
 
 
 def _cluster(_: click.Context, __: click.Parameter, text: str | None) -> Cluster | None:
     from perfgate.flows.trace.executors import read_cluster
 
-    return None if text is None else read_cluster(text)
+    if text is None:
+        return None
+    return read_cluster(text)
 
 
 def _places(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[Place]:
@@ -322,20 +307,20 @@ def ranks(
     from perfgate.flows.trace.ranks import trace_ranks
 
     with TerminalProgress() as progress:
-        found = trace_ranks(places, workers=workers, on=on, say=progress.status, strict=strict)
+        document = trace_ranks(places, workers=workers, on=on, say=progress.status, strict=strict)
     if out is not None:
         from perfgate.document.files import write_text_atomically
         from perfgate.flows.trace.ranks_page import drawn_ranks
         from perfgate.judging.report.render.ranks import render_ranks_page
 
-        page = render_ranks_page(drawn_ranks(found, chosen), _page_language(language))
+        page = render_ranks_page(drawn_ranks(document, chosen), _page_language(language))
         write_text_atomically(out, page)
         click.echo(str(out), err=as_json)
     if as_json:
-        return print_json(found.document)
+        return print_json(document.document)
     from perfgate.judging.report.render.trace import render_ranks
 
-    render_ranks(found.document, _console(), shown=limit)
+    render_ranks(document.document, _console(), shown=limit)
     return None
 
 
@@ -360,13 +345,13 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
         tables, left_out = trace_reduce(places, workers=workers, on=on, say=progress.status, out=out)
     for file in tables:
         click.echo(file)
-    for one in left_out:
-        click.echo(sentence("left out: {reason}", reason=one.reason), err=True)
+    for omission in left_out:
+        click.echo(sentence("left out: {reason}", reason=omission.reason), err=True)
 
 
 @COMMAND.command("diff")
 @click.argument("base", type=PATH)
-@_common
+@_rendered_by("render_diff", "trace_diff")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -385,17 +370,14 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
 )
 @click.option("--head", "heads", type=PATH, multiple=True, help="Another recording of head.")
 def diff(
-    base: Path,
     path: Path,
-    rank: int | None,
-    device: int | None,
-    limit: int | None,
-    as_json: bool,
+    choice: Choice,
+    base: Path,
     tolerance: float | None,
-    by: Any,
+    by: DiffKey,
     bases: tuple[Path, ...],
     heads: tuple[Path, ...],
-) -> None:
+) -> DiffDocument:
     """Compare PATH with BASE: operators and kernels added, removed, replaced, run more often, or slower.
 
     Rows are matched by name, shapes and calling function, or by fewer of these if one changed; kernels that replace others
@@ -405,17 +387,8 @@ def diff(
     """
     from perfgate.flows.trace.diff import TOLERANCE, trace_diff
 
-    if not as_json:
-        import_meanwhile("perfgate.judging.report.render.trace_diff")
-    choice = _choice(rank, device, limit, as_json)
     tolerance = TOLERANCE if tolerance is None else tolerance
-    document = trace_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
-    if as_json:
-        return print_json(document)
-    from perfgate.judging.report.render.trace_diff import render_diff
-
-    render_diff(document, _console())
-    return None
+    return trace_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
 
 
 @COMMAND.command("flame")
@@ -426,8 +399,8 @@ def diff(
     metavar="PATH",
     help="A second recording; PATH is then the base, and the graph shows the differences.",
 )
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
-@click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
+@_rank
+@_device
 @click.option(
     "--format",
     "wanted",
@@ -448,7 +421,7 @@ def flame(
     head: Path | None,
     rank: int | None,
     device: int | None,
-    wanted: Any,
+    wanted: FlameFormat,
     out: Path | None,
     language: str | None,
 ) -> None:
@@ -472,7 +445,9 @@ def flame(
     from perfgate.judging.report.render.flame import flame_text
 
     text = flame_text(trees, wanted, spoken)
-    target = Path("flame.html") if out is None and wanted == "html" else out
+    target = out
+    if out is None and wanted == "html":
+        target = Path("flame.html")
     if target is None:
         return click.echo(text, nl=False)
     write_text_atomically(target, text)
@@ -481,8 +456,8 @@ def flame(
 
 @COMMAND.command("timeline")
 @click.argument("path", type=PATH)
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
-@click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
+@_rank
+@_device
 @click.option("--out", type=FILE, metavar="FILE", default=Path("timeline.html"), show_default=True, help="Output file.")
 @language_option
 def timeline(path: Path, rank: int | None, device: int | None, out: Path, language: str | None) -> None:
@@ -495,11 +470,11 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
 
     spoken = _page_language(language)
     import_meanwhile("perfgate.judging.report.render.timeline", "perfgate.document.files")
-    drawn = trace_timeline(path, Choice(rank=rank, device=device))
+    drawing = trace_timeline(path, Choice(rank=rank, device=device))
     from perfgate.document.files import write_text_atomically
     from perfgate.judging.report.render.timeline import render_timeline
 
-    write_text_atomically(out, render_timeline(drawn, spoken))
+    write_text_atomically(out, render_timeline(drawing, spoken))
     click.echo(str(out))
 
 
@@ -510,14 +485,6 @@ def _page_language(option: str | None) -> Language:
     from perfgate.config import report_language
 
     return report_language(option, Path())
-
-
-def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:
-    from perfgate.flows.trace.choice import Choice
-
-    if limit is None and not as_json:
-        limit = _SHOWN
-    return Choice(rank=rank, device=device, limit=limit)
 
 
 def _console() -> Any:

@@ -17,7 +17,7 @@ from perfgate.judging.store.objects import ObjectPlace
 from perfgate.judging.store.store import SERVICE_SCHEMES, store_location
 
 ARTIFACTS_VARIABLE = "PERFGATE_ARTIFACTS"
-# The path of the files of a service, below which the addresses are those of the store.
+# The path of a service under which the files of the store have their addresses.
 SERVED = "/artifacts"
 
 
@@ -26,7 +26,9 @@ def artifacts_location(config: Config, environ: Mapping[str, str]) -> str:
     if environ.get(ARTIFACTS_VARIABLE):
         return environ[ARTIFACTS_VARIABLE]
     path = config.artifacts.path
-    return path if "://" in path or not path else str(config.root / path)
+    if "://" in path or not path:
+        return path
+    return str(config.root / path)
 
 
 def artifacts_location_in(location: str | None, folder: Path, environ: Mapping[str, str]) -> str:
@@ -34,7 +36,9 @@ def artifacts_location_in(location: str | None, folder: Path, environ: Mapping[s
     if location or environ.get(ARTIFACTS_VARIABLE):
         return location or environ[ARTIFACTS_VARIABLE]
     there = (folder / CONFIG_NAME).is_file()
-    return artifacts_location(load_config(folder, needs_workload=False), environ) if there else ""
+    if there:
+        return artifacts_location(load_config(folder, needs_workload=False), environ)
+    return ""
 
 
 def open_artifacts(config: Config, environ: Mapping[str, str]) -> ArtifactStore | None:
@@ -59,10 +63,10 @@ def kept_reader(store: ArtifactStore | None, project: str) -> Callable[[str], Ke
         if store is None:
             return KeptOfRun()
         try:
-            found = store.find(project, run_id)
+            run = store.find(project, run_id)
         except StoreError as error:
             return KeptOfRun(why=str(error))
-        return KeptOfRun(links=store.links(found) if found else [])
+        return KeptOfRun(links=store.links(run) if run else [])
 
     return read
 
@@ -109,5 +113,5 @@ def _keep_from(
         files.append(page_file(page, REPORT_PAGE, folder))
     if not files:
         return KeptArtifacts(msgspec.structs.replace(artifacts, files=[]), store.name, left_out=left_out)
-    kept = store.keep(msgspec.structs.replace(artifacts, files=files), folder, sending)
-    return kept._replace(left_out=left_out)
+    stored = store.keep(msgspec.structs.replace(artifacts, files=files), folder, sending)
+    return stored._replace(left_out=left_out)

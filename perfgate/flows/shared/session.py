@@ -7,7 +7,6 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -46,7 +45,8 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
     Raises UsageError for a link, by which a change could make us write elsewhere, and for a folder that would carry a clone's
     .git, which may hold credentials, into the uploaded artifact.
     """
-    links = [path for path in (out, *(out / name for name in _FOLDERS)) if path.is_symlink()]
+    folders = [out / name for name in _FOLDERS]
+    links = [path for path in (out, *folders) if path.is_symlink()]
     if links:
         raise UsageError(
             "the output folder must not be a link, nor hold one: {links}; remove it, or choose another with --out",
@@ -57,7 +57,7 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
             "the output folder {out} holds a clone's .git, which must not be uploaded; choose another with --out",
             out=out,
         )
-    if in_the_way := [path for path in (out / name for name in _FOLDERS) if path.exists() and not path.is_dir()]:
+    if in_the_way := [path for path in folders if path.exists() and not path.is_dir()]:
         raise UsageError(
             "{in_the_way} is not a folder, and results are written in it; remove it, or choose another with --out",
             in_the_way=in_the_way[0],
@@ -94,10 +94,12 @@ def remove_results(out: Path, names: Iterable[str]) -> None:
 
 
 def remove_traces(folder: Path, workloads: Iterable[str]) -> None:
-    """Remove the traces and the flame graph of an earlier run: a step would take an old trace for one of its own run."""
-    traces = [trace for name in workloads for trace in folder.glob(f"trace-{name}-*") if trace.is_file()]
-    for file in (*traces, folder / FLAME_PAGE):
-        _remove(file)
+    """Remove the traces and the flame graph of an earlier run: a step would mistake an old trace for its own."""
+    for name in workloads:
+        for trace in folder.glob(f"trace-{name}-*"):
+            if trace.is_file():
+                _remove(trace)
+    _remove(folder / FLAME_PAGE)
 
 
 def _remove(file: Path) -> None:
@@ -125,45 +127,49 @@ def assemble_run(
     notes: Iterable[Message] = (),
 ) -> RunDocument:
     """Make the run document from the measured findings; non-empty logs in ``folder`` are kept as artifacts."""
-    unchecked = [
-        Message("notes.no-check", {"workload": finding.workload.name})
-        for finding in findings
-        if any(check.status == "not_checked" for check in finding.correctness)
-    ]
-    # Times of a device in bad health are doubtful. Other processes are left to the doctor: npu-smi in a container may list our
-    # own under another number.
-    health = testbed.observed.get("device.health", "OK")
-    is_healthy = health.upper() == "OK"
-    return RunDocument(
+    document = RunDocument(
         perfgate_version=__version__,
         side=side,
         project=config.project,
         session=session,
         source=source,
         testbed=testbed,
-        workloads=[finding.workload for finding in findings],
-        steps=[step for finding in findings for step in finding.steps],
-        correctness=[check for finding in findings for check in finding.correctness],
-        counters=[counters for finding in findings for counters in finding.counters],
-        operators=[row for finding in findings for row in finding.operators],
-        accounts=[account for finding in findings for account in finding.accounts],
+        workloads=[each.workload for each in findings],
         replicates=replicates or [],
         failed_pairs=failed_pairs or [],
-        artifacts=[artifact for finding in findings for artifact in finding.artifacts] + log_artifacts(folder),
-        warnings=[
-            *([] if is_healthy else [Message("notes.device-health", {"kind": testbed.device_kind, "health": health})]),
-            *unchecked,
-            *chain.from_iterable(one.warnings for one in findings),
-            *notes,
-        ],
     )
+    # Times of a device in bad health are doubtful. Other processes are left to the doctor: npu-smi in a container may list our
+    # own under another number.
+    health = testbed.observed.get("device.health", "OK")
+    if health.upper() != "OK":
+        document.warnings.append(Message("notes.device-health", {"kind": testbed.device_kind, "health": health}))
+    for each in findings:
+        if any(check.status == "not_checked" for check in each.correctness):
+            document.warnings.append(Message("notes.no-check", {"workload": each.workload.name}))
+    for each in findings:
+        document.steps.extend(each.steps)
+        document.correctness.extend(each.correctness)
+        document.counters.extend(each.counters)
+        document.operators.extend(each.operators)
+        document.accounts.extend(each.accounts)
+        document.artifacts.extend(each.artifacts)
+        document.warnings.extend(each.warnings)
+    document.artifacts.extend(log_artifacts(folder))
+    document.warnings.extend(notes)
+    return document
 
 
 def job_notes(environ: Mapping[str, str], out: Path) -> list[Message]:
     """Notes on this job for its document; in CI, files that must not be uploaded are removed from ``out``."""
-    swept = [one_line(name) for name in remove_unsafe_entries(out)] if in_ci(environ) else []
-    note = Message("notes.outputs-removed", {"names": list(swept[:5])})
-    return [*token_notes(environ), *([note] if swept else [])]
+    notes = list(token_notes(environ))
+    if in_ci(environ) and (removed := remove_unsafe_entries(out)):
+        notes.append(Message("notes.outputs-removed", {"names": [one_line(name) for name in removed[:5]]}))
+    return notes
+
+
+def traces_of(run: RunDocument) -> list[Artifact]:
+    """The recordings among a run's artifacts."""
+    return [artifact for artifact in run.artifacts if artifact.kind == "trace"]
 
 
 def log_artifacts(folder: Path) -> list[Artifact]:

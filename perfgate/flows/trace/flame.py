@@ -8,8 +8,7 @@ from pathlib import Path
 from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.errors import UsageError
-from perfgate.flows.shared.labels import label_of
-from perfgate.flows.shared.trees import pair_trees, tree_of
+from perfgate.flows.shared.trees import label_of, pair_trees, tree_of
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of, several_recordings
 

@@ -21,7 +21,9 @@ class UnknownMetricError(UsageError):
     """No metric has this name; ``close`` is the most similar one."""
 
     def __init__(self, metric: str, close: str | None) -> None:
-        hint = Activity("; did you mean {close!r}?", close=close) if close else ""
+        hint = ""
+        if close:
+            hint = Activity("; did you mean {close!r}?", close=close)
         super().__init__("no metric {metric!a}{hint}", metric=metric, hint=hint)
         self.close = close
 
@@ -42,7 +44,7 @@ class UnknownCauseError(UsageError):
 
 
 def metrics_of_causes(numbers: Iterable[int], accepts: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The metrics that accept the causes with these numbers; ``accepts`` lists those of each cause, numbered from 1.
+    """The metrics that accept the causes with these numbers; ``accepts`` lists the metrics of each cause, numbered from 1.
 
     Raises UnknownCauseError.
     """
@@ -73,8 +75,8 @@ def store_acceptances(
 
     Raises UsageError for an unknown metric, no reason, or a day in the past.
     """
-    named = list(dict.fromkeys(metrics))
-    for metric in named:
+    accepted = list(dict.fromkeys(metrics))
+    for metric in accepted:
         refuse_unknown_metric(metric)
     if not reason.strip():
         raise UsageError(
@@ -92,7 +94,7 @@ def store_acceptances(
             accepted_at=accepted_at,
             until=until.isoformat() if until else None,
         )
-        for metric in named
+        for metric in accepted
     ]
     store.append(config.project, acceptances)
     return acceptances

@@ -158,10 +158,9 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
     if not modified.keys() >= set(files):
         return False
     pairs = [modified[file] for file in files]
-    objects = sorted({name for pair in pairs for name in pair})
-    listing = _batch(repository, objects, environ, "--batch-check=%(objectname) %(objectsize)") if objects else b""
-    sizes = {name: int(size) for name, size in (line.split() for line in listing.splitlines())}
-    if max(sizes.values(), default=0) > MAX_BYTES:
+    objects = sorted(set().union(*pairs))
+    sizes = _batch(repository, objects, environ, "--batch-check=%(objectsize)").split() if objects else []
+    if any(int(size) > MAX_BYTES for size in sizes):
         return False
     for pair in pairs:
         before, after = (content for _, content in contents_of(_batch(repository, pair, environ, "--batch")))
@@ -172,18 +171,20 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
 
 def _text_of_code_is_read(repository: Path, commit: str, environ: Mapping[str, str]) -> bool:
     """Whether Python code of a commit may read docstrings or source, or imports a package that may."""
-    texts = [part for text in (*READERS, "import") for part in ("-e", text)]
-    search = ["grep", "-h", "-I", "--no-color", "--fixed-strings", *texts, commit, "--", "*.py"]
-    found = exchange_with_git(repository, search, environ, limit_seconds=FETCH_SECONDS)
-    if found.code > 1:  # 1: there is none
+    search = ["grep", "-h", "-I", "--no-color", "--fixed-strings"]
+    for text in (*READERS, "import"):
+        search += ["-e", text]
+    search += [commit, "--", "*.py"]
+    process = exchange_with_git(repository, search, environ, limit_seconds=FETCH_SECONDS)
+    if process.code > 1:  # 1: there is none
         return True
-    lines = found.data.decode(errors="replace").splitlines()
+    lines = process.data.decode(errors="replace").splitlines()
     if any(reads_code(line) for line in lines):
         return True
     listing = git_bytes(repository, ["ls-tree", "-r", "--name-only", "-z", "--full-tree", commit], environ)
     own = {_importable_name(name) for name in listing.decode(errors="replace").split("\0")}
-    known = own | sys.stdlib_module_names | set(PLATFORM)
-    return any(imported_packages(line) - known for line in lines)
+    modules = own | sys.stdlib_module_names | set(PLATFORM)
+    return any(imported_packages(line) - modules for line in lines)
 
 
 def _importable_name(file: str) -> str:

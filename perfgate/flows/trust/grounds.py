@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
 from perfgate.config import CONFIG_NAME, Config
 from perfgate.document.decision import Policy
-from perfgate.document.history import History
-from perfgate.document.message import Message
+from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, ForgeGoneError, StoreError
 from perfgate.flows.shared.reads import files_read_on_main, not_known_as_unread
-from perfgate.flows.shared.store import open_project_store, stored_history
+from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.trust.commits import config_at, same_code_between
 from perfgate.flows.trust.provenance import common_ancestor
 from perfgate.git.repository import files_between, prefix_of
@@ -43,7 +42,7 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Grounds:
-    """The base's configuration, if it has one; notes for the decision; and the reason if nothing had to be measured.
+    """The base's configuration, if it has one; notes for the decision; and the reason if measuring was unnecessary.
 
     ``changed`` are the files of the change, None if they are unknown.
     """
@@ -55,8 +54,10 @@ class Grounds:
 
     @property
     def policy(self) -> Policy:
-        """The base's policy, or perfgate's default if the base has none; never that of the change."""
-        return self.config.policy() if self.config else Policy()
+        """The base's policy, or perfgate's default if the base has none; never the change's."""
+        if self.config:
+            return self.config.policy()
+        return Policy()
 
 
 def grounds_of_base(
@@ -85,15 +86,13 @@ def grounds_of_base(
     if changed is None:
         return Grounds(base_config.config, (*notes, Message("publish.edits-unknown")))
     prefix = prefix_of(root)
-    always = always_relevant(base_config.config, prefix.rstrip("/")) if base_config.config else {prefix + CONFIG_NAME}
-    edited = [file for file in changed if file in always or any(fnmatch(file, pattern) for pattern in CI_FILES)]
-    if edited:
-        hidden = len(edited) - _NAMED
-        files = Message("publish.files-and-more", {"files": edited[:_NAMED], "more": hidden}) if hidden > 0 else edited
-        notes.append(Message("publish.judge-edited", {"files": files}))
-    if base_config.config is None or measured:
-        return Grounds(base_config.config, tuple(notes), changed=frozenset(changed))
     rules = base_config.config
+    always = always_relevant(rules, prefix.rstrip("/")) if rules else {prefix + CONFIG_NAME}
+    edited = [file for file in changed if file in always or _configures_ci(file)]
+    if edited:
+        notes.append(Message("publish.judge-edited", {"files": _listed(edited)}))
+    if rules is None or measured:
+        return Grounds(rules, tuple(notes), changed=frozenset(changed))
     skipped = skipped_because(
         changed,
         rules.paths,
@@ -101,7 +100,19 @@ def grounds_of_base(
         read=lambda files: not_known_as_unread(files, files_read_on_main(rules, environ)),
         same_code=lambda files: _same_code(root, change, base, files, forge, access),
     )
-    return Grounds(base_config.config, tuple(notes), skipped, frozenset(changed))
+    return Grounds(rules, tuple(notes), skipped, frozenset(changed))
+
+
+def _configures_ci(file: str) -> bool:
+    return any(fnmatch(file, pattern) for pattern in CI_FILES)
+
+
+def _listed(files: list[str]) -> MessageValue:
+    """The first of these files, and how many more there are."""
+    more = len(files) - _NAMED
+    if more > 0:
+        return Message("publish.files-and-more", {"files": files[:_NAMED], "more": more})
+    return files
 
 
 def _same_code(
@@ -118,23 +129,14 @@ def _same_code(
 def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:
     """The paths that a change touches, from the forge or else the clone; None if neither knows."""
     try:
-        changed = forge.changed_files(change.number) if forge else None
+        changed = None
+        if forge:
+            changed = forge.changed_files(change.number)
     except ForgeGoneError:  # GitLab before 15.7 has no such list
         changed = None
-    return files_between(root, base, change.head_sha) if changed is None else changed
-
-
-def history_of(
-    config: Config | None,
-    head: RunDocument,
-    environ: Mapping[str, str],
-    *,
-    warn: Callable[[str], None],
-) -> History:
-    """The history from our own store; history or acceptances in an artifact are ignored."""
-    if config is None:
-        return History()
-    return stored_history(config, head, environ, warn=warn)
+    if changed is None:
+        return files_between(root, base, change.head_sha)
+    return changed
 
 
 # Main is measured every few commits; a run more than this many runs back is too old to compare with the base.
@@ -152,7 +154,7 @@ def required_of(
     """The evidence required by the base's configuration and main's stored runs; without a configuration only intact seals.
 
     ``only`` are the ordered workloads, if not all were, and ``changed`` the files of the change, if they are known. An
-    unreadable store requires nothing here; reading main's history reports it.
+    unreadable store adds no requirement here; reading main's history reports it.
     """
     if config is None:
         return Required(sealed=True, changed=changed)
@@ -180,26 +182,26 @@ def required_of(
 
 def _required_job(reference: JobReference, stored: RunDocument | None, *, on_device: bool) -> RequiredJob:
     """The evidence required of a job by perfgate.toml, and by main's newest run of it if that had the same settings."""
-    records = (
-        [job for job in stored.jobs if (job.name, job.sha256) == (reference.name, reference.sha256)] if stored else []
-    )
-    turns = [turn for turn in stored.turns if turn.workload == reference.name] if stored and records else []
+    records = [job for job in stored.jobs if job.name == reference.name] if stored else []
+    if stored is None or not records or records[0].sha256 != reference.sha256:
+        return RequiredJob(reference, on_device=on_device)
+    work = [frozenset(turn.work) for turn in stored.turns if turn.workload == reference.name]
     return RequiredJob(
         reference,
-        numbers={number.metric: number for job in records for number in job.numbers},
-        work=frozenset.intersection(*(frozenset(turn.work) for turn in turns)) if turns else frozenset(),
+        numbers={number.metric: number for number in records[0].numbers},
+        work=frozenset.intersection(*work) if work else frozenset(),
         on_device=on_device,
     )
 
 
 def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> dict[str, RunDocument]:
     """The newest run of each command job without ``numbers`` in perfgate.toml."""
-    lacking = {job.name for job in jobs if job.kind == "command" and not job.settings.numbers}
+    lacking = {job.name for job in jobs if job.settings.command and not job.settings.numbers}
     documents: dict[str, RunDocument] = {}
     for run in stored_runs(store, project, Page(limit=_NEWEST)) if lacking else ():
-        if not run.dirty and (here := lacking.intersection(run.workloads)):
-            documents.update(dict.fromkeys(here, stored_run(store, project, run.id)))
-            lacking -= here
+        if not run.dirty and (workloads := lacking.intersection(run.workloads)):
+            documents.update(dict.fromkeys(workloads, stored_run(store, project, run.id)))
+            lacking -= workloads
     return documents
 
 
@@ -212,11 +214,10 @@ def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str
             continue
         document = stored_run(store, project, run.id)
         documents.update(dict.fromkeys(lacking, document))
-    # A run that measured the workload by another file, or could not, requires nothing of it.
-    same = [
-        run
-        for name, run in documents.items()
-        if (name, workloads[name].sha256, None)
-        in ((record.name, record.sha256, record.error) for record in run.workloads)
-    ]
-    return tuple({run.session.id: run for run in same}.values())
+    # A run that measured the workload by another file, or could not, adds no requirement for it.
+    same: dict[str, RunDocument] = {}
+    for name, document in documents.items():
+        for record in document.workloads:
+            if (record.name, record.sha256, record.error) == (name, workloads[name].sha256, None):
+                same[document.session.id] = document
+    return tuple(same.values())

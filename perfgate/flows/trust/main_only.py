@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from perfgate.config import Config
 from perfgate.document.run import RunDocument
-from perfgate.document.testbed import fingerprint
-from perfgate.errors import ForgeGoneError, InconclusiveError, RepositoryError, UsageError
+from perfgate.errors import DocumentError, ForgeGoneError, InconclusiveError, RepositoryError, UsageError
+from perfgate.flows.trust.provenance import refuse_contradictions, refuse_different, refuse_other_pipeline
 from perfgate.git.repository import Repository
 from perfgate.judging.forge.detect import BRANCH_VARIABLE, Trigger, detect, read_trigger
 from perfgate.judging.forge.forge import CiEvent, Forge
@@ -32,11 +32,9 @@ def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
         )
     main = main_branch(config, trigger)
     if trigger.branch != main:
-        hint = (
-            Activity(", and {variable} to the branch of this job", variable=BRANCH_VARIABLE)
-            if environ.get("PERFGATE_FORGE")
-            else ""
-        )
+        hint = ""
+        if environ.get("PERFGATE_FORGE"):
+            hint = Activity(", and {variable} to the branch of this job", variable=BRANCH_VARIABLE)
         raise UsageError(
             "this job runs for {branch!r}, and runs of {main!r} are kept; if that is the wrong branch, set "
             'main_branch = "…" under [store] in perfgate.toml{hint}',
@@ -103,34 +101,16 @@ def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, 
 
 def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
     """Raise InconclusiveError unless a run was measured by this event's own pipeline, on its commit, as recorded."""
-    ci = run.session.ci
-    if ci is None or run.session.command != "run":
-        raise InconclusiveError("artifact: run.json was not measured by `perfgate run` in CI; nothing is kept")
-    pairs = [
-        ("forge", ci.forge, event.forge),
-        ("repository", ci.repository, event.repository),
-        ("run id", ci.run_id, event.run_id),
-        ("head commit", ci.head_sha, event.head_sha),
-        ("measured commit", run.source.commit, event.head_sha),
-        ("change request", ci.change_request, None),
-        ("side", run.side, None),
-        ("fingerprint", run.testbed.fingerprint, fingerprint(run.testbed.comparable)),
-    ]
-    for field, actual, expected in pairs:
-        if actual != expected:
-            raise InconclusiveError(
-                "artifact: run.json has the {field} {actual!r}, but this job runs for {expected!r}; nothing is kept",
-                field=field,
-                actual=str(actual)[:80],
-                expected=str(expected),
-            )
-    # If only this job is run again, it finds the artifact of an earlier attempt.
-    if ci.run_attempt > event.run_attempt:
-        raise InconclusiveError(
-            "artifact: run.json is of attempt {attempt}, but this job of attempt {ours}; nothing is kept",
-            attempt=ci.run_attempt,
-            ours=event.run_attempt,
-        )
+    name, ci = "run.json", run.session.ci
+    try:
+        if ci is None or run.session.command != "run":
+            raise DocumentError("{name} was not measured by `perfgate run` in CI", name=name)
+        refuse_other_pipeline(name, ci, event)
+        refuse_different(name, "measured commit", run.source.commit, event.head_sha)
+        refuse_different(name, "change request", ci.change_request, None)
+        refuse_contradictions(run, name, None)
+    except DocumentError as error:
+        raise InconclusiveError("artifact: {error}; nothing is kept", error=error) from error
 
 
 def _words(event: CiEvent, trigger: Trigger) -> str:
@@ -138,4 +118,6 @@ def _words(event: CiEvent, trigger: Trigger) -> str:
         return Activity("change request {number}", number=event.change_request)
     if not trigger.own:
         return Activity("{kind!r} of another repository", kind=trigger.kind)
-    return repr(trigger.kind) if trigger.kind else Activity("an event without a name")
+    if trigger.kind:
+        return repr(trigger.kind)
+    return Activity("an event without a name")

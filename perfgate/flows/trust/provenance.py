@@ -7,11 +7,12 @@ measured process can do that; isolation of the measuring job limits it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate.document.artifact import BASE, HEAD, CheckDocuments
 from perfgate.document.message import Message, ReasonError
-from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
+from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session, Side
 from perfgate.document.testbed import fingerprint
 from perfgate.errors import DocumentError, ForgeGoneError
 from perfgate.git.commands import COMMIT_ID
@@ -24,12 +25,13 @@ def refuse_foreign_artifact(
     documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
 ) -> None:
     """Raise DocumentError unless both documents were measured for this event, in one session, and do not contradict it."""
-    for name, run, side in ((BASE, documents.base, "base"), (HEAD, documents.head, "head")):
+    for name, run in ((BASE, documents.base), (HEAD, documents.head)):
         _refuse_foreign_session(run.session, name, event, change)
         for session in run.earlier_sessions:
             _refuse_foreign_head(_context(session, name), name, event)
-        _refuse_contradictions(run, name, side)
     base, head = documents
+    refuse_contradictions(base, BASE, "base")
+    refuse_contradictions(head, HEAD, "head")
     if base.session != head.session or base.earlier_sessions != head.earlier_sessions:
         raise DocumentError("{base} and {head} are not of one check", base=BASE, head=HEAD)
     if head.source.dirty or base.source.dirty:
@@ -40,7 +42,7 @@ def refuse_foreign_artifact(
 def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forge, root: Path) -> bool:
     """Whether the base is on the target branch, and not older than the commit at which the change branched off.
 
-    This keeps a change from choosing an old slow commit, or one of its own, as its base. False if neither the forge nor the
+    This keeps a change from choosing an old slow commit, or its own commit, as its base. False if neither the forge nor the
     clone knows. Raises DocumentError for any other base.
     """
     commit = documents.base.source.commit or ""
@@ -89,8 +91,15 @@ def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change:
             "{name} was made from a recording, and publish takes only what its own pipeline measured", name=name
         )
     ci = _context(session, name)
+    refuse_other_pipeline(name, ci, event)
+    if ci.change_request is not None and change is not None:
+        refuse_different(name, "change request", ci.change_request, change.number)
+
+
+def refuse_other_pipeline(name: str, ci: CiContext, event: CiEvent) -> None:
+    """Raise DocumentError unless a document was measured by the event's own pipeline, for its head."""
     _refuse_foreign_head(ci, name, event)
-    _refuse_different(name, "run id", ci.run_id, event.run_id)
+    refuse_different(name, "run id", ci.run_id, event.run_id)
     # If only this job is run again, it finds the artifact of an earlier attempt.
     if ci.run_attempt > event.run_attempt:
         raise DocumentError(
@@ -99,17 +108,15 @@ def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change:
             attempt=ci.run_attempt,
             ours=event.run_attempt,
         )
-    if ci.change_request is not None and change is not None:
-        _refuse_different(name, "change request", ci.change_request, change.number)
 
 
 def _refuse_foreign_head(ci: CiContext, name: str, event: CiEvent) -> None:
-    _refuse_different(name, "forge", ci.forge, event.forge)
-    _refuse_different(name, "repository", ci.repository, event.repository)
-    _refuse_different(name, "head commit", ci.head_sha, event.head_sha)
+    refuse_different(name, "forge", ci.forge, event.forge)
+    refuse_different(name, "repository", ci.repository, event.repository)
+    refuse_different(name, "head commit", ci.head_sha, event.head_sha)
 
 
-def _refuse_different(name: str, field: str, actual: object, expected: object) -> None:
+def refuse_different(name: str, field: str, actual: object, expected: object) -> None:
     if actual != expected:
         raise ReasonError(
             Message(
@@ -125,9 +132,9 @@ def _context(session: Session, name: str) -> CiContext:
     return session.ci
 
 
-def _refuse_contradictions(run: RunDocument, name: str, side: str) -> None:
+def refuse_contradictions(run: RunDocument, name: str, side: Side | None) -> None:
     """Refuse a document that contradicts itself: perfgate never writes one."""
-    _refuse_different(name, "side", run.side, side)
+    refuse_different(name, "side", run.side, side)
     if run.testbed.fingerprint != fingerprint(run.testbed.comparable):
         raise DocumentError("the testbed's fingerprint in {name} does not match its fields", name=name)
     workloads = [workload.name for workload in run.workloads]
@@ -135,15 +142,19 @@ def _refuse_contradictions(run: RunDocument, name: str, side: str) -> None:
         (replicate.workload, replicate.round, replicate.pair, replicate.arm, replicate.member)
         for replicate in run.replicates
     ]
-    for noun, entries in ((Activity("workload"), workloads), (Activity("member of a pair"), members)):
-        repeated = [entry for entry, count in Counter(entries).items() if count > 1]
-        if repeated:
-            raise DocumentError("{name} has the {noun} {repeated!r} twice", name=name, noun=noun, repeated=repeated[0])
+    _refuse_repeated(workloads, Activity("workload"), name)
+    _refuse_repeated(members, Activity("member of a pair"), name)
     unknown = sorted({replicate.workload for replicate in run.replicates} - set(workloads))
     if unknown:
         raise DocumentError(
             "{name} has samples of the workload {workload!r}, which it does not list", name=name, workload=unknown[0]
         )
+
+
+def _refuse_repeated(entries: Sequence[object], noun: str, name: str) -> None:
+    for entry, count in Counter(entries).items():
+        if count > 1:
+            raise DocumentError("{name} has the {noun} {repeated!r} twice", name=name, noun=noun, repeated=entry)
 
 
 def _refuse_other_commit(

@@ -16,10 +16,9 @@ from perfgate.config import load_config
 from perfgate.document.files import write_document
 from perfgate.document.history import Triage, TriageState
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
-from perfgate.flows.artifacts import prune
+from perfgate.flows.artifacts import prune, retained_runs
 from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Doors
-from perfgate.flows.shared.retained import retained_runs
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_runs, stored_runs
