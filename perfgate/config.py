@@ -64,24 +64,24 @@ CI_FILES = (
     "/azure-pipelines.yml",
 )
 
-# torch_npu launches from a thread of its own beside Python's (TASK_QUEUE_ENABLE), autograd runs in a third: on one CPU they
+# torch_npu launches from a separate thread next to Python's (TASK_QUEUE_ENABLE), autograd runs in a third: on one CPU they
 # would wait for each other and every call would look host-bound.
 ACCELERATOR_CPUS = 4
-# Fewer pairs show nothing: the rule cannot reach its error with them.
+# The rule cannot reach its error with fewer pairs.
 FEWEST_PAIRS = 8
 _DAY = 86_400.0
 
 # The name is part of an artifact's name, and `perfgate-KEY-judged-ATTEMPT` is what the publishing job uploads itself.
 TESTBED_NAME = re.compile(r"(?!judged$)[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 TestbedDevice = Literal["cpu", "npu", "cuda"]
-# So many still have room for their comments in one.
+# One comment has room for this many.
 MOST_TESTBEDS = 12
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Pairs = Annotated[int, msgspec.Meta(ge=FEWEST_PAIRS)]
 Chance = Annotated[float, msgspec.Meta(gt=0, lt=0.5)]
 Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
-# Each takes memory for a model of its own.
+# Each copy takes the memory of a model.
 MOST_COPIES = 64
 
 
@@ -160,11 +160,9 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def copy_counts(self) -> list[int]:
         """The requested numbers of concurrent copies, ascending; empty by default."""
         most = self.copies
-        return (
-            most
-            if isinstance(most, list)
-            else sorted({1 << power for power in range(most.bit_length())} | {most} - {0})
-        )
+        if isinstance(most, list):
+            return most
+        return sorted({1 << power for power in range(most.bit_length())} | {most} - {0})
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -402,7 +400,7 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     @property
     def references(self) -> tuple[WorkloadReference, ...]:
-        """The workloads that are functions; the one of ``workload`` comes first."""
+        """The workloads that are functions; the setting ``workload`` comes first."""
         written = {name: entry for name, entry in self.workloads.items() if isinstance(entry, str)}
         if self.workload:
             written = {self.workload.rpartition(":")[2]: self.workload, **written}
@@ -413,6 +411,11 @@ class Config(ConfigFile, frozen=True, kw_only=True):
     def jobs(self) -> tuple[JobReference, ...]:
         tables = ((name, entry) for name, entry in self.workloads.items() if isinstance(entry, JobSettings))
         return tuple(JobReference(name, settings) for name, settings in tables)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all workloads: first the functions, then the jobs."""
+        return [*(reference.name for reference in self.references), *(job.name for job in self.jobs)]
 
     @property
     def limit_values(self) -> dict[str, float]:
@@ -430,6 +433,9 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     def policy(self) -> Policy:
         gate = self.gate
+        tolerances: dict[str, float] = {}
+        for job in self.jobs:
+            tolerances |= job.tolerances
         return Policy(
             alpha=gate.alpha,
             alpha_ok=gate.alpha_ok,
@@ -437,7 +443,7 @@ class Config(ConfigFile, frozen=True, kw_only=True):
             strict=gate.strict,
             unmeasured=gate.unmeasured,
             looks=list(gate.looks),
-            tolerances={**{key: value for job in self.jobs for key, value in job.tolerances.items()}, **gate.tolerance},
+            tolerances=tolerances | gate.tolerance,
             budgets=self.budgets,
             limits=self.gating_limits,
             kernels=list(self.expect.kernels),
@@ -450,8 +456,7 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
         """The workloads named that are functions, or all of them. Raises ConfigError for a name that is not there."""
-        references = {reference.name: reference for reference in self.references}
-        known = [*references, *(job.name for job in self.jobs)]
+        references, known = {reference.name: reference for reference in self.references}, self.names
         for name in names:
             if name not in known:
                 raise ConfigError(
@@ -460,7 +465,9 @@ class Config(ConfigFile, frozen=True, kw_only=True):
                     config_name=CONFIG_NAME,
                     hint=_did_you_mean(name, known),
                 )
-        return tuple(references[name] for name in names if name in references) if names else self.references
+        if names:
+            return tuple(references[name] for name in names if name in references)
+        return self.references
 
     def selected_jobs(self, names: tuple[str, ...]) -> tuple[JobReference, ...]:
         """The jobs named, or all of them."""
@@ -505,7 +512,7 @@ def load_config(
 
 
 def device_kind(device: str) -> str:
-    """The kind of a configured device: that of ``npu:1`` is ``npu``."""
+    """The kind of a configured device, e.g. ``npu`` for ``npu:1``."""
     return device.partition(":")[0]
 
 
@@ -518,7 +525,9 @@ def report_language(option: str | None, root: Path, *, environ: Mapping[str, str
     chosen = option or environ.get("PERFGATE_LANG")
     if not chosen:
         there = (root / CONFIG_NAME).is_file()
-        written = load_config(root, environ=environ, needs_workload=False).report.language if there else None
+        written = None
+        if there:
+            written = load_config(root, environ=environ, needs_workload=False).report.language
         return written or environment_language(environ)
     for language in LANGUAGES:
         if chosen == language:
@@ -535,10 +544,12 @@ def parse_config(
     try:
         raw = tomllib.loads(text.removeprefix("\ufeff"))  # the mark with which editors on Windows begin a file
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        remedy = "; write / in paths" if "Unescaped" in str(error) else ""
+        remedy = ""
+        if "Unescaped" in str(error):
+            remedy = "; write / in paths"
         raise ConfigError("{path} is not valid TOML: {error}{remedy}", path=path, error=error, remedy=remedy) from error
     _refuse_unknown(raw, ConfigFile, path, where="")
-    for name, entry in (raw.get("workloads") or {}).items() if isinstance(raw.get("workloads"), dict) else ():
+    for name, entry in _entries(raw.get("workloads")):
         if isinstance(entry, dict):
             _check_job(entry, path, place=f"workloads.{name}")
     for table in msgspec.structs.fields(ConfigFile):
@@ -561,16 +572,19 @@ def parse_config(
     return Config(root=root, **values)
 
 
+def _entries(table: object) -> Iterable[tuple[str, Any]]:
+    """The entries of a table; none if the file has another kind of value there, which is refused with its place later."""
+    if isinstance(table, dict):
+        return table.items()
+    return ()
+
+
 def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
     """TOML reads ``latency.low = 0.05`` as a table ``latency``: give the correct form."""
-    gate = raw.get("gate")
-    tables = {
-        "limits": raw.get("limits"),
-        "budget": raw.get("budget"),
-        "gate.tolerance": gate.get("tolerance") if isinstance(gate, dict) else None,
-    }
+    gate = dict(_entries(raw.get("gate")))
+    tables = {"limits": raw.get("limits"), "budget": raw.get("budget"), "gate.tolerance": gate.get("tolerance")}
     for name, table in tables.items():
-        for key, value in table.items() if isinstance(table, dict) else ():
+        for key, value in _entries(table):
             if isinstance(value, dict) and name == "limits" and "." in key:
                 _refuse_unknown(value, LimitSetting, path, where=f'[limits] "{key}": ')
             elif isinstance(value, dict):
@@ -601,7 +615,7 @@ def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
     """Refuse the table of a job, or one inside it, that has an unknown key or a value of another kind, by its place."""
     _refuse_unknown(table, JobSettings, path, where=f"[{place}] ")
     load = table.get("load")
-    lengths = load if isinstance(load, dict) else {}
+    lengths = dict(_entries(load))
     tables: list[tuple[str, Any, type[msgspec.Struct]]] = [
         ("load", load, LoadSettings),
         ("load.input", lengths.get("input"), Lengths),
@@ -611,8 +625,7 @@ def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
     for key, inner, record in tables:
         if isinstance(inner, dict):
             _refuse_unknown(inner, record, path, where=f"[{place}] {key}: ")
-    numbers = table.get("numbers")
-    for name, inner in numbers.items() if isinstance(numbers, dict) else ():
+    for name, inner in _entries(table.get("numbers")):
         if isinstance(inner, dict):
             _refuse_unknown(inner, NumberSettings, path, where=f"[{place}.numbers] {name}: ")
     try:
@@ -625,7 +638,9 @@ def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
 
 def _did_you_mean(word: str, names: Any) -> str:
     close = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
-    return Activity("; did you mean {close!r}?", close=close[0]) if close else ""
+    if close:
+        return Activity("; did you mean {close!r}?", close=close[0])
+    return ""
 
 
 def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str = "") -> str:
@@ -639,31 +654,45 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
     if place == "testbeds[...]`":
         return _refused_testbed(raw["testbeds"])
     if not place or "[...]" in place:  # a table with the project's own names: msgspec's error does not have the entry
-        return f"[{inside}] {error}" if inside else str(error)
+        if inside:
+            return f"[{inside}] {error}"
+        return str(error)
     value: Any = raw
     keys = re.findall(r"\w+", place)
     for key in keys:
         value = value[int(key)] if isinstance(value, list) else value[key]
-    table, _, name = (inside, "", place.rstrip("`")) if inside else place.rstrip("`").partition(".")
-    where = f"[{table}] {name}" if name else table
+    record: type[msgspec.Struct] = JobSettings
+    table, name = inside, place.rstrip("`")
+    if not inside:
+        record = ConfigFile
+        table, _, name = name.partition(".")
+    where = table
+    if name:
+        where = f"[{table}] {name}"
     if expectation.startswith("Invalid enum value"):
-        wanted = f"`{' | '.join(_choices(JobSettings if inside else ConfigFile, keys))}`"
-        return Activity("{where} must be {wanted}, found {value!r}", where=where, wanted=wanted, value=value)
-    wanted, _, kind = expectation.removeprefix("Expected ").partition(", got ")
+        expected = f"`{' | '.join(_choices(record, keys))}`"
+        return Activity("{where} must be {wanted}, found {value!r}", where=where, wanted=expected, value=value)
+    expected, _, kind = expectation.removeprefix("Expected ").partition(", got ")
     if kind:
         return Activity(
-            "{where} must be {wanted}, got {kind}, found {value!r}", where=where, wanted=wanted, kind=kind, value=value
+            "{where} must be {wanted}, got {kind}, found {value!r}",
+            where=where,
+            wanted=expected,
+            kind=kind,
+            value=value,
         )
-    return Activity("{where} must be {wanted}, found {value!r}", where=where, wanted=wanted, value=value)
+    return Activity("{where} must be {wanted}, found {value!r}", where=where, wanted=expected, value=value)
 
 
 def _choices(record: type[msgspec.Struct], keys: Iterable[str]) -> list[str]:
     """The words that a setting may be, found by its keys from the record of its table."""
     kinds = list(_kinds(inspect.type_info(record)))
     for key in keys:
-        fields = (field for kind in kinds if isinstance(kind, inspect.StructType) for field in kind.fields)
-        kinds = [kind for field in fields if field.name == key for kind in _kinds(field.type)]
-    return [str(value) for kind in kinds if isinstance(kind, inspect.LiteralType) for value in kind.values]
+        records = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
+        fields = [field for kind in records for field in kind.fields if field.name == key]
+        kinds = [kind for field in fields for kind in _kinds(field.type)]
+    literals = [kind for kind in kinds if isinstance(kind, inspect.LiteralType)]
+    return [str(value) for kind in literals for value in kind.values]
 
 
 def _kinds(kind: inspect.Type) -> Iterator[inspect.Type]:
@@ -680,7 +709,9 @@ def _kinds(kind: inspect.Type) -> Iterator[inspect.Type]:
 def _refused_tolerance(table: Mapping[str, Any]) -> str:
     name, value = next(entry for entry in table.items() if type(entry[1]) not in (int, float))
     percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(value))
-    share = float(percent[1]) / 100 if percent else 0.03
+    share = 0.03
+    if percent:
+        share = float(percent[1]) / 100
     return Activity(
         '[gate.tolerance] "{name}" must be a share, found {value!r}; write {share:g} for {percent:g} %',
         name=name,
@@ -693,12 +724,14 @@ def _refused_tolerance(table: Mapping[str, Any]) -> str:
 def _refused_testbed(table: Mapping[str, Any]) -> str:
     kinds = get_args(TestbedDevice)
     name, value = next(entry for entry in table.items() if entry[1] not in kinds)
-    wanted = f"`{' | '.join(kinds)}`"
-    return Activity("{where} must be {wanted}, found {value!r}", where=f"[testbeds] {name}", wanted=wanted, value=value)
+    expected = f"`{' | '.join(kinds)}`"
+    return Activity(
+        "{where} must be {wanted}, found {value!r}", where=f"[testbeds] {name}", wanted=expected, value=value
+    )
 
 
 def _check(parsed: ConfigFile, path: Path) -> None:
-    """Refuse settings that their types allow and that mean nothing."""
+    """Refuse meaningless settings that their types allow."""
     _check_lists(parsed, path)
     _check_tolerances(parsed.gate.tolerance, path)
     _check_limits(parsed.limits, path)
@@ -803,8 +836,13 @@ def _by_full_name(written: Mapping[str, float | LimitSetting]) -> dict[str, Limi
     """The limits that each entry stands for; the longer of two patterns counts, and a full name above all."""
     limits: dict[str, LimitSetting] = {}
     for key, entry in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
-        setting = entry if isinstance(entry, LimitSetting) else LimitSetting(value=entry)
-        limits.update(dict.fromkeys([key] if key in LIMITS else fnmatch.filter(LIMITS, key), setting))
+        setting = entry
+        if not isinstance(setting, LimitSetting):
+            setting = LimitSetting(value=setting)
+        names = fnmatch.filter(LIMITS, key)
+        if key in LIMITS:
+            names = [key]
+        limits.update(dict.fromkeys(names, setting))
     return limits
 
 

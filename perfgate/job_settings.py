@@ -53,7 +53,7 @@ UNITS: dict[str, tuple[str, float]] = {
     "GB/s": ("B/s", 1e9),
 }
 MOST_RANKS = 1024
-# A report of so many steps is a line that both ends of the socket read.
+# Both ends of the socket can read a report of this many steps as one line.
 MOST_STEPS = 5000
 # The fewest answers per start for a meaningful share.
 FEWEST_ANSWERS = 32
@@ -195,7 +195,9 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def kind(self) -> JobKind:
-        return "command" if self.command else "server" if self.serve else "ranks"
+        if self.command:
+            return "command"
+        return "server" if self.serve else "ranks"
 
     @property
     def streams_tokens(self) -> bool:
@@ -215,7 +217,9 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def probe_loads(self) -> int:
         """How many loads of a turn are sent before the first turn of a start, for their answers to be compared."""
         requests = (self.load or LoadSettings(concurrency=1)).requests
-        return math.ceil(FEWEST_ANSWERS / requests) if self.compares_share else 0
+        if self.compares_share:
+            return math.ceil(FEWEST_ANSWERS / requests)
+        return 0
 
     @property
     def line(self) -> str:
@@ -288,7 +292,7 @@ class JobReference:
     def from_written(cls, name: str, written: Mapping[str, str], *, judged_by: JobSettings) -> JobReference | None:
         """The job of the ``written`` settings; None if they do not describe one.
 
-        The settings for measuring time and judging are those of ``judged_by``.
+        The settings for measuring time and judging come from ``judged_by``.
         """
         # An omitted setting is empty, even if it has a default.
         defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
@@ -300,7 +304,9 @@ class JobReference:
             settings = msgspec.convert(values, JobSettings)
         except (msgspec.MsgspecError, ConfigError):
             return None
-        return None if any(mistakes(name, settings)) else cls(name, settings)
+        if any(mistakes(name, settings)):
+            return None
+        return cls(name, settings)
 
     @property
     def sha256(self) -> str:
@@ -310,11 +316,11 @@ class JobReference:
     def must_gate(self) -> tuple[str, ...]:
         """The numbers that decide the verdict, as far as perfgate.toml has them: a known format names its numbers itself."""
         settings = self.settings
-        if self.kind == "ranks":
+        if settings.script:
             return RANKS_STEP, RANKS_CPU
-        if self.kind == "server" and settings.searches_rate:
-            return GOODPUT, SERVING_CPU
-        if self.kind == "server":
+        if settings.serve:
+            if settings.searches_rate:
+                return GOODPUT, SERVING_CPU
             if not settings.streams_tokens:
                 return E2E, REQUEST_CPU
             # In a closed loop the server, and not the generator, sets the pace.
@@ -341,11 +347,11 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
     """Yield the mistakes in a job's settings, each with its correction."""
     lines = [key for key in ("command", "serve", "torchrun", "workload") if getattr(settings, key)]
     if len(lines) != 1:
-        found = " and ".join(f"`{line}`" for line in lines) or Activity("none")
+        listed = " and ".join(f"`{line}`" for line in lines) or Activity("none")
         yield Activity(
             "[workloads.{name}] needs one of `command`, `serve`, `torchrun` and `workload`, found {found}",
             name=name,
-            found=found,
+            found=listed,
         )
         return
     defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}

@@ -26,22 +26,22 @@ def age(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | 
     """The callback of an option with an age."""
     if text is None:
         return None
-    found = _AGE.fullmatch(text.lower())
-    if found is None:
+    match = _AGE.fullmatch(text.lower())
+    if match is None:
         raise click.BadParameter(
             sentence("{value} is not an age; write days, weeks or years, as in 90d, 12w or 1y", value=repr(text))
         )
-    return timedelta(days=int(found[1]) * _DAYS[found[2]])
+    return timedelta(days=int(match[1]) * _DAYS[match[2]])
 
 
 def size(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
     """The callback of an option with a size, in bytes."""
     if text is None:
         return None
-    found = _SIZE.fullmatch(text.lower())
-    if found is None:
+    match = _SIZE.fullmatch(text.lower())
+    if match is None:
         raise click.BadParameter(sentence("{value} is not a size; write e.g. 20GB, 500MB or 1.5TB", value=repr(text)))
-    return int(float(found[1]) * _BYTES[found[2]])
+    return int(float(match[1]) * _BYTES[match[2]])
 
 
 def bytes_text(count: int) -> str:

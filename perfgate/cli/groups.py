@@ -16,7 +16,9 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = self.member(ctx, cmd_name)
-        return localized(command) if command else None
+        if command:
+            return localized(command)
+        return None
 
     def member(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of a name, untranslated."""
@@ -41,10 +43,14 @@ class CommandGroup(click.Group):
             import difflib
 
             close = difflib.get_close_matches(name.lower(), self.list_commands(ctx), n=2)
-            suggestion = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+            suggestion = ""
+            if close:
+                suggestion = f" Did you mean {' or '.join(map(repr, close))}?"
             ctx.fail(f"No such command {name!r}.{suggestion}")
         return super().resolve_command(ctx, args)
 
     def _sentence(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)
-        return command.get_short_help_str(_LONGEST_SENTENCE).partition("。")[0] if command else ""
+        if command:
+            return command.get_short_help_str(_LONGEST_SENTENCE).partition("。")[0]
+        return ""

@@ -145,20 +145,23 @@ class _Context(click.Context):
     formatter_class = _Formatter
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most ``width`` columns; Chinese breaks between characters, except before a closing mark."""
+def wrapped(text: str, width: int, *, indent: int = 0) -> list[str]:
+    """Lines of at most ``width`` columns; Chinese breaks between characters, except before a closing mark.
+
+    All lines after the first begin with ``indent`` spaces.
+    """
     lines, line, used = [], "", 0
     for piece in re.findall(r"[^\s\u2e80-\uffef]+\s*|[\u2e80-\uffef][，。；：、）」”？！]*\s*|\s+", text):
-        columns = _columns(piece.rstrip())
-        if line and used + columns > width:
+        if line.strip() and used + columns(piece.rstrip()) > width:
             lines.append(line.rstrip())
-            line, used = "", 0
-        line = (line + piece).lstrip()
-        used += _columns(piece)
+            line, used = " " * indent, indent
+        line += piece if line.strip() else piece.lstrip()
+        used += columns(piece)
     if line.strip():
         lines.append(line.rstrip())
     return lines
 
 
-def _columns(text: str) -> int:
+def columns(text: str) -> int:
+    """The width of a text in terminal columns; a Chinese character takes two."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -111,7 +111,7 @@ def main() -> NoReturn:
         # imported) makes CPython die of SIGINT at its end, regardless of our exit code; running any source text resets this
         # (Python/pythonrun.c, run_eval_code_obj).
         exec("")  # noqa: S102
-    except Exception:  # noqa: BLE001 - the one place that reports a bug
+    except Exception:  # noqa: BLE001 - the only place that reports a bug
         _report_bug()
         code = EXIT_BUG
     # The process ends: searching all that it imported for garbage would take a tenth of a short command's time.

@@ -90,11 +90,13 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
 
 def outlook(foresight: Foresight, elapsed: float) -> str:
     """A forecast made ``elapsed`` seconds ago, as one stable line: bar, part, estimate, time left."""
-    left = None if foresight.left is None else max(0.0, foresight.left - elapsed)
-    words = [_part(foresight), _estimate(foresight.so_far), "" if not left else _about(left)]
-    if left is not None and foresight.elapsed is not None:
+    remaining = None if foresight.left is None else max(0.0, foresight.left - elapsed)
+    words = [_part(foresight), _estimate(foresight.so_far), "" if not remaining else _about(remaining)]
+    if remaining is not None and foresight.elapsed is not None:
         spent = foresight.elapsed + elapsed
-        full = round(_BAR * spent / (spent + left)) if spent else 0
+        full = 0
+        if spent:
+            full = round(_BAR * spent / (spent + remaining))
         words[0] = f"{'█' * full}{'░' * (_BAR - full)} {words[0]}"
     return " · ".join(word for word in words if word)
 
@@ -105,13 +107,17 @@ def _part(foresight: Foresight) -> str:
     if number is not None and count is not None and count > 1:
         steps = f"{number}/{count}"
     if foresight.part is None:
-        return sentence("{steps} steps", steps=steps) if steps else ""
+        if steps:
+            return sentence("{steps} steps", steps=steps)
+        return ""
     if foresight.part == "pairs" and number is None:
         return sentence("pairs")
     if foresight.part == "pairs":
         return sentence("pair {number}", number=number)
     name = {"checklist": sentence("checklist"), "turns": sentence("checklist in turns")}[foresight.part]
-    return f"{name} {steps}" if steps else name
+    if steps:
+        return f"{name} {steps}"
+    return name
 
 
 def _estimate(so_far: tuple[float, float] | None) -> str:

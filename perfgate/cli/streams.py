@@ -37,7 +37,10 @@ def harmless(text: str) -> str:
 
     The runner executes lines that begin with ``::`` after spaces, and ``##[`` anywhere (actions/runner, ActionCommand.cs).
     """
-    visible = "".join(one if one.isprintable() or one in "\t\n" else "\ufffd" for one in "\n".join(text.splitlines()))
+    visible = "".join(
+        character if character.isprintable() or character in "\t\n" else "\ufffd"
+        for character in "\n".join(text.splitlines())
+    )
     return "\n".join(_no_command(line) for line in visible.split("\n"))
 
 
@@ -58,7 +61,9 @@ def print_json(value: object) -> None:
 
 def people_on_stderr(only_json: bool) -> AbstractContextManager[object]:
     """With ``only_json``, send text for people to standard error: standard output gets one JSON document only."""
-    return redirect_stdout(sys.stderr) if only_json else nullcontext()
+    if only_json:
+        return redirect_stdout(sys.stderr)
+    return nullcontext()
 
 
 def _no_command(line: str) -> str:

@@ -14,7 +14,7 @@ _RESULTS = ("decision.json", "run.json")
 
 
 def suggestions_in(path: Path | None) -> list[Suggestion]:
-    """The suggestions on a run document, or those of a decision document; a folder holds one or the other.
+    """The suggestions on a run document, or in a decision document; a folder holds either.
 
     Without a path, the newest result in the folders that perfgate writes to is read. Raises UsageError if there is none, and
     DocumentError for one that cannot be read.
@@ -34,4 +34,6 @@ def suggestions_in(path: Path | None) -> list[Suggestion]:
             "{path} holds no run.json and no decision.json; name the folder that perfgate run or check wrote",
             path=path,
         )
-    return read_decision(file).suggestions if file.name == "decision.json" else suggestions(read_run(file))
+    if file.name == "decision.json":
+        return read_decision(file).suggestions
+    return suggestions(read_run(file))

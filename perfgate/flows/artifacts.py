@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -10,19 +11,27 @@ import msgspec
 from perfgate.config import Config, load_config
 from perfgate.document.artifact import read_check
 from perfgate.document.files import content_sha256, read_decision, read_run
+from perfgate.document.history import StoredRun
 from perfgate.document.kept import ArtifactSet, set_of_check, set_of_run
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
 from perfgate.flows.shared.doors import Doors, Progress
-from perfgate.flows.shared.retained import retained_runs
 from perfgate.flows.shared.store import open_project_store
+from perfgate.flows.shared.trend.read import Wanted, read_histories
 from perfgate.flows.trust.main_only import refuse_change_request
 from perfgate.judging.store.artifacts import ArtifactStore, KeptArtifacts, Sending
+from perfgate.judging.store.index import read_log
 from perfgate.judging.store.retention import expired_sets
+from perfgate.judging.store.store import Store
+from perfgate.judging.trend.find import with_changes
 from perfgate.locale import sentence
 
 # An upload without a record that is older than this will not be continued.
 _ABANDONED = timedelta(days=1)
+# A comparison with main needs no more than the newest runs of its level; as many give a prediction interval.
+LEVEL_RUNS = 3
+# The states of triage in which a regression is still open.
+_OPEN_STATES = ("new", "acknowledged")
 
 
 class PrunedArtifacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,9 +85,9 @@ def prune(
     larger_than: int | None = None,
     dry_run: bool = False,
 ) -> PrunedArtifacts:
-    """Remove what is older, or the oldest above the size in bytes, but nothing that a regression or main's level needs.
+    """Remove old artifacts, or the oldest above the size in bytes, except those that a regression or main's level needs.
 
-    Limits that are not given are those of perfgate.toml. Raises UsageError if it has none either, and in the CI job of a
+    Missing limits come from perfgate.toml. Raises UsageError if it has none either, and in the CI job of a
     change request.
     """
     refuse_change_request(doors.environ)
@@ -99,23 +108,23 @@ def prune(
     expired, retained, larger_by = expired_sets(
         sets, runs_that_stay, now, older_than=older_than, larger_than=larger_than
     )
-    removed_bytes = sum(one.bytes for one in expired)
+    removed_bytes = sum(entry.bytes for entry in expired)
     unfinished = store.unfinished(config.project, now - _ABANDONED)
     if not dry_run:
-        gone = [*(one.id for one in expired), *unfinished]
+        gone = [*(entry.id for entry in expired), *unfinished]
         for number, set_id in enumerate(gone, 1):
             progress.status(sentence("removing {number} of {sets}", number=number, sets=len(gone)))
             store.remove(config.project, set_id)
         if gone and (ledger := runs.ledger()) is not None:
             ledger.record("artifacts pruned", config.project, f"{len(gone)} sets, {removed_bytes} bytes")
-    stay = [one for one in sets if one not in expired]
+    stay = [entry for entry in sets if entry not in expired]
     return PrunedArtifacts(
         project=config.project,
         removed=expired,
         removed_bytes=removed_bytes,
         unfinished=len(unfinished),
         stay=len(stay),
-        stay_bytes=sum(one.bytes for one in stay),
+        stay_bytes=sum(entry.bytes for entry in stay),
         retained=retained,
         larger_by=larger_by,
         dry_run=dry_run,
@@ -143,3 +152,37 @@ def _page(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise DocumentError("{path} cannot be read: {error}", path=path, error=error) from error
+
+
+def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_since_1970: float) -> frozenset[str]:
+    """The ids of the runs on both sides of each regression of main, found or in triage, and of the newest on main's level.
+
+    Raises StoreError if main's runs cannot be read, because then every artifact may be needed.
+    """
+    log = read_log(store, config.project)
+    if not log.index.runs and not log.damaged:
+        return frozenset()
+    stored = read_histories(log, Wanted(), progress, seconds_since_1970=seconds_since_1970)
+    # Of a testbed that is no longer measured no change is searched for elsewhere.
+    judged = [entry if entry.current else with_changes(entry) for entry in stored.series if not entry.informing]
+    open_commits = {entry.commit for entry in log.triages if entry.state in _OPEN_STATES}
+    retained = set(_first_and_before(stored.runs, open_commits))
+    for entry in judged:
+        for change in entry.changes:
+            if change.direction == "worse":
+                retained.update(point.run_id for point in entry.points[change.at - 1 : change.at + 1])
+        level_begins = max((change.at for change in entry.changes), default=0)
+        retained.update(point.run_id for point in entry.points[level_begins:][-LEVEL_RUNS:])
+    return frozenset(retained)
+
+
+def _first_and_before(newest_first: Iterable[StoredRun], commits: Collection[str]) -> Iterator[str]:
+    """The runs of some commits, and on each testbed the run before them."""
+    before: dict[str, StoredRun] = {}
+    for run in reversed(list(newest_first)):
+        if run.commit in commits:
+            yield run.id
+            if run.fingerprint in before:
+                yield before[run.fingerprint].id
+        else:
+            before[run.fingerprint] = run

@@ -40,7 +40,7 @@ Keys = tuple[str, ...]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting. ``origin`` is "default", the name of the file, or that of an environment variable.
+    """One setting. ``origin`` is "default", the name of the file, or of an environment variable.
 
     ``table`` is empty at the top of the file, and "environment" for settings that only a variable can set. A ``value`` of None
     is unset. An entry of a table with names chosen by the project has no ``default``.
@@ -141,7 +141,9 @@ def _entries(
 
 
 def _without_unset(entry: Any) -> Any:
-    return {name: value for name, value in entry.items() if value is not None} if isinstance(entry, dict) else entry
+    if isinstance(entry, dict):
+        return {name: value for name, value in entry.items() if value is not None}
+    return entry
 
 
 def _usual(keys: Keys, name: str) -> Any:

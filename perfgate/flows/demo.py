@@ -72,7 +72,9 @@ class Shell:
         """Run perfgate. Messages go to the terminal; so does standard output, unless ``quiet``."""
         self.echo(f"$ perfgate {' '.join(arguments)}")
         command = [sys.executable, "-m", "perfgate", *arguments]
-        stdout = subprocess.DEVNULL if quiet else None
+        stdout = None
+        if quiet:
+            stdout = subprocess.DEVNULL
         began = time.monotonic()
         code = subprocess.run(command, cwd=self.folder, env=self.environment, stdout=stdout, check=False).returncode
         self.echo(sentence("(exit code {code}, after {seconds:.0f} s)", code=code, seconds=time.monotonic() - began))
@@ -168,9 +170,9 @@ def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) 
             mark = sentence("EXPECTED exit code {code}", code=change.exit_code)
         values = {"name": change.name, "verdict": verdict, "code": code, "mark": mark}
         echo("  " + sentence("{name}: {verdict}, exit code {code} ({mark})", **values))
-        for file, what in PAGES.items():
+        for file, description in PAGES.items():
             if (out / file).exists():
-                echo(f"    {what:13}{out / file}")
+                echo(f"    {description:13}{out / file}")
     measured = sentence(
         "The demo measures steps {steps} of the checklist, once on each side; a check measures all that apply, in turns.",
         steps=STEPS,
@@ -180,10 +182,10 @@ def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) 
     echo("\n" + sentence("Next: `perfgate init` in a repository of yours."))
     if all(code == change.exit_code for change, code in codes):
         return EXIT_PASS
-    left = sentence(
+    rest = sentence(
         "Not every verdict is as it must be. On a busy machine a time comparison may stay undecided; try again."
     )
-    echo(f"\n{left}")
+    echo(f"\n{rest}")
     return EXIT_MEASURING
 
 

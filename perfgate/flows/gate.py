@@ -41,7 +41,7 @@ def judge_documents(
     """
     paths = [path / "run.json" if path.is_dir() else path for path in (base, head)]
     runs = [read_run(path) for path in paths]
-    names = [{workload.name for workload in run.workloads} for run in runs]
+    names = [{workload.name for workload in runs[0].workloads}, {workload.name for workload in runs[1].workloads}]
     if not names[0] & names[1]:
         raise DocumentError(
             "{first} has the workload {first_names} and {second} the workload {second_names}, so they cannot be "
@@ -62,7 +62,7 @@ def judge_documents(
 
 
 def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: Language = "en") -> DecisionDocument:
-    """Check a run document, or the one in a folder, against the rules of a perfgate.toml, by default the nearest one.
+    """Check a run document, or the one in a folder, against the rules of a perfgate.toml, by default the nearest.
 
     The decision and a copy of the document go to ``out``, if given. Raises UsageError if the file has no such rule.
     """
@@ -78,7 +78,9 @@ def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: 
             "with gating = true, or give --base as well",
             file=file,
         )
-    path = head / "run.json" if head.is_dir() else head
+    path = head
+    if head.is_dir():
+        path = head / "run.json"
     run = read_run(path)
     decision = decide_alone_with_advice(run, policy)
     if out is not None:

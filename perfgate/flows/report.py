@@ -101,7 +101,7 @@ class _Found:
 def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
     """Write every requested form; without any, print the comment.
 
-    Raises UsageError if the host gives no file to write to, DocumentError if there is nothing to print.
+    Raises UsageError if the host gives no file to write to, DocumentError if there is no result to print.
     """
     content = _find(request, environ)
     if request.asks_for_nothing:
@@ -130,7 +130,9 @@ def _write_files(content: _Found, request: ReportRequest, say: Callable[[str], N
     if request.junit:
         write_text_atomically(request.junit, _junit(content, request))
     if request.openmetrics:
-        text = openmetrics(content.run, FIRST_STEPS) if content.run else END
+        text = END
+        if content.run:
+            text = openmetrics(content.run, FIRST_STEPS)
         write_text_atomically(request.openmetrics, text)
     if request.asks_for_numbers:
         _write_numbers(_rows(content, request), request, say)
@@ -177,11 +179,11 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
             decision = read_decision(folder / _FILES["decision"])
             _refuse_other_code(exit_code(decision), request.measured)
             if decision.verdict == "SKIPPED":
-                # Nothing was measured, so there is no run; a check clears old results before it writes such a decision.
+                # A skipped change has no run; a check clears old results before it writes such a decision.
                 if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
                     raise DocumentError("decision.json is about another commit")
                 return _Found(decision)
-            # `perfgate run` writes its run.json beside the decision.
+            # `perfgate run` writes its run.json next to the decision.
             alone = decision.comparing == "rules" and (folder / "run.json").exists()
             path = Path("run.json") if alone else Path("head", "run.json")
             head = read_run(folder / path)
@@ -216,7 +218,9 @@ def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
 
 def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:
     path = summary_path(environ)
-    size = path.stat().st_size if path is not None and path.exists() else 0
+    size = 0
+    if path is not None and path.exists():
+        size = path.stat().st_size
     room = MAX_SUMMARY_BYTES - size - 2
     text = _markdown(content, request, room)
     if len(text.encode()) > room:
@@ -295,7 +299,9 @@ def _rows(content: _Found, request: ReportRequest) -> list[NumberRow]:
         return list(rows_of_run(content.run))
     assert decision is not None, "there is a decision, or why not"
     path = request.folder / "base" / "run.json"
-    base = read_run(path) if path.exists() else None
+    base = None
+    if path.exists():
+        base = read_run(path)
     if base is not None and decision.base.sha256 != content_sha256(base):
         raise DocumentError("{folder}: decision.json is not about base/run.json", folder=request.folder)
     return list(rows_of_check(decision, base, content.run))

@@ -34,7 +34,9 @@ class QuestionGroup(CommandGroup):
     def member(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
         from perfgate.flows.ask.questions import QUESTIONS
 
-        return _command(QUESTIONS[name]) if name in QUESTIONS else None
+        if name in QUESTIONS:
+            return _command(QUESTIONS[name])
+        return None
 
 
 @click.group("ask", cls=QuestionGroup, invoke_without_command=True)

@@ -117,7 +117,9 @@ def COMMAND(
 
     if metric is not None:
         refuse_unknown_metric(metric)
-    place = parse_place(metric) if metric else None
+    place = None
+    if metric:
+        place = parse_place(metric)
     request = options.record(CheckOptions, out=out, language=report_language(language, directory))
     if for_git:
         raise SystemExit(_judge(directory, str(good), request, place))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import click
 
-from perfgate.cli.options import FOLDER, Options, RecordCommand, directory_option, language_option, token_option
+from perfgate.cli.options import FOLDER, Options, RecordCommand, directory_option, key_option, language_option
 
 
 @click.command("command", cls=RecordCommand)
-@token_option
-@click.option("--key", metavar="NAME", default="default", help="Distinguishes several gates of one repository.")
+@key_option
 @click.option(
     "--answer",
     type=FOLDER,
@@ -39,7 +36,7 @@ def COMMAND(options: Options, answer: Path | None, language: str | None, directo
     from perfgate.flows.shared.doors import Doors
 
     request = options.record(PublishRequest, root=directory, language=report_language(language, directory))
-    doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
+    doors = Doors.of_this_process(click.echo)
     if answer is None:
         run_command(request, doors)
         return

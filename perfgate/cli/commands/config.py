@@ -59,8 +59,8 @@ def _lines(setting: Setting) -> list[str]:
     comment = f"# {origin}" + ("" if setting.origin == "default" else default)
     name = setting.name if re.fullmatch(r"[\w-]+", setting.name, re.ASCII) else _toml(setting.name)
     if setting.value is None or setting.table == "environment":
-        shown = setting.value or "unset"
-        return [f"# {name}: {shown} ({comment.removeprefix('# ')})"]
+        text = setting.value or "unset"
+        return [f"# {name}: {text} ({comment.removeprefix('# ')})"]
     value = _toml(setting.value)
     line = f"{f'{name} = {value}':<36}  {comment}"
     if len(line) <= WIDTH:

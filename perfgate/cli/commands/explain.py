@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from pathlib import Path
 
 import click
 
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
+from perfgate.cli.language import columns, wrapped
 from perfgate.cli.options import directory_option, language_option
 from perfgate.errors import UsageError
 
@@ -21,7 +21,7 @@ def _names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The shell completions of a word."""
     from perfgate.judging.report.render.explain import entries
 
-    return [named.name for named in entries() if named.name.startswith(begun)]
+    return [entry.name for entry in entries() if entry.name.startswith(begun)]
 
 
 @click.command("explain")
@@ -53,7 +53,7 @@ def COMMAND(
     else:
         text = explain(" ".join(words), device=device or configured, limits=limits, language=spoken)
     for line in text.splitlines():
-        click.echo(wrapped(line, width))
+        click.echo(wrapped_line(line, width))
 
 
 def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
@@ -69,36 +69,14 @@ def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
     return next((name for name in DEVICE_KINDS if name == kind), "cpu"), limits
 
 
-def wrapped(line: str, width: int) -> str:
-    """Wrap a line to a width in columns: between words, and anywhere between Chinese characters."""
-    lines, row = [], ""
+def wrapped_line(line: str, width: int) -> str:
+    """A line wrapped to a width in columns, with a hanging indent below its label or its own indent."""
+    text = line.lstrip(" ")
+    lead = line.removesuffix(text)
     label = _LABEL.match(line)
-    width_of_label = columns(label.group()) if label else 0
-    indent = " " * (4 if line.startswith("  ") else width_of_label)
-    for piece in _pieces(line):
-        if row.strip() and columns(row + piece.rstrip()) > width:
-            lines.append(row.rstrip())
-            row = indent + piece.lstrip()
-        else:
-            row += piece
-    return "\n".join([*lines, row.rstrip()])
-
-
-def columns(text: str) -> int:
-    """The width of a text in terminal columns; a Chinese character takes two."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
-
-
-def _pieces(line: str) -> list[str]:
-    pieces: list[str] = []
-    for character in line:
-        wide = columns(character) == 2
-        if not pieces or character == " ":
-            pieces[-1:] = [(pieces[-1] if pieces else "") + character]
-        elif unicodedata.category(character) in {"Po", "Pe"} and wide:
-            pieces[-1] += character
-        elif wide or pieces[-1].endswith(" ") or columns(pieces[-1][-1]) == 2:
-            pieces.append(character)
-        else:
-            pieces[-1] += character
-    return pieces
+    indent = 0
+    if label:
+        indent = columns(label.group())
+    if lead:
+        indent = 2
+    return "\n".join(lead + row for row in wrapped(text, width - len(lead), indent=indent))

@@ -51,7 +51,9 @@ def COMMAND(
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
 
-    policy = read_config(config).policy() if config else None
+    policy = None
+    if config:
+        policy = read_config(config).policy()
     spoken = report_language(language, config.parent if config and config.is_file() else config or Path())
     if folder is not None and base is None and head is None:
         decision = judge_again(folder, policy=policy, out=out, language=spoken)

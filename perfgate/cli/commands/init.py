@@ -90,7 +90,9 @@ def COMMAND(
 
 
 def _names(text: str | None) -> list[str] | None:
-    return [name.strip() for name in text.split(",") if name.strip()] if text else None
+    if text:
+        return [name.strip() for name in text.split(",") if name.strip()]
+    return None
 
 
 def _try(directory: Path) -> Collection[str] | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import click
@@ -29,7 +27,7 @@ def COMMAND(out: Path, runs: int, as_json: bool, language: str | None, directory
     """Write the pages of main's history as files, from any store.
 
     They need no server, script or network: open index.html, or push the folder to a branch of pages. A second call
-    replaces the pages, and removes those of runs that left the store.
+    replaces the pages, and removes the pages of runs that left the store.
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
@@ -38,7 +36,7 @@ def COMMAND(out: Path, runs: int, as_json: bool, language: str | None, directory
     from perfgate.locale import sentence
 
     spoken = report_language(language, directory)
-    doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
+    doors = Doors.of_this_process(click.echo)
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
             written = write_site(directory, out, doors, progress, runs=runs, language=spoken)

@@ -19,7 +19,6 @@ from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.shared.doors import Doors
     from perfgate.judging.store.transfer import Advance, Copied, Exported
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
@@ -144,9 +143,11 @@ def upload(folder: Path, as_json: bool, directory: Path) -> None:
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows import artifacts
+    from perfgate.flows.shared.doors import Doors
 
     with TerminalProgress() as progress:
-        store, done = artifacts.upload(directory, folder, _doors(), sending(progress))
+        doors = Doors.of_this_process(click.echo)
+        store, done = artifacts.upload(directory, folder, doors, sending(progress))
     if as_json:
         print_json({"kept": done.artifacts, "sent": done.sent, "left_out": done.left_out})
     else:
@@ -164,23 +165,28 @@ def upload(folder: Path, as_json: bool, directory: Path) -> None:
 def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, as_json: bool, directory: Path) -> None:
     """Remove old artifacts of this project, but none that a regression or main's level needs.
 
-    Those of checks that found a regression stay, of the runs on both sides of each regression of main, and of the
-    newest three runs on main's current level. Without options the limits are those under [artifacts].
+    The artifacts stay of checks that found a regression, of the runs on both sides of each regression of main, and of
+    the newest three runs on main's current level. Without options the limits are those under [artifacts].
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows import artifacts
+    from perfgate.flows.shared.doors import Doors
 
     with TerminalProgress() as progress:
+        doors = Doors.of_this_process(click.echo)
         pruned = artifacts.prune(
-            directory, _doors(), progress, older_than=older_than, larger_than=larger_than, dry_run=dry_run
+            directory, doors, progress, older_than=older_than, larger_than=larger_than, dry_run=dry_run
         )
     if as_json:
         print_json(pruned)
         return
     if dry_run:
-        for one in pruned.removed:
+        for artifact in pruned.removed:
             click.echo(
-                cleaned(f"{one.id[:12]}  {one.kept_at[:10]}  {bytes_text(one.bytes)}  {one.commit or ''}", whole=True)
+                cleaned(
+                    f"{artifact.id[:12]}  {artifact.kept_at[:10]}  {bytes_text(artifact.bytes)}  {artifact.commit or ''}",
+                    whole=True,
+                )
             )
     counts = {"sets": len(pruned.removed), "size": bytes_text(pruned.removed_bytes), "unfinished": pruned.unfinished}
     if dry_run:
@@ -199,14 +205,6 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
         click.echo(sentence("this exceeds the limit by {size}", size=bytes_text(pruned.larger_by)))
 
 
-def _doors() -> Doors:
-    import time
-
-    from perfgate.flows.shared.doors import Doors
-
-    return Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
-
-
 def _advance(progress: TerminalProgress) -> Advance:
     def advance(project: str, done: int, runs: int) -> None:
         progress.status(
@@ -219,27 +217,27 @@ def _advance(progress: TerminalProgress) -> Advance:
 def _say_not_copied(copied: Copied, source: str, target: str) -> None:
     from perfgate.judging.store.store import SERVICE_SCHEMES, shown_location
 
-    left = copied.not_copied
-    if left.tokens or left.audit_entries:
-        told = sentence(
+    skipped = copied.not_copied
+    if skipped.tokens or skipped.audit_entries:
+        reason = sentence(
             "{place} keeps no tokens and no audit log; not copied: tokens: {tokens}; audit entries: {entries}",
             place=shown_location(target),
-            tokens=left.tokens,
-            entries=left.audit_entries,
+            tokens=skipped.tokens,
+            entries=skipped.audit_entries,
         )
-        click.echo(cleaned(told, whole=True), err=True)
-    if left.tokens_of_all_projects:
-        told = sentence(
+        click.echo(cleaned(reason, whole=True), err=True)
+    if skipped.tokens_of_all_projects:
+        reason = sentence(
             "not copied, as --project names some projects: tokens for all projects: {tokens}",
-            tokens=left.tokens_of_all_projects,
+            tokens=skipped.tokens_of_all_projects,
         )
-        click.echo(told, err=True)
+        click.echo(reason, err=True)
     if source.startswith(SERVICE_SCHEMES):
-        told = sentence(
+        reason = sentence(
             "{place} gives out neither its tokens nor its audit log, so neither was copied; copy its store on its own machine",
             place=shown_location(source),
         )
-        click.echo(cleaned(told, whole=True), err=True)
+        click.echo(cleaned(reason, whole=True), err=True)
 
 
 def _finish(done: Exported, as_json: bool, *more: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import click
@@ -18,7 +17,6 @@ from perfgate.cli.options import (
     directory_option,
     json_option,
     language_option,
-    token_option,
     workload_option,
 )
 from perfgate.cli.streams import make_streams_harmless, people_on_stderr, print_json
@@ -62,7 +60,6 @@ from perfgate.locale import sentence
     help="Store the confirmations.json that --confirm wrote in another job.",
 )
 @click.option("--post", is_flag=True, help="Post or update the issue of this repository on its forge.")
-@token_option
 @click.option("--key", metavar="NAME", default="default", help="Distinguishes several projects of one repository.")
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open.")
 @allow_token_option
@@ -102,7 +99,7 @@ def COMMAND(
     request = options.record(
         TrendRequest, root=directory, out=out, email=email, confirm=confirm, post=post, language=spoken
     )
-    doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
+    doors = Doors.of_this_process(click.echo)
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
             document = run_trend(request, doors, progress, check_change)

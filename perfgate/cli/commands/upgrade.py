@@ -72,7 +72,7 @@ def COMMAND(
     """Compare two software stacks under the checked-out commit. The report lists slowdowns and never fails.
 
     --bisect makes the stacks itself: each has some of the packages in their new versions, and gates name the one that makes
-    it slower, or those that do so only together.
+    it slower, or the packages that do so only together.
 
     Exit codes: 0 nothing got slower, or WARN with the regressions, or the culprit is found · 3 undecided · 4 one of the stacks
     cannot be measured, or the package index cannot be reached.
@@ -113,9 +113,9 @@ def COMMAND(
     document: object
     with people_on_stderr(as_json):
         if bisect is not None:
-            wanted = parse_bisect(bisect)
+            pins = parse_bisect(bisect)
             with TerminalProgress() as progress, StateCounter(directory, request, progress) as counter:
-                bisection, decision = bisect_stack(directory, wanted, request, check_change, progress, counter)
+                bisection, decision = bisect_stack(directory, pins, request, check_change, progress, counter)
             render_bisection(bisection, Console(), spoken)
             if decision:
                 render_terminal(decision, Console(), spoken)

@@ -48,7 +48,7 @@ _LOOKED_AT = 500
 _CHANGES_LISTED = 5
 
 
-def projects(asked: NoArguments, sources: Sources) -> ProjectList:  # noqa: ARG001 - as all answers
+def projects(arguments: NoArguments, sources: Sources) -> ProjectList:  # noqa: ARG001 - as all answers
     listed: list[StoredProject] = []
     for name in sources.projects():
         project = _project(name, sources)
@@ -71,17 +71,17 @@ def _project(project: str, sources: Sources) -> StoredProject | None:
     )
 
 
-def regressions(asked: ListArguments, sources: Sources) -> TrendDocument:
-    trend = _main(sources, sources.project(asked.project)).trend
-    return narrowed(trend, trend.open_regressions[: asked.limit], most=_CHANGES_LISTED)
+def regressions(arguments: ListArguments, sources: Sources) -> TrendDocument:
+    trend = _main(sources, sources.project(arguments.project)).trend
+    return narrowed(trend, trend.open_regressions[: arguments.limit], most=_CHANGES_LISTED)
 
 
-def explain(asked: ChangeArguments, sources: Sources) -> ChangeExplanation:
-    trend = _main(sources, sources.project(asked.project)).trend
-    causes = [cause for cause in trend.causes if (cause.first_bad or "").startswith(asked.commit)]
+def explain(arguments: ChangeArguments, sources: Sources) -> ChangeExplanation:
+    trend = _main(sources, sources.project(arguments.project)).trend
+    causes = [cause for cause in trend.causes if (cause.first_bad or "").startswith(arguments.commit)]
     if not causes:
         raise UsageError(
-            "no change of main begins at commit {commit!a}; ask for the open regressions", commit=asked.commit
+            "no change of main begins at commit {commit!a}; ask for the open regressions", commit=arguments.commit
         )
     commands: list[str] = []
     for cause in causes:
@@ -89,28 +89,28 @@ def explain(asked: ChangeArguments, sources: Sources) -> ChangeExplanation:
     return ChangeExplanation(trend=narrowed(trend, causes), next=list(dict.fromkeys(commands)))
 
 
-def compare(asked: CompareArguments, sources: Sources) -> RunComparison:
-    project, store = sources.project(asked.project), sources.opened()
+def compare(arguments: CompareArguments, sources: Sources) -> RunComparison:
+    project, store = sources.project(arguments.project), sources.opened()
     main = _main(sources, project)
-    earlier, later = _one(main.runs, asked.earlier), _one(main.runs, asked.later)
+    earlier, later = _one(main.runs, arguments.earlier), _one(main.runs, arguments.later)
     documents = stored_run(store, project, earlier.id), stored_run(store, project, later.id)
     numbers = beside_each_other(earlier, later, documents, main.trend.series)
-    shown = sorted(numbers, key=lambda number: not number.is_apart)[: asked.limit]
-    without_points = [replace(number, series=replace(number.series, points=[], changes=[])) for number in shown]
+    listed = sorted(numbers, key=lambda number: not number.is_apart)[: arguments.limit]
+    without_points = [replace(number, series=replace(number.series, points=[], changes=[])) for number in listed]
     return RunComparison(
         earlier=earlier,
         later=later,
         same_testbed=earlier.fingerprint == later.fingerprint,
         numbers=without_points,
-        left_out=len(numbers) - len(shown),
+        left_out=len(numbers) - len(listed),
         decide=check_command(earlier.commit, later.commit),
     )
 
 
-def suggest(asked: SuggestionArguments, sources: Sources) -> RunSuggestions:
-    project, store = sources.project(asked.project), sources.opened()
-    if asked.run:
-        run = _one(stored_runs(store, project), asked.run)
+def suggest(arguments: SuggestionArguments, sources: Sources) -> RunSuggestions:
+    project, store = sources.project(arguments.project), sources.opened()
+    if arguments.run:
+        run = _one(stored_runs(store, project), arguments.run)
     else:
         newest = stored_runs(store, project, Page(limit=1))
         if not newest:
@@ -121,18 +121,18 @@ def suggest(asked: SuggestionArguments, sources: Sources) -> RunSuggestions:
     return RunSuggestions(run=run, suggestions=suggested, sentences=sentences)
 
 
-def top(asked: TopArguments, sources: Sources) -> TopDocument:
-    path = sources.recording_at(asked.recording)
-    found = trace_top(path, Choice(limit=asked.limit), by=asked.by, host=asked.host, longer=None)
-    timelines = [replace(timeline, path=sources.public(timeline.path)) for timeline in found.timelines]
-    return replace(found, timelines=timelines)
+def top(arguments: TopArguments, sources: Sources) -> TopDocument:
+    path = sources.recording_at(arguments.recording)
+    document = trace_top(path, Choice(limit=arguments.limit), by=arguments.by, host=arguments.host, longer=None)
+    timelines = [replace(timeline, path=sources.public(timeline.path)) for timeline in document.timelines]
+    return replace(document, timelines=timelines)
 
 
-def gates(asked: ListArguments, sources: Sources) -> GateVerdicts:
-    project, store = sources.project(asked.project), sources.opened()
-    kept = store.entries(project, GateRecord)
-    history = gate_history(kept, store.entries(project, Acceptance), store.entries(project, Triage))
-    return GateVerdicts(history=history, newest=kept[: asked.limit])
+def gates(arguments: ListArguments, sources: Sources) -> GateVerdicts:
+    project, store = sources.project(arguments.project), sources.opened()
+    records = store.entries(project, GateRecord)
+    history = gate_history(records, store.entries(project, Acceptance), store.entries(project, Triage))
+    return GateVerdicts(history=history, newest=records[: arguments.limit])
 
 
 def _main(sources: Sources, project: str) -> MainHistory:
@@ -142,11 +142,11 @@ def _main(sources: Sources, project: str) -> MainHistory:
 
 def _one(runs: Sequence[StoredRun], digits: str) -> StoredRun:
     """The run with an id that begins with these digits. Raises UnknownRunError for none, and for several."""
-    found = [run for run in runs if run.id.startswith(digits.lower())]
-    if len(found) != 1:
+    matches = [run for run in runs if run.id.startswith(digits.lower())]
+    if len(matches) != 1:
         raise UnknownRunError(
             "{count} stored runs of this project begin with {digits!a}; give more digits of one that is stored",
-            count=len(found),
+            count=len(matches),
             digits=digits,
         )
-    return found[0]
+    return matches[0]

@@ -13,17 +13,17 @@ from perfgate.document.trend import TrendCause, TrendDocument, TrendPlace, Trend
 def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | None = None) -> TrendDocument:
     """The trend with these causes alone, of each the first ``most`` changes, or all.
 
-    The series are those of the changes, with the points beside them and the newest; the conditions are those of runs that
+    It keeps the series of the changes, with the points around them and the newest; and the conditions of the runs that
     one of the points names.
     """
-    kept: dict[int, set[int]] = defaultdict(set)
+    points: dict[int, set[int]] = defaultdict(set)
     for cause in causes:
         for place in cause.changes[:most]:
-            kept[place.series].add(place.change)
+            points[place.series].add(place.change)
     series: list[TrendSeries] = []
     places: dict[TrendPlace, TrendPlace] = {}
     shown_runs: set[str] = set()
-    for index, changes in sorted(kept.items()):
+    for index, changes in sorted(points.items()):
         for new, old in enumerate(sorted(changes)):
             places[TrendPlace(series=index, change=old)] = TrendPlace(series=len(series), change=new)
         short = _short(trend.series[index], sorted(changes))
@@ -45,10 +45,10 @@ def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | 
 def _short(series: TrendSeries, changes: Sequence[int]) -> TrendSeries:
     """The series with these changes, the points around them, and the newest point."""
     chosen = [series.changes[number] for number in changes]
-    wanted = {len(series.points) - 1}
+    indexes = {len(series.points) - 1}
     for change in chosen:
-        wanted |= {change.at - 1, change.at}
-    positions = sorted(wanted)
+        indexes |= {change.at - 1, change.at}
+    positions = sorted(indexes)
     return replace(
         series,
         points=[series.points[position] for position in positions],

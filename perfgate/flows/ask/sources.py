@@ -19,7 +19,7 @@ class Sources:
     """``store`` opens the store and ``recording`` finds a recording by its name; None if there is none to ask about.
 
     ``only`` is the one project that the asker may read, ``usual`` the project that is meant if none is named. ``public`` takes
-    the places of this machine out of a text. ``root`` is the project's folder, whose clone names commits.
+    the places of this machine out of a text. ``root`` is the project's folder; its clone names commits.
     """
 
     root: Path
@@ -40,18 +40,18 @@ class Sources:
         """The projects with a stored run that the asker may read."""
         return [project for project in self.opened().projects() if self.only in (None, project)]
 
-    def project(self, named: str) -> str:
+    def project(self, text: str) -> str:
         """The project that is asked about.
 
         Raises ForbiddenError for one that the asker may not read, and ArgumentError if several are stored and none is named.
         """
-        if named:
-            if self.only not in (None, named):
+        if text:
+            if self.only not in (None, text):
                 raise ForbiddenError("this token is for another project")
-            return named
-        meant = self.only or self.usual
-        if meant:
-            return meant
+            return text
+        usual = self.only or self.usual
+        if usual:
+            return usual
         there = self.projects()
         if len(there) == 1:
             return there[0]
@@ -76,5 +76,7 @@ def local_sources(location: str | None, folder: Path, environ: Mapping[str, str]
         return open_store_at(store_location_in(location, folder, environ), folder, environ)
 
     has_config = (folder / CONFIG_NAME).is_file()
-    project = load_config(folder, needs_workload=False, environ=environ).project if has_config else ""
+    project = ""
+    if has_config:
+        project = load_config(folder, needs_workload=False, environ=environ).project
     return Sources(root=folder, store=store, recording=Path, usual=project)

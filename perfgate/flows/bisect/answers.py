@@ -58,19 +58,19 @@ class TrialReading(NamedTuple):
 
 def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -> list[Comparison]:
     """The regressed comparisons: of the metrics that match a pattern, gating or not, or else of all gating metrics."""
-    found = [comparison for comparison in decision.comparisons if comparison.outcome == "regressed"]
+    regressions = [comparison for comparison in decision.comparisons if comparison.outcome == "regressed"]
     if pattern is None:
-        return [comparison for comparison in found if comparison.gating]
-    return [comparison for comparison in found if _matches(comparison, pattern)]
+        return [comparison for comparison in regressions if comparison.gating]
+    return [comparison for comparison in regressions if _matches(comparison, pattern)]
 
 
 def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
     """The signal in the gate of all changes together; empty if nothing regressed."""
-    found = regressed(decision, pattern)
-    if counters := frozenset(place_of(one) for one in found if isinstance(one, Exact)):
+    regressions = regressed(decision, pattern)
+    if counters := frozenset(place_of(regression) for regression in regressions if isinstance(regression, Exact)):
         return Signal(counters)
     signal, clearness = Signal(), 0.0
-    for comparison in found:
+    for comparison in regressions:
         size, spread = _size(comparison), _standard_error(comparison)
         if size and spread and abs(size / spread) > clearness:
             signal, clearness = Signal(time=place_of(comparison), size=size), abs(size / spread)
@@ -85,17 +85,17 @@ def read_first(
     It is undecided if every regression is noise with a probability above ``allowed``. Raises MeasuringError if the old state
     cannot be measured.
     """
-    found = regressed(decision, pattern)
-    if found:
-        chance = min(_chance(one, decision) for one in found)
+    regressions = regressed(decision, pattern)
+    if regressions:
+        chance = min(_chance(regression, decision) for regression in regressions)
         if chance > allowed:
             return TrialReading("undecided", 1.0)
         return TrialReading("slow", chance)
     is_fast = decision.verdict != "INCONCLUSIVE"
     if pattern is not None:
         # A verdict on other metrics does not cover the named one.
-        named = [comparison for comparison in decision.comparisons if _matches(comparison, pattern)]
-        is_fast = any(comparison.outcome in ("unchanged", "improved") for comparison in named)
+        matching = [comparison for comparison in decision.comparisons if _matches(comparison, pattern)]
+        is_fast = any(comparison.outcome in ("unchanged", "improved") for comparison in matching)
     if not is_fast:
         return _unanswered(decision)
     return TrialReading("fast", decision.policy.alpha_ok)
@@ -105,14 +105,18 @@ def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> Tri
     """Whether the new state is slow, by the signal alone. Raises as ``read_first`` does."""
     if signal.counters:
         answer = read_counters(decision.comparisons, signal)
-        return TrialReading(answer) if answer else _unanswered(decision)
+        if answer:
+            return TrialReading(answer)
+        return _unanswered(decision)
     reading = read_time(decision.comparisons, signal, decision.policy.looks, allowed)
     return reading or _unanswered(decision)
 
 
 def read_counters(comparisons: Iterable[Comparison], signal: Signal) -> Answer | None:
     """Whether any of the followed counters regressed; None if that is not known of all of them."""
-    outcomes = {place: one.outcome for place, one in _measured(comparisons).items() if place in signal.counters}
+    outcomes = {
+        place: comparison.outcome for place, comparison in _measured(comparisons).items() if place in signal.counters
+    }
     if "regressed" in outcomes.values():
         return "slow"
     is_known = set(outcomes) == signal.counters and set(outcomes.values()) <= {"unchanged", "improved"}
@@ -124,9 +128,11 @@ def read_time(
 ) -> TrialReading | None:
     """Whether at least half of the slowdown is there, if the probability of error is at most ``allowed``.
 
-    The error covers all ``looks`` at the pairs of one gate. None if the time was not measured, or proves nothing.
+    The error covers all ``looks`` at the pairs of one gate. None if the time was not measured or is no evidence.
     """
-    compared = _measured(comparisons).get(signal.time) if signal.time else None
+    compared = None
+    if signal.time:
+        compared = _measured(comparisons).get(signal.time)
     if compared is None or compared.outcome == "not_comparable":
         return None
     size, spread = _size(compared), _standard_error(compared)
@@ -134,8 +140,12 @@ def read_time(
         return None
     beyond_half = (size - signal.size / 2) / spread * math.copysign(1.0, signal.size)
     once = _NORMAL.cdf(-abs(beyond_half))
-    pairs = compared.pairs if isinstance(compared, Paired) else None
-    error = sequential_p(once, looks, pairs, shape=SHAPE) if pairs else once
+    pairs = None
+    if isinstance(compared, Paired):
+        pairs = compared.pairs
+    error = once
+    if pairs:
+        error = sequential_p(once, looks, pairs, shape=SHAPE)
     if error > allowed:
         return TrialReading("undecided", 1.0)
     return TrialReading("slow" if beyond_half > 0 else "fast", error)
@@ -143,7 +153,9 @@ def read_time(
 
 def read_last(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
     """The answer if more time did not show which half is slow: with several slowdowns, the search goes for the first."""
-    compared = _measured(decision.comparisons).get(signal.time) if signal.time else None
+    compared = None
+    if signal.time:
+        compared = _measured(decision.comparisons).get(signal.time)
     if compared is not None and compared.outcome == "regressed" and (chance := _chance(compared, decision)) <= allowed:
         return TrialReading("slow", chance)
     return TrialReading("undecided", 1.0)
@@ -155,18 +167,18 @@ def place_of(comparison: Comparison) -> PlacePattern:
 
 def _measured(comparisons: Iterable[Comparison]) -> dict[PlacePattern, Comparison]:
     """The comparisons by their places, without those with a bound: a broken budget is no comparison with the old state."""
-    return {place_of(one): one for one in comparisons if not isinstance(one, Bound)}
+    return {place_of(comparison): comparison for comparison in comparisons if not isinstance(comparison, Bound)}
 
 
 def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
-    """Whether a comparison is of a metric that the pattern names, or of the one in which a change of it shows."""
+    """Whether a comparison is of a metric that the pattern names, or of the metric that stands for it."""
     is_named = fnmatchcase(comparison.metric, pattern.metric) or comparison.metric in _shown_by(pattern.metric)
     return is_named and not isinstance(comparison, Bound) and pattern.covers(comparison.workload, comparison.shape)
 
 
 @cache
 def _shown_by(pattern: str) -> frozenset[str]:
-    """The metrics compared over pairs that stand for the named ones, e.g. that of latency.p50 for latency.p90."""
+    """The metrics compared over pairs that stand for the pattern's, e.g. latency.p50 for latency.p90."""
     return frozenset(card.follows for name, card in METRICS.items() if card.follows and fnmatchcase(name, pattern))
 
 
@@ -185,7 +197,7 @@ def _unanswered(decision: DecisionDocument) -> TrialReading:
 
 
 def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
-    """The probability that a regression is noise; without one of its own, that of any false alarm of the gate."""
+    """The probability that a regression is noise; if it has none, the probability of any false alarm of the gate."""
     if isinstance(comparison, Exact):
         return 0.0
     if not isinstance(comparison, Paired) or comparison.p_adjusted is None:
@@ -194,8 +206,12 @@ def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
 
 
 def _size(comparison: Comparison) -> float | None:
-    delta = comparison.delta if isinstance(comparison, NumberComparison) else None
-    return math.log1p(delta) if delta is not None and delta > -1 else None
+    delta = None
+    if isinstance(comparison, NumberComparison):
+        delta = comparison.delta
+    if delta is not None and delta > -1:
+        return math.log1p(delta)
+    return None
 
 
 def _standard_error(comparison: Comparison) -> float | None:

@@ -34,7 +34,7 @@ _SUBJECT = 60
 class CommitStates:
     """The commits after a good one, oldest first: a state is the tree of the last of them that is applied.
 
-    ``good`` is compared with each. ``irrelevant`` commits change nothing that the workload runs, and are not states.
+    ``good`` is compared with each. ``irrelevant`` commits do not change what the workload runs, and are not states.
     """
 
     config: Config
@@ -64,7 +64,9 @@ class CommitStates:
 
     def stored_answer(self, applied: frozenset[int]) -> Answer | None:
         """The answer for a state from stored runs of main; None if they have none."""
-        return self._stored.answer(self.changes[max(applied)].commit) if self._stored else None
+        if self._stored:
+            return self._stored.answer(self.changes[max(applied)].commit)
+        return None
 
 
 class StoredCounters:
@@ -86,15 +88,17 @@ class StoredCounters:
         try:
             store = open_project_store(config, environ)
             index = read_index(store, config.project, Page(testbed=fingerprint))
-            for one in self._followed:
-                history = index.history(SeriesPlace(one.workload, one.shape, one.metric, "", fingerprint))
+            for reference in self._followed:
+                history = index.history(
+                    SeriesPlace(reference.workload, reference.shape, reference.metric, "", fingerprint)
+                )
                 by_commit = [(index.runs[value.position].commit, value.value) for value in history]
                 self._values.append({commit: value for commit, value in by_commit if commit})
         except StoreError:
             self._followed, self._values = [], []
         # If the good commit's stored count differs from the measured one, all stored counts were taken in another way.
-        known = zip(self._followed, self._values)
-        if any(values.get(good, one.base) != one.base for one, values in known):
+        fields = zip(self._followed, self._values)
+        if any(values.get(good, reference.base) != reference.base for reference, values in fields):
             self._followed, self._values = [], []
 
     def answer(self, commit: str) -> Answer | None:
@@ -120,9 +124,9 @@ def states_between(
     always: bool,
     say: Callable[[str], None],
 ) -> CommitStates:
-    """The states after ``good`` up to ``bad``, without those that change nothing the workload runs, unless ``always``.
+    """The states after ``good`` up to ``bad``, without commits that do not change what the workload runs, unless ``always``.
 
-    Raises UsageError if ``bad`` does not come after ``good``, or nothing between them is worth measuring.
+    Raises UsageError if ``bad`` does not come after ``good``, or no commit between them is worth measuring.
     """
     if good == bad or not repository.holds(bad, good):
         raise UsageError(
@@ -151,7 +155,7 @@ def states_between(
 
 
 def _is_relevant(repository: Repository, prefix: str, rules: Config, change: CommitChange) -> bool:
-    """Whether a check by these rules would measure the commit against the one before it."""
+    """Whether a check by these rules would measure the commit against its parent."""
     changed = repository.files_between(change.before, change.commit)
     commits = change.before, change.commit
     because = skipped_because(

@@ -31,7 +31,7 @@ from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
 
 COUNTING_STEP = 4
-# The folder of the workers' logs, below that of the bisection.
+# The folder of the workers' logs, inside the bisection's.
 _LOGS = "counts"
 
 
@@ -77,13 +77,15 @@ class StateCounter:
         self._close()
 
     def compare(self, sides: TrialSides, workloads: Collection[str]) -> Sequence[Comparison] | None:
-        """The counters of these workloads on both sides; None if only a gate can tell, e.g. because packages differ.
+        """The counters of these workloads on both sides; None if only a gate can tell (e.g. packages differ).
 
-        Raises ImpossibleStateError if the code of the new state does not load, MeasuringError if nothing can be measured, and
-        ConfigError or RepositoryError for a commit without a valid configuration or checkout.
+        Raises ImpossibleStateError if the code of the new state does not load, MeasuringError if the machine cannot measure,
+        and ConfigError or RepositoryError for a commit without a valid configuration or checkout.
         """
         repository = Repository(self.directory)
-        before, after = (repository.resolve(one or self.options.head or "HEAD") for one in (sides.base, sides.head))
+        before, after = (
+            repository.resolve(revision or self.options.head or "HEAD") for revision in (sides.base, sides.head)
+        )
         of_base, of_head = (config_at(self.directory, commit, None).config for commit in (before, after))
         if of_head is None or not set(workloads) <= {reference.name for reference in of_head.references}:
             return None
@@ -105,19 +107,19 @@ class StateCounter:
                 if workload.error and workload.error.kind == "exception":
                     raise ImpossibleStateError(english(as_message(workload.error.message)))
             old = Checkout(base, harness=head, python=sides.base_python)
-            known = self._count_old(config, old, references, before, counted)
-        if any(workload.error for workload in (*known.workloads, *counted.workloads)):
+            earlier = self._count_old(config, old, references, before, counted)
+        if any(workload.error for workload in (*earlier.workloads, *counted.workloads)):
             return None
-        return compare_counters(Evidence(known, counted), (of_base or config).policy())
+        return compare_counters(Evidence(earlier, counted), (of_base or config).policy())
 
     def _count_old(
         self, config: Config, old: Checkout, references: Sequence[WorkloadReference], commit: str, counted: RunDocument
     ) -> RunDocument:
         """The count of the old state by the workload files of a new one; kept, as most new states have the same."""
         files = tuple(workload.sha256 for workload in counted.workloads)
-        wanted = _OldState(commit, old.python, _settings(config), files)
-        if self._old is None or self._old[0] != wanted:
-            self._old = wanted, self._count(config, old, references, commit, "base")
+        state = _OldState(commit, old.python, _settings(config), files)
+        if self._old is None or self._old[0] != state:
+            self._old = state, self._count(config, old, references, commit, "base")
         return self._old[1]
 
     def _count(
@@ -150,7 +152,7 @@ class StateCounter:
             )
 
     def _bench_for(self, config: Config, python: Path | None) -> _Opened:
-        """The bench of an interpreter under these settings; the one before ends if it is another."""
+        """The bench of an interpreter under these settings; a different earlier bench is closed."""
         settings = _settings(config)
         if self._opened and (self._opened.settings, self._opened.python) == (settings, python):
             return self._opened
@@ -167,12 +169,12 @@ class StateCounter:
 
 
 def _settings(config: Config) -> Config:
-    """The configuration without the folder of its commit, so that those of two commits can be equal."""
+    """The configuration without the folder of its commit, so that two commits can have equal ones."""
     return msgspec.structs.replace(config, root=Path())
 
 
 def _has_own_environment(config: Config, of_base: Config | None, base: Path, head: Path) -> bool:
-    """Whether a gate would give each side an environment of its own."""
+    """Whether a gate would build a separate environment for each side."""
     setup, before = config.measure.setup, of_base.measure.setup if of_base else ""
     needs = (read_requirements(root, config.measure.requirements) for root in (base, head))
     return bool(setup) and (before not in ("", setup) or bool(differing_files(*needs)))

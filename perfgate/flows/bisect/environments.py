@@ -52,12 +52,12 @@ class EnvironmentStates:
         return self.names[max(applied) + 1]
 
 
-def states_between(maker: StackMaker, wanted: EnvironmentList, folder: Path) -> EnvironmentStates:
+def states_between(maker: StackMaker, environments: EnvironmentList, folder: Path) -> EnvironmentStates:
     """The states of a list of environments; what starts them lies in ``folder``.
 
     Raises UsageError for an interpreter that does not exist, and MeasuringError if the old environment cannot be used.
     """
-    names, make = _recipe(maker, wanted, folder)
+    names, make = _recipe(maker, environments, folder)
     try:
         old = make(0)
     except StackError as error:
@@ -67,25 +67,27 @@ def states_between(maker: StackMaker, wanted: EnvironmentList, folder: Path) -> 
     return EnvironmentStates(names, make, old)
 
 
-def _recipe(maker: StackMaker, wanted: EnvironmentList, folder: Path) -> tuple[Sequence[str], Callable[[int], Path]]:
+def _recipe(
+    maker: StackMaker, environments: EnvironmentList, folder: Path
+) -> tuple[Sequence[str], Callable[[int], Path]]:
     """The names of the environments, and the function that gives the interpreter of each."""
-    if isinstance(wanted, InterpreterList):
-        pythons = [check_interpreter(python, "--between") for python in wanted.pythons]
-        return [str(python) for python in wanted.pythons], lambda at: _tried(pythons[at])
-    if isinstance(wanted, PackageSets):
+    if isinstance(environments, InterpreterList):
+        pythons = [check_interpreter(python, "--between") for python in environments.pythons]
+        return [str(python) for python in environments.pythons], lambda at: _tried(pythons[at])
+    if isinstance(environments, PackageSets):
         names: list[str] = []
-        for pins in wanted.sets:
+        for pins in environments.sets:
             names.append(" ".join(f"{package}=={version}" for package, version in pins.items()))
-        return names, lambda at: maker.make(dict(wanted.sets[at]), f"environment-{at:02}")
-    return wanted.versions, lambda at: _tried(_launcher(folder / f"{at:02}", wanted, at))
+        return names, lambda at: maker.make(dict(environments.sets[at]), f"environment-{at:02}")
+    return environments.versions, lambda at: _tried(_launcher(folder / f"{at:02}", environments, at))
 
 
-def _launcher(folder: Path, wanted: LaunchedVersions, at: int) -> Path:
+def _launcher(folder: Path, launched: LaunchedVersions, at: int) -> Path:
     """An executable file that stands for an interpreter: it makes the environment, and becomes Python in it.
 
     It keeps the process and its open files, by which a worker talks to perfgate.
     """
-    lines = wanted.lines.replace(PLACEHOLDER, wanted.versions[at])
+    lines = launched.lines.replace(PLACEHOLDER, launched.versions[at])
     if _ARGUMENTS not in lines:
         # A script that is absent or fails would otherwise leave the environment of the machine.
         lines = f"{{ {lines}\n}} || exit\nexec {shlex.quote(str(RUNNING))} {_ARGUMENTS}"

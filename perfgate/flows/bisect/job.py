@@ -61,7 +61,7 @@ def bisect_commits(
 ) -> Bisected:
     """Find the commit that makes a workload slower, and write ``bisection.json``; each gate has a folder in ``gates``.
 
-    ``options`` are those of the gates; ``options.out`` is the folder of all results. ``metric`` is what to follow and may be a
+    ``options`` configure the gates; ``options.out`` is the folder of all results. ``metric`` is what to follow and may be a
     pattern, None stands for all that gate. ``error`` is the allowed probability that noise leads the whole search to a wrong
     result.
 
@@ -85,15 +85,15 @@ def bisect_commits(
         pattern=metric,
         error=error,
     )
-    found = find_culprits(len(states.changes), search.ask, cumulative=True)
-    confirmation = _confirmed(search, states, found)
-    if found.outcome == "found" and confirmation is None:
+    culprits = find_culprits(len(states.changes), search.ask, cumulative=True)
+    confirmation = _confirmed(search, states, culprits)
+    if culprits.outcome == "found" and confirmation is None:
         search.gate_smallest()
-    deciding = search.deciding(found)
-    document = _document(search, found, commit=bad, began=began, cumulative=True, deciding=deciding)
+    deciding = search.deciding(culprits)
+    document = _document(search, culprits, commit=bad, began=began, cumulative=True, deciding=deciding)
     document = msgspec.structs.replace(document, good=good, irrelevant=states.irrelevant, confirmation=confirmation)
-    shown = confirmation if confirmation and confirmation.answer == "slow" else None
-    return _written(document, search, shown or (None if deciding is None else search.tried[deciding]))
+    slow = confirmation if confirmation and confirmation.answer == "slow" else None
+    return _written(document, search, slow or (None if deciding is None else search.tried[deciding]))
 
 
 def judge_commit(
@@ -124,7 +124,7 @@ def judge_commit(
 
 def bisect_stack(
     directory: Path,
-    wanted: Pins | ReleaseRange | EnvironmentList,
+    versions: Pins | ReleaseRange | EnvironmentList,
     options: CheckOptions,
     check: Check,
     progress: Progress,
@@ -135,7 +135,7 @@ def bisect_stack(
 ) -> Bisected:
     """Find the package or environment that makes the workload slower, and write ``bisection.json``; gates as for commits.
 
-    The commit is the checked-out one, or that of the options.
+    The commit is ``options.head``, by default the checked-out one.
 
     Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
     """
@@ -147,16 +147,16 @@ def bisect_stack(
     with _checkout(repository, directory, commit, config) as checkout:
         maker = StackMaker(config, checkout, options.out / "logs", progress.status, os.environ)
         states: PackageStates | EnvironmentStates
-        if isinstance(wanted, (dict, ReleaseRange)):
-            states = packages_between(maker, wanted)
+        if isinstance(versions, (dict, ReleaseRange)):
+            states = packages_between(maker, versions)
         else:
-            states = environments_between(maker, wanted, options.out.absolute() / _LAUNCHERS)
+            states = environments_between(maker, versions, options.out.absolute() / _LAUNCHERS)
         search = Search(directory, options, check, progress, states, counter=counter, pattern=metric, error=error)
-        found = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
-        if found.outcome == "found":
+        culprits = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
+        if culprits.outcome == "found":
             search.gate_smallest()
-    deciding = search.deciding(found)
-    document = _document(search, found, commit=commit, began=began, cumulative=states.cumulative, deciding=deciding)
+    deciding = search.deciding(culprits)
+    document = _document(search, culprits, commit=commit, began=began, cumulative=states.cumulative, deciding=deciding)
     return _written(document, search, None if deciding is None else search.tried[deciding])
 
 
@@ -166,31 +166,31 @@ def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptio
     remove_results(out, [BISECTION_FILE])
     steps = options.steps
     if steps is None:
-        named = {METRICS[pattern.metric].step} if pattern and pattern.metric in METRICS else set()
-        steps = tuple(sorted({*_DECIDING_STEPS, *named}))
+        pattern_steps = {METRICS[pattern.metric].step} if pattern and pattern.metric in METRICS else set()
+        steps = tuple(sorted({*_DECIDING_STEPS, *pattern_steps}))
     return replace(options, out=out, steps=steps)
 
 
-def _confirmed(search: Search, states: CommitStates, found: Culprits) -> BisectionTrial | None:
+def _confirmed(search: Search, states: CommitStates, culprits: Culprits) -> BisectionTrial | None:
     """A gate of the culprit against the commit before it: its comment shows only the culprit's own effect."""
-    if found.outcome != "found" or len(found.blocks[0]) != 1:
+    if culprits.outcome != "found" or len(culprits.blocks[0]) != 1:
         return None
-    (position,) = found.blocks[0]
+    (position,) = culprits.blocks[0]
     sides = states.sides_alone(position)
     return sides and search.gate(sides, BisectionTrial(changes=[position], answer="impossible"), CONFIRMATION)
 
 
 def _document(
-    search: Search, found: Culprits, *, commit: str, began: float, cumulative: bool, deciding: int | None
+    search: Search, culprits: Culprits, *, commit: str, began: float, cumulative: bool, deciding: int | None
 ) -> BisectionDocument:
     return BisectionDocument(
         commit=commit,
         perfgate_version=__version__,
         changes=list(search.states.changes),
         cumulative=cumulative,
-        outcome=found.outcome,
-        culprits=[list(block) for block in found.blocks],
-        suspects=list(found.suspects),
+        outcome=culprits.outcome,
+        culprits=[list(block) for block in culprits.blocks],
+        suspects=list(culprits.suspects),
         followed=search.signal.names,
         tried=search.tried,
         deciding=deciding,
@@ -199,10 +199,10 @@ def _document(
     )
 
 
-def _written(document: BisectionDocument, search: Search, shown: BisectionTrial | None) -> Bisected:
+def _written(document: BisectionDocument, search: Search, trial: BisectionTrial | None) -> Bisected:
     text = msgspec.json.format(msgspec.json.encode(document)).decode()
     write_text_atomically(search.options.out / BISECTION_FILE, text + "\n")
-    return document, search.decisions.get(shown.folder) if shown and shown.folder else None
+    return document, search.decisions.get(trial.folder) if trial and trial.folder else None
 
 
 @contextmanager

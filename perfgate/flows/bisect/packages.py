@@ -52,18 +52,18 @@ class PackageStates:
         return {self.changes[position].package: self.changes[position].after for position in newest}
 
 
-def states_between(maker: StackMaker, wanted: Pins | ReleaseRange) -> PackageStates:
+def states_between(maker: StackMaker, versions: Pins | ReleaseRange) -> PackageStates:
     """The states from the old stack to the wanted versions, or over the releases between two of them.
 
     Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
     """
     try:
         old = maker.old()
-        if isinstance(wanted, ReleaseRange):
-            old = maker.make({wanted.package: wanted.first}, "old-stack")
-            releases = maker.releases(old, wanted)
+        if isinstance(versions, ReleaseRange):
+            old = maker.make({versions.package: versions.first}, "old-stack")
+            releases = maker.releases(old, versions)
             steps = [
-                PackageChange(package=wanted.package, before=before, after=after)
+                PackageChange(package=versions.package, before=before, after=after)
                 for before, after in itertools.pairwise(releases)
             ]
             return PackageStates(maker, old, steps, cumulative=True)
@@ -71,10 +71,10 @@ def states_between(maker: StackMaker, wanted: Pins | ReleaseRange) -> PackageSta
         raise MeasuringError(
             "the old stack cannot be installed: {error}; see {log}", error=error, log=maker.logs / "old-stack.log"
         ) from error
-    before = versions_in(old, wanted)
+    before = versions_in(old, versions)
     changes = [
         PackageChange(package=package, before=before[package], after=after)
-        for package, after in wanted.items()
+        for package, after in versions.items()
         if before[package] != after
     ]
     if not changes:

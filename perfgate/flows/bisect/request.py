@@ -118,10 +118,10 @@ def _launched(versions: Sequence[str], lines: str) -> LaunchedVersions:
 
 def _packages(entry: str) -> Pins:
     matches = [_ENTRY.fullmatch(word) for word in entry.split()]
-    found: Pins = {canonicalize_name(match[1]): _version(match[2]) for match in matches if match and match[3] is None}
-    if len(found) < len(matches):
+    pins: Pins = {canonicalize_name(match[1]): _version(match[2]) for match in matches if match and match[3] is None}
+    if len(pins) < len(matches):
         raise UsageError("--between does not understand {entry!r}; {examples}", entry=entry, examples=_LISTS)
-    return found
+    return pins
 
 
 def _releases(match: re.Match[str]) -> ReleaseRange:

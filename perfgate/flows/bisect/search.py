@@ -36,7 +36,7 @@ from perfgate.stats.culprits import Answer, Culprits
 
 # An inconclusive gate of all changes together is repeated once, with its budget multiplied by this.
 MORE_BUDGET = 3.0
-# The budget of a later gate that follows a time: as much as both gates of all changes together may use, without starting anew.
+# The budget of a later gate that follows a time: the budgets of both gates of all changes together.
 _BUDGET_OF_A_TIME = 1.0 + MORE_BUDGET
 # The share of the allowed error that the gate of all changes together may use, because it costs the most to repeat.
 _SHARE_OF_FIRST = 0.5
@@ -65,7 +65,7 @@ class States(Protocol):
     def changes(self) -> Sequence[PackageChange] | Sequence[CommitChange] | Sequence[EnvironmentChange]: ...
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
-        """The old state and the one with these changes. Raises ImpossibleStateError if it cannot be made."""
+        """The old state, and the state with these changes. Raises ImpossibleStateError if it cannot be made."""
         ...
 
     def words(self, applied: frozenset[int]) -> str: ...
@@ -117,9 +117,11 @@ class Search:
         """Whether the old state with these changes is slower than the old state."""
         number = len(self.tried) + 1
         trial = BisectionTrial(changes=sorted(applied), answer="impossible")
-        known = self.stored.stored_answer(applied) if self.stored else None
-        if known:
-            trial = msgspec.structs.replace(trial, answer=known, answered_by="store")
+        stored = None
+        if self.stored:
+            stored = self.stored.stored_answer(applied)
+        if stored:
+            trial = msgspec.structs.replace(trial, answer=stored, answered_by="store")
         else:
             try:
                 sides = self.states.sides(applied, number=number)
@@ -132,7 +134,9 @@ class Search:
 
     def gate(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
         """Answer a trial by a whole gate; its comment is shown."""
-        budgets = _BUDGET_OF_A_TIME if self.signal.time else 1.0
+        budgets = 1.0
+        if self.signal.time:
+            budgets = _BUDGET_OF_A_TIME
         return self._gate(replace(self.options, budgets=budgets), sides, trial, folder)
 
     def gate_smallest(self) -> None:
@@ -141,7 +145,7 @@ class Search:
         position = min(slow, key=lambda at: len(self.tried[at].changes))
         trial = self.tried[position]
         decision = self.decisions.get(trial.folder or "")
-        if decision is None or not any(_is_timed(one) for one in decision.comparisons):
+        if decision is None or not any(_is_timed(comparison) for comparison in decision.comparisons):
             sides = self.states.sides(frozenset(trial.changes), number=position + 1)
             gated = self.gate(sides, trial, _folder(position + 1))
             self.tried[position] = gated if gated.answer == "slow" else trial
@@ -176,9 +180,13 @@ class Search:
         options = replace(self.options, cost=not counters_answer, checklist_budget=0.0)
         if self.signal.places:
             # The steps of the checklist that measure what is followed; the pairs measure everything else.
-            followed = [one for one in self._together if place_of(one) in self.signal.places]
-            found = {measuring_step(one.metric) for one in followed if not (isinstance(one, Paired) and one.is_of_call)}
-            steps = tuple(number for number in self.options.steps or () if number in found)
+            followed = [comparison for comparison in self._together if place_of(comparison) in self.signal.places]
+            measured = {
+                measuring_step(comparison.metric)
+                for comparison in followed
+                if not (isinstance(comparison, Paired) and comparison.is_of_call)
+            }
+            steps = tuple(number for number in self.options.steps or () if number in measured)
             options = replace(options, steps=steps, workloads=tuple(sorted(self.signal.workloads)))
         if self.signal.time:
             options = replace(options, budgets=_BUDGET_OF_A_TIME, decided=self._decides)
@@ -188,13 +196,17 @@ class Search:
         """Whether pairs may end: the answer is known, or two looks found no clock that times both sides fairly."""
         reading = read_time(comparisons, self.signal, looks, self._share())
         if reading is None:
-            times = [one for one in comparisons if isinstance(one, Paired) and place_of(one) == self.signal.time]
+            times = [
+                comparison
+                for comparison in comparisons
+                if isinstance(comparison, Paired) and place_of(comparison) == self.signal.time
+            ]
             pairs = [time.pairs or 0 for time in times]
             return max(pairs, default=0) >= looks[min(1, len(looks) - 1)]
         return reading.answer != "undecided"
 
     def _gate(self, options: CheckOptions, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
-        """Answer a trial by a gate, and by a second one if the first of a search is inconclusive, or a later one told nothing.
+        """Answer a trial by a gate; by a second if the search's first is inconclusive or a later one gave no answer.
 
         The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError if the old state
         cannot be measured, or the machine is not free.
@@ -203,7 +215,7 @@ class Search:
         try:
             decision = self.check(self.directory, options, self.progress)
             reading = self._read(decision)
-            # A gate that told nothing at all about the followed time is measured anew: that is no second look at it.
+            # A gate without an answer on the followed time is repeated, which is not a second look at it.
             repeated = reading.answer == "undecided" and (
                 self.signal.time is None
                 or read_time(decision.comparisons, self.signal, decision.policy.looks, self._share()) is None
@@ -235,7 +247,7 @@ class Search:
         return read_next(decision, self.signal, self._share())
 
     def _share(self) -> float:
-        """The probability of error allowed to one gate: what the first one left, over all planned ones, or less at the end."""
+        """The probability of error allowed to one gate: what the first left, divided by all planned gates, less at the end."""
         planned = math.ceil(math.log2(max(2, len(self.states.changes)))) + 1
         return min((self.error - self.tried[0].error) / planned, self.error - self.wrong())
 
@@ -243,17 +255,17 @@ class Search:
         """A bound on the probability that any answer is wrong: the sum over all answers."""
         return min(1.0, sum(trial.error for trial in self.tried if trial.answer in ("slow", "fast")))
 
-    def deciding(self, found: Culprits) -> int | None:
-        """The gate with the comment to show: that of the smallest slow state, else the last one."""
+    def deciding(self, culprits: Culprits) -> int | None:
+        """The gate with the comment to show: of the smallest slow state, else the last gate."""
         gates = [position for position, trial in enumerate(self.tried) if trial.folder]
         slow = [position for position in gates if self.tried[position].answer == "slow"]
-        if found.outcome == "found" and slow:
+        if culprits.outcome == "found" and slow:
             return min(slow, key=lambda position: len(self.tried[position].changes))
         return gates[-1] if gates else None
 
 
 def may_be_counted(pattern: PlacePattern | None) -> bool:
-    """Whether regressed counters can answer a search for these metrics, so that no times are needed beside them."""
+    """Whether regressed counters can answer a search for these metrics, so that times need not be measured."""
     return pattern is None or (pattern.metric in METRICS and METRICS[pattern.metric].counted)
 
 

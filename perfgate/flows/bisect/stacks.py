@@ -48,7 +48,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class StackMaker:
-    """Makes environments of the project in ``checkout``; they are cached and reused, like those of a check."""
+    """Makes environments of the project in ``checkout``; they are cached and reused, as in a check."""
 
     config: Config
     checkout: Path
@@ -57,8 +57,10 @@ class StackMaker:
     environ: Mapping[str, str]
 
     def old(self) -> Path:
-        """The interpreter of the old stack: the one that runs perfgate, or the one that ``[measure] setup`` makes."""
-        return self._build([], "old-stack") if self.config.measure.setup else RUNNING
+        """The interpreter of the old stack: perfgate's own, or the result of ``[measure] setup``."""
+        if self.config.measure.setup:
+            return self._build([], "old-stack")
+        return RUNNING
 
     def make(self, pins: Mapping[str, str | None], name: str) -> Path:
         """The interpreter of a stack with these versions; None is a package that must be absent.
@@ -68,17 +70,17 @@ class StackMaker:
         python = self._build([f"{package}=={version}" for package, version in pins.items() if version], name)
         installed = versions_in(python, pins)
         for package, version in pins.items():
-            found = installed[package]
-            if not _equal(found, version):
-                raise _refused_by_others(package, found, version)
+            resolved = installed[package]
+            if not _equal(resolved, version):
+                raise _refused_by_others(package, resolved, version)
         return python
 
-    def releases(self, python: Path, wanted: ReleaseRange) -> list[str]:
+    def releases(self, python: Path, span: ReleaseRange) -> list[str]:
         """The releases from the first to the last version, ascending, as the package index lists them for this Python."""
-        with_early = any(Version(version).is_prerelease for version in (wanted.first, wanted.last))
-        command = [str(python), "-m", "pip", "index", "versions", wanted.package, *(["--pre"] if with_early else [])]
-        self.say(sentence("querying the package index for releases of {package}", package=wanted.package))
-        done = subprocess.run(
+        with_early = any(Version(version).is_prerelease for version in (span.first, span.last))
+        command = [str(python), "-m", "pip", "index", "versions", span.package, *(["--pre"] if with_early else [])]
+        self.say(sentence("querying the package index for releases of {package}", package=span.package))
+        process = subprocess.run(
             command,
             env=setup_environment(self.environ, self.config.measure.pass_env),
             cwd=self.checkout,
@@ -89,19 +91,21 @@ class StackMaker:
             timeout=_INDEX_SECONDS,
             check=False,
         )
-        _refuse_unreachable(done.stderr)
-        listed = _AVAILABLE.search(done.stdout)
-        if done.returncode or listed is None:
+        _refuse_unreachable(process.stderr)
+        listed = _AVAILABLE.search(process.stdout)
+        if process.returncode or listed is None:
             raise UsageError(
                 "the package index lists no release of {package}: {printed}",
-                package=wanted.package,
-                printed=_last_words(done.stderr),
+                package=span.package,
+                printed=_last_words(process.stderr),
             )
-        return releases_between(listed[1].split(", "), wanted)
+        return releases_between(listed[1].split(", "), span)
 
     def _build(self, requirements: Sequence[str], name: str) -> Path:
         settings = self.config.measure
-        install = f"python -m pip install {shlex.join(requirements)}" if requirements else ""
+        install = ""
+        if requirements:
+            install = f"python -m pip install {shlex.join(requirements)}"
         plan = SetupPlan(
             side=name.replace("-", " "),
             command=" && ".join(filter(None, [settings.setup, install])),
@@ -117,49 +121,51 @@ class StackMaker:
                 plan, cache=cache_folder(self.environ), environ=self.environ, log=log, say=self.say
             ).python
         except MeasuringError as error:
-            text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+            text = ""
+            if log.exists():
+                text = log.read_text(encoding="utf-8", errors="replace")
             _refuse_unreachable(text)
             raise StackError("{error}", error=_last_words(text) or error) from error
 
 
-def _refused_by_others(package: str, found: str | None, wanted: str | None) -> StackError:
+def _refused_by_others(package: str, version: str | None, pin: str | None) -> StackError:
     """The error for a package that the others leave out, bring along, or need at another version."""
-    if found is None:
-        return StackError("the others need {package} absent instead of {wanted}", package=package, wanted=wanted)
-    if wanted is None:
-        return StackError("the others need {package} {found} instead of none", package=package, found=found)
+    if version is None:
+        return StackError("the others need {package} absent instead of {wanted}", package=package, wanted=pin)
+    if pin is None:
+        return StackError("the others need {package} {found} instead of none", package=package, found=version)
     return StackError(
-        "the others need {package} {found} instead of {wanted}", package=package, found=found, wanted=wanted
+        "the others need {package} {found} instead of {wanted}", package=package, found=version, wanted=pin
     )
 
 
 def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
     """The installed versions of packages in the environment of an interpreter."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    done = subprocess.run(
+    process = subprocess.run(
         [str(python), "-c", _VERSIONS, *packages], env=environment, capture_output=True, text=True, check=False
     )
-    if done.returncode:
+    if process.returncode:
         raise MeasuringError(
-            "{python} did not list its packages: {printed}", python=python, printed=_last_words(done.stderr)
+            "{python} did not list its packages: {printed}", python=python, printed=_last_words(process.stderr)
         )
-    versions: dict[str, str | None] = json.loads(done.stdout.strip().rpartition("\n")[2])
+    versions: dict[str, str | None] = json.loads(process.stdout.strip().rpartition("\n")[2])
     return versions
 
 
-def releases_between(listed: Iterable[str], wanted: ReleaseRange) -> list[str]:
+def releases_between(listed: Iterable[str], span: ReleaseRange) -> list[str]:
     """The listed releases from the first to the last version, ascending. Raises UsageError if one of these is missing."""
-    known = {Version(text): text for text in listed if _is_version(text)}
-    first, last = Version(wanted.first), Version(wanted.last)
-    if missing := [str(version) for version in (first, last) if version not in known]:
-        latest = ", ".join(known[version] for version in sorted(known, reverse=True)[:_SHOWN])
+    versions = {Version(text): text for text in listed if _is_version(text)}
+    first, last = Version(span.first), Version(span.last)
+    if missing := [str(version) for version in (first, last) if version not in versions]:
+        latest = ", ".join(versions[version] for version in sorted(versions, reverse=True)[:_SHOWN])
         raise UsageError(
             "the package index has no {package} {missing} for this Python; it has {latest} …",
-            package=wanted.package,
+            package=span.package,
             missing=", ".join(missing),
             latest=latest,
         )
-    return [known[version] for version in sorted(known) if first <= version <= last]
+    return [versions[version] for version in sorted(versions) if first <= version <= last]
 
 
 def _is_version(text: str) -> bool:
@@ -170,11 +176,11 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def _equal(found: str | None, wanted: str | None) -> bool:
-    if found is None or wanted is None:
-        return found == wanted
+def _equal(version: str | None, pin: str | None) -> bool:
+    if version is None or pin is None:
+        return version == pin
     # "2.13" matches 2.13.0 and 2.13.0+cpu: without a local version in the request, any matches (PEP 440, "Version matching").
-    have, want = Version(found), Version(wanted)
+    have, want = Version(version), Version(pin)
     return have == want or (want.local is None and Version(have.public) == want)
 
 

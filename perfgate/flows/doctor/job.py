@@ -67,7 +67,7 @@ def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[F
 
 
 def read_device(folder: Path | None) -> str:
-    """The device configured in the perfgate.toml of ``folder``, else in the one here, else in PERFGATE_DEVICE."""
+    """The device configured in the perfgate.toml of ``folder``, else of the current folder, else in PERFGATE_DEVICE."""
     root = folder or Path.cwd()
     if folder is not None or (root / CONFIG_NAME).is_file():
         return load_config(root).device
@@ -141,7 +141,9 @@ def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessChec
 
 def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
     """Judge a device that does not open: unfit for the CPU and the configured device, else only reported."""
-    remedy = "fitness.torch-remedy" if device == REQUIRED_DEVICE else "fitness.device-closed-remedy"
+    remedy = "fitness.device-closed-remedy"
+    if device == REQUIRED_DEVICE:
+        remedy = "fitness.torch-remedy"
     return FitnessCheck(
         name=f"device {device}",
         status="unfit" if required else "unavailable",
@@ -191,7 +193,9 @@ def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
 
 def read_gate(folder: Path | None) -> GateSettings:
     """The gate's defaults, or the ``[gate]`` of the perfgate.toml in ``folder``."""
-    return load_config(folder).gate if folder else GateSettings()
+    if folder:
+        return load_config(folder).gate
+    return GateSettings()
 
 
 def plant_changes(
@@ -221,13 +225,13 @@ def plant_changes(
 
 def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
     """The smallest slowdowns that the gate of unchanged code can see here; empty if it failed or was not run."""
-    found: list[Resolution] = []
+    resolved: list[Resolution] = []
     for result in results:
         if result.metric is None and result.verdict is not None:
             folder = out / result.name
             base, head = read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json")
-            found += resolutions(base, head, read_decision(folder / "decision.json"))
-    return found
+            resolved += resolutions(base, head, read_decision(folder / "decision.json"))
+    return resolved
 
 
 def write_doctor(out: Path, document: DoctorDocument) -> None:
@@ -245,7 +249,9 @@ def exit_code(document: DoctorDocument) -> int:
     outcomes = {result.outcome for result in document.planted}
     if "differs" in outcomes:
         return EXIT_FAIL
-    return EXIT_INCONCLUSIVE if "too_busy" in outcomes else EXIT_PASS
+    if "too_busy" in outcomes:
+        return EXIT_INCONCLUSIVE
+    return EXIT_PASS
 
 
 def _planted_config() -> Config:

@@ -119,7 +119,9 @@ def run_planted(
         check=False,
     ).returncode
     seconds = round(time.monotonic() - started, 1)
-    decision = read_decision(out / "decision.json") if (out / "decision.json").exists() else None
+    decision = None
+    if (out / "decision.json").exists():
+        decision = read_decision(out / "decision.json")
     return judge(change, decision, exit_code=code, seconds=seconds)
 
 
@@ -198,20 +200,26 @@ def _why_silent(decision: DecisionDocument, metric: str) -> str:
     if not comparisons:
         return f"{metric} was not compared"
     first = comparisons[0]
-    reason = f" ({word(first.reason)})" if first.reason else ""
+    reason = ""
+    if first.reason:
+        reason = f" ({word(first.reason)})"
     return f"{metric} is {first.outcome}{reason}"
 
 
 def _why_inconclusive(decision: DecisionDocument) -> str:
     reasons = word_all(decision.reasons[:2]) or "inconclusive"
     floors = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
-    noise = f", noise floor ±{max(floors) * 100:.1f} %" if floors else ""
+    noise = ""
+    if floors:
+        noise = f", noise floor ±{max(floors) * 100:.1f} %"
     needed = 0
     for comparison in decision.comparisons:
         place = f"{comparison.workload}/{comparison.shape} {comparison.metric}"
         if isinstance(comparison, Paired) and place in reasons:
             needed = max(needed, comparison.pairs_needed or 0)
-    remedy = f"about {needed} pairs would decide: raise [gate] budget, or " if needed else ""
+    remedy = ""
+    if needed:
+        remedy = f"about {needed} pairs would decide: raise [gate] budget, or "
     return f"{reasons} after {decision.pairs} pairs in {decision.duration:.0f} s{noise}; {remedy}use a quieter machine"
 
 

@@ -116,4 +116,6 @@ def _labels(options: InitOptions, forge: Forge | None = None) -> list[str]:
     if options.labels or options.device not in _LABELS:
         return list(options.labels or ())
     label = _LABELS[options.device]
-    return ["self-hosted", label] if forge == "github" else [label]
+    if forge == "github":
+        return ["self-hosted", label]
+    return [label]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from perfgate.errors import UsageError
 from perfgate.git.commands import run_git
@@ -19,6 +19,28 @@ _ACTION = re.compile(r"([\w.-]+(?:/[\w.-]+)+)@([0-9a-f]{40})")
 # A URL with a scheme, or git's short form for ssh (`git@host:path`). The part before the host may be a token.
 _URL = re.compile(r"(?:https?|ssh|git)://(?:[^@/]*@)?([^:/]+)(?::\d+)?/(.+)")
 _SHORT = re.compile(r"(?:[^@/:]+@)?([^:/]+):(?!/)(.+)")
+
+
+class OriginCommit(msgspec.Struct, frozen=True):
+    """``vcs_info`` of PEP 610."""
+
+    vcs: str
+    commit_id: str
+
+
+class OriginArchive(msgspec.Struct, frozen=True):
+    """``archive_info`` of PEP 610."""
+
+    hashes: dict[str, str] = {}
+
+
+class InstallationOrigin(msgspec.Struct, frozen=True):
+    """The repository, folder or archive that a distribution was installed from (PEP 610)."""
+
+    url: str = ""
+    vcs_info: OriginCommit | None = None
+    dir_info: dict[str, Any] | None = None
+    archive_info: OriginArchive | None = None
 
 
 @dataclass(frozen=True)
@@ -62,21 +84,23 @@ def installed_revision() -> Revision:
 
     Raises UsageError if CI could not fetch that source, or if it is not a commit.
     """
-    record = direct_url(importlib.metadata.distribution("perfgate"))
-    if "vcs_info" in record:
-        return _at(record["url"], record["vcs_info"]["commit_id"])
-    if "dir_info" in record:
-        return _checked_out(local_path(record["url"]))
+    origin = read_origin(importlib.metadata.distribution("perfgate"))
+    if origin.vcs_info:
+        return _at(origin.url, origin.vcs_info.commit_id)
+    if origin.dir_info is not None:
+        return _checked_out(local_path(origin.url))
     raise UsageError(
         "perfgate was not installed from a repository, so {remedy}",
         remedy=remedy(),
     )
 
 
-def direct_url(distribution: importlib.metadata.Distribution) -> Mapping[str, Any]:
-    """The record of what pip installed a distribution from (PEP 610); empty if it was an index."""
+def read_origin(distribution: importlib.metadata.Distribution) -> InstallationOrigin:
+    """The record of what pip installed a distribution from (PEP 610); without a URL if it was an index."""
     text = distribution.read_text("direct_url.json")
-    return dict(json.loads(text)) if text else {}
+    if text:
+        return msgspec.json.decode(text, type=InstallationOrigin)
+    return InstallationOrigin()
 
 
 def local_path(url: str) -> Path:
@@ -87,8 +111,8 @@ def local_path(url: str) -> Path:
 def project_distribution(folder: Path) -> importlib.metadata.Distribution | None:
     """The project in ``folder`` as pip installed it from there; None if it did not."""
     for distribution in importlib.metadata.distributions():
-        record = direct_url(distribution)
-        if "dir_info" in record and local_path(record["url"]).resolve() == folder.resolve():
+        origin = read_origin(distribution)
+        if origin.dir_info is not None and local_path(origin.url).resolve() == folder.resolve():
             return distribution
     return None
 
@@ -104,7 +128,9 @@ def remedy(commit: str = "COMMIT") -> Activity:
 def address(url: str) -> tuple[str, str] | None:
     """The server and path in a repository's URL; None for a path on this machine."""
     match = _URL.fullmatch(url) or _SHORT.fullmatch(url)
-    return (match[1].lower(), match[2].strip("/").removesuffix(".git")) if match else None
+    if match:
+        return (match[1].lower(), match[2].strip("/").removesuffix(".git"))
+    return None
 
 
 def _checked_out(folder: Path) -> Revision:

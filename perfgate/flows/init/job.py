@@ -24,6 +24,7 @@ from perfgate.flows.init.uv import find_uv
 from perfgate.flows.shared.preflight import preflight
 from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
+from perfgate.locale import Activity
 from perfgate.plugins import FORGES_PACKAGE
 
 WORKLOAD = "perf/workload.py"
@@ -76,7 +77,7 @@ Trial = Callable[[], Collection[str] | None]
 
 
 def _not_tried() -> None:
-    """Try nothing."""
+    """Do not try the workload."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,15 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
     forge, missing = _wanted_forge(options, origin)
     below, project = repository.prefix(folder), read_project(folder)
     templates, added = _templates(repository.root, below, forge, options)
-    lock_file = str(Path(below) / LOCK) if forge in _CI_FILES and needs_lock(options) else ""
+    lock_file = ""
+    if forge in _CI_FILES and needs_lock(options):
+        lock_file = str(Path(below) / LOCK)
     # A lock file that an earlier `perfgate init` wrote is replaced.
     is_replaced = _is_our_lock(folder / LOCK)
     _refuse_existing(repository.root, [*templates, *([lock_file] if lock_file and not is_replaced else [])], below)
-    revision = _revision(forge, options, origin) if forge else None
+    revision = None
+    if forge:
+        revision = _revision(forge, options, origin)
     values = _values(repository, forge, options, revision, project)
     name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
     values["project"] = (not below and name_in_origin) or project.name or folder.resolve().name
@@ -129,7 +134,9 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
     # Before anything is written or tried: uv is missing, or a dependency file cannot be read.
     if lock_file:
         find_uv()
-    declared = read_declared(folder) if lock_file else None
+    declared = None
+    if lock_file:
+        declared = read_declared(folder)
     lock, imported = None, set[str]()
     with written_files(repository.root, texts):
         loaded = trial()
@@ -153,7 +160,7 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
 
 
 def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
-    """The files, and untracked ones beside them that an earlier `perfgate init` or its user wrote."""
+    """The files, and untracked files next to them that an earlier `perfgate init` or its user wrote."""
     own = [str(Path(below) / name) for name in (CONFIG_NAME, "perf")]
     listed = run_git(root, ["status", "--porcelain", "-z", "--untracked-files=all", "--", *own], {}).output
     changed = [entry[3:] for entry in listed.split("\0") if entry and not entry.endswith(".pyc")]
@@ -314,7 +321,7 @@ def _called(forge: Forge, revision: Revision | None, origin: str) -> Values:
 
 
 def _schema_address(revision: Revision | None) -> str:
-    """The address of the schema of perfgate.toml for editors: on the server of this perfgate, else a copy beside it."""
+    """The address of the schema of perfgate.toml for editors: on the server of this perfgate, else a copy in the project."""
     try:
         return (revision or installed_revision()).file_address("schemas/config.schema.json") or _SCHEMA
     except UsageError:
@@ -382,9 +389,9 @@ def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
     existing = [name for name in files if os.path.lexists(root / name)]
     if not existing:
         return
-    remedy = "move them away, or write them by hand"
+    remedy = Activity("move them away, or write them by hand")
     if str(Path(below) / CONFIG_NAME) in existing:
-        remedy += "; --ci-only writes the CI files alone"
+        remedy = Activity("move them away, or write them by hand; --ci-only writes the CI files alone")
     raise UsageError(
         "nothing was written, because {existing} would be overwritten; {remedy}",
         existing=", ".join(existing),

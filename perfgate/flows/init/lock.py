@@ -13,7 +13,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from perfgate.errors import UsageError
-from perfgate.flows.init.installed import direct_url, local_path, project_distribution
+from perfgate.flows.init.installed import local_path, project_distribution, read_origin
 from perfgate.flows.init.requirements import Declared
 from perfgate.flows.init.uv import compile_requirements, pip_indexes
 
@@ -61,10 +61,10 @@ def lock_project(declared: Declared, folder: Path, *, python: str, imported: Ite
     torch = "torch" if _installed("torch") else f"torch=={TORCH}"
     roots = [*declared.requirements, *conda, torch, *sorted(imported)]
     indexes = list(dict.fromkeys([*declared.indexes, *_torch_indexes()]))
-    # An index of torch may be out of reach here: where pip has indexes of its own, they decide.
-    asked = [*declared.indexes, *(pip_indexes() or _torch_indexes())]
+    # An index of torch may be out of reach here: where pip has configured indexes, they decide.
+    servers = [*declared.indexes, *(pip_indexes() or _torch_indexes())]
     pins = compile_requirements(
-        [*asked, *roots],
+        [*servers, *roots],
         declared.files,
         folder,
         python=python,
@@ -82,24 +82,24 @@ def lock_project(declared: Declared, folder: Path, *, python: str, imported: Ite
 
 def missing_in(lock: Lock, packages: Iterable[str], folder: Path) -> set[str]:
     """The distributions that a lock file lacks, except the project in ``folder``, perfgate and perfgate's dependencies."""
-    known = {*lock.names, *_with_needed("perfgate"), *_project_names(folder)}
-    return {str(canonicalize_name(name)) for name in packages} - known
+    names = {*lock.names, *_with_needed("perfgate"), *_project_names(folder)}
+    return {str(canonicalize_name(name)) for name in packages} - names
 
 
 def _with_needed(name: str) -> set[str]:
     """A distribution and its installed dependencies, direct and indirect."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [name]
     while waiting:
         current = str(canonicalize_name(waiting.pop()))
         distribution = _installed(current)
-        if current in seen or distribution is None:
+        if current in visited or distribution is None:
             continue
-        seen.add(current)
+        visited.add(current)
         for text in distribution.requires or []:
             with suppress(InvalidRequirement):  # a line of old metadata
                 waiting.append(Requirement(text).name)
-    return seen
+    return visited
 
 
 def _installed(name: str) -> importlib.metadata.Distribution | None:
@@ -112,37 +112,41 @@ def _installed(name: str) -> importlib.metadata.Distribution | None:
 def _project_names(folder: Path) -> list[str]:
     """The name of the project if it is installed here: CI measures its checkout, not the installed copy."""
     project = project_distribution(folder)
-    return [str(canonicalize_name(project.name))] if project else []
+    if project:
+        return [str(canonicalize_name(project.name))]
+    return []
 
 
 def _installed_versions() -> Iterator[str]:
     """A constraint for each installed distribution: its version, or the address that it was installed from (PEP 610)."""
     for name, distribution in _distributions().items():
-        if name != "perfgate":  # CI installs its commit beside the lock file
+        if name != "perfgate":  # CI installs its commit separately
             address = _address(distribution)
             yield f"{name} @ {address}" if address else f"{name}=={distribution.version}"
 
 
 def _distributions() -> Mapping[str, importlib.metadata.Distribution]:
     """The installed distributions by canonical name; as in an import, the first on the path counts."""
-    found: dict[str, importlib.metadata.Distribution] = {}
+    distributions: dict[str, importlib.metadata.Distribution] = {}
     for distribution in importlib.metadata.distributions():
         if distribution.name:  # else the remains of an interrupted uninstallation
-            found.setdefault(str(canonicalize_name(distribution.name)), distribution)
-    return found
+            distributions.setdefault(str(canonicalize_name(distribution.name)), distribution)
+    return distributions
 
 
 def _address(distribution: importlib.metadata.Distribution) -> str:
     """The folder, commit or archive that a distribution was installed from; empty if it came from an index."""
-    record = direct_url(distribution)
-    url = str(record.get("url", ""))
-    if "dir_info" in record:
+    origin = read_origin(distribution)
+    url = origin.url
+    if origin.dir_info is not None:
         return url
-    if "vcs_info" in record:
-        return f"{record['vcs_info']['vcs']}+{url}@{record['vcs_info']['commit_id']}"
-    if "archive_info" in record and not url.startswith("file:"):  # else a wheel downloaded from an index
-        digest = record["archive_info"].get("hashes", {}).get("sha256")
-        return f"{url}#sha256={digest}" if digest else url
+    if origin.vcs_info:
+        return f"{origin.vcs_info.vcs}+{url}@{origin.vcs_info.commit_id}"
+    if origin.archive_info and not url.startswith("file:"):  # else a wheel downloaded from an index
+        digest = origin.archive_info.hashes.get("sha256")
+        if digest:
+            return f"{url}#sha256={digest}"
+        return url
     return ""
 
 

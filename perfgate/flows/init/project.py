@@ -14,7 +14,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.init.requirements import PYPROJECT, SETUP_CFG, read_pyproject, read_setup_cfg
 
 _PYTHONS = [f"3.{minor}" for minor in range(10, 15)]
-# Packages beside the project's own that are never the measured one.
+# Packages next to the project's own that are never measured.
 _NOT_THE_PACKAGE = {"tests", "test", "docs", "doc", "examples", "scripts", "benchmarks", "tools", "perf"}
 
 
@@ -49,21 +49,21 @@ def _find_package(folder: Path, name: str) -> tuple[str, str]:
         if (folder / parent / name / "__init__.py").is_file() or (folder / parent / f"{name}.py").is_file():
             return name, parent
     for parent in ("src", "."):
-        found = sorted(path.parent.name for path in (folder / parent).glob("*/__init__.py"))
-        others = [package for package in found if package not in _NOT_THE_PACKAGE]
-        if len(others) == 1:
-            return others[0], parent
+        packages = sorted(path.parent.name for path in (folder / parent).glob("*/__init__.py"))
+        candidates = [package for package in packages if package not in _NOT_THE_PACKAGE]
+        if len(candidates) == 1:
+            return candidates[0], parent
     return "", ""
 
 
 def _python(table_says: object, cfg_says: str, folder: Path) -> str:
     """The running Python's version if the project supports it, because the pins are from here; else the oldest supported."""
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
-    wanted, path = cfg_says, folder / SETUP_CFG
+    versions, path = cfg_says, folder / SETUP_CFG
     if table_says:
-        wanted, path = str(table_says), folder / PYPROJECT
+        versions, path = str(table_says), folder / PYPROJECT
     try:
-        takes = SpecifierSet(wanted)
+        takes = SpecifierSet(versions)
     except InvalidSpecifier as error:
         raise UsageError(
             "{path}: the Python that the project requires cannot be read: {error}",
@@ -76,6 +76,6 @@ def _python(table_says: object, cfg_says: str, folder: Path) -> str:
         raise UsageError(
             "{path}: requires-python = {wanted!r} takes no Python that perfgate runs on (3.10 or later)",
             path=path,
-            wanted=wanted,
+            wanted=versions,
         )
     return fitting[0]

@@ -30,7 +30,7 @@ _INDEX_OPTION = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links
 
 @dataclass(frozen=True)
 class Declared:
-    """``files`` are files whose requirements only a build backend knows, ``indexes`` the pip options for indexes.
+    """``files`` have requirements that only a build backend knows, ``indexes`` the pip options for indexes.
 
     ``conda`` are conda packages that may or may not exist on an index.
     """
@@ -90,11 +90,11 @@ def read_setup_cfg(folder: Path) -> ConfigParser:
     try:
         parser.read(folder / SETUP_CFG, encoding="utf-8")
     except (ConfigParserError, UnicodeDecodeError) as error:
-        what = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         raise UsageError(
             "{folder} cannot be read: {what}; repair it and run this again",
             folder=folder / SETUP_CFG,
-            what=what,
+            what=reason,
         ) from error
     return parser
 
@@ -115,15 +115,17 @@ def _own_dependencies(folder: Path) -> Sequence[str] | None:
         lines = read_setup_cfg(folder).get("options", "install_requires", fallback="").splitlines()
         return [line for line in lines if line.strip()]
     installed = project_distribution(folder)
-    return installed.requires or [] if installed else None
+    if installed:
+        return installed.requires or []
+    return None
 
 
 def _requirement_files(folder: Path) -> Sequence[Path]:
     """requirements.txt, or without one the files with similar names that are not for development."""
     if (folder / "requirements.txt").is_file():
         return [folder / "requirements.txt"]
-    found = sorted([*folder.glob("requirements*.txt"), *folder.glob("requirements/*.txt")])
-    return [path for path in found if not _NOT_RUN_WITH.search(path.stem)]
+    files = sorted([*folder.glob("requirements*.txt"), *folder.glob("requirements/*.txt")])
+    return [path for path in files if not _NOT_RUN_WITH.search(path.stem)]
 
 
 def _requirement_lines(path: Path) -> Iterator[str]:
@@ -132,8 +134,8 @@ def _requirement_lines(path: Path) -> Iterator[str]:
         return
     for line in path.read_text(encoding="utf-8-sig", errors="replace").replace("\\\n", " ").splitlines():
         text = re.sub(r"(^|\s)#.*", "", line).strip()
-        if other := re.match(r"(?:-r|--requirement)[\s=]*(\S+)", text):
-            yield from _requirement_lines(path.parent / other[1])
+        if include := re.match(r"(?:-r|--requirement)[\s=]*(\S+)", text):
+            yield from _requirement_lines(path.parent / include[1])
         elif editable := re.match(r"(?:-e|--editable)[\s=]*.*#egg=([\w.-]+)", text):
             yield editable[1]
         elif _INDEX_OPTION.match(text):

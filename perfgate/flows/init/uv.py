@@ -24,7 +24,7 @@ _INDEX_SETTINGS = ("index-url", "extra-index-url", "find-links")
 
 
 def find_uv() -> str:
-    """The path of uv: beside the running Python, else on the PATH. Raises UsageError if it is not installed."""
+    """The path of uv: next to the running Python, else on the PATH. Raises UsageError if it is not installed."""
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     if path := shutil.which("uv", path=os.pathsep.join(folders)):
         return path
@@ -45,7 +45,7 @@ def compile_requirements(
 ) -> str:
     """Pin requirements and all their dependencies for a hosted runner, with the hashes of their files if there are any.
 
-    ``lines`` are those of a requirements file and relative to ``folder``; ``files`` are pyproject.toml or setup.py with more
+    ``lines`` are lines of a requirements file, relative to ``folder``; ``files`` are pyproject.toml or setup.py with more
     requirements. ``python`` is the runner's version, or a path, then the running version counts; ``versions`` are constraints,
     and ``hidden`` packages are left out. Raises UsageError if uv fails.
     """
@@ -69,9 +69,9 @@ def names_requirements(file: Path) -> bool:
 def pip_indexes() -> list[str]:
     """The indexes and folders that pip is configured to use here, as options of a requirements file; uv does not read them."""
     command = [sys.executable, "-m", "pip", "config", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
     settings = {}
-    for line in done.stdout.splitlines():  # SECTION.OPTION='VALUE', the environment last
+    for line in process.stdout.splitlines():  # SECTION.OPTION='VALUE', the environment last
         option, _, value = line.partition("=")
         settings[option.rpartition(".")[2]] = str(ast.literal_eval(value))
     options: list[str] = []
@@ -91,7 +91,7 @@ def _run(options: Sequence[str], folder: Path, lines: str) -> str:
     command = [find_uv(), "pip", "compile", "--quiet", "--color", "never", "--no-header", "--no-annotate"]
     command += ["--index-strategy", "unsafe-best-match", "--python", sys.executable, *options]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=folder, input=lines, capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
@@ -100,11 +100,11 @@ def _run(options: Sequence[str], folder: Path, lines: str) -> str:
             seconds=SECONDS,
             remedy=setup_remedy(),
         ) from error
-    if done.returncode:
-        complaint = " ".join(line.strip() for line in done.stderr.splitlines())
+    if process.returncode:
+        complaint = " ".join(line.strip() for line in process.stderr.splitlines())
         raise UsageError(
             "uv cannot pin the packages for CI ({complaint}); install the project and its packages here, or {remedy}",
             complaint=complaint.removeprefix("error: "),
             remedy=setup_remedy(),
         )
-    return done.stdout
+    return process.stdout

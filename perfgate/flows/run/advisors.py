@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from perfgate.document.run import Advisory, RunDocument
+from perfgate.flows.shared.session import traces_of
 from perfgate.judging.advice.advisor import Advised, Advisor
 from perfgate.locale import sentence
 from perfgate.plugins import ADVISOR_PACKAGE, ADVISORS, load_plugins
@@ -24,26 +25,27 @@ def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
     advisors = cast(list[Advisor], load_plugins(ADVISORS))
     if not advisors and (profile.name == _ASCEND_TABLES or next(profile.rglob(_ASCEND_TABLES), None)):
         say(sentence("no advisor is installed for this recording (pip install {package})", package=ADVISOR_PACKAGE))
-    advised = [advisor.advise(profile, workload, say) for advisor in advisors]
-    return Advised(
-        [advisory for one in advised for advisory in one.found],
-        [warning for one in advised for warning in one.warnings],
-    )
+    advised = Advised([], [])
+    for advisor in advisors:
+        advisories, warnings = advisor.advise(profile, workload, say)
+        advised.found.extend(advisories)
+        advised.warnings.extend(warnings)
+    return advised
 
 
 def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
     """Ask all advisors about the packed recordings among a run's artifacts; each problem once per workload."""
     advised = Advised([], [])
-    for artifact in run.artifacts:
+    for artifact in traces_of(run):
         path = folder / artifact.path
-        if artifact.kind != "trace" or artifact.workload is None or not zipfile.is_zipfile(path):
+        if artifact.workload is None or not zipfile.is_zipfile(path):
             continue
         with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
             with zipfile.ZipFile(path) as packed:
                 packed.extractall(scratch)
-            found, warnings = advise_profile(Path(scratch), artifact.workload, say)
+            hints, warnings = advise_profile(Path(scratch), artifact.workload, say)
         problems = {_problem(advisory) for advisory in advised.found}
-        advised.found.extend(advisory for advisory in found if _problem(advisory) not in problems)
+        advised.found.extend(advisory for advisory in hints if _problem(advisory) not in problems)
         advised.warnings.extend(warning for warning in warnings if warning not in advised.warnings)
     return advised
 

@@ -1,4 +1,4 @@
-"""``perfgate run --from-profile``: a run document made from a profiler recording; nothing is measured."""
+"""``perfgate run --from-profile``: a run document made from a profiler recording, without measuring."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from perfgate.flows.run.recording import (
     unknown,
 )
 from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_results, start_session
-from perfgate.locale import sentence
+from perfgate.locale import Activity, sentence
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
@@ -125,12 +125,12 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
         return
     reasons = "".join(f"; {part}: {english(why)}" for part, why in list(recording.absent.items())[:_SHOWN_REASONS])
     totals = any(timeline.types or timeline.operators for timeline in recording.timelines)
-    only = " but totals by type, which perfgate trace top shows" if totals else ""
-    analyse = (
-        f", or analyse it with torch_npu.profiler.profiler.analyse('{recording.path}')"
-        if recording.format == "ascend-pytorch"
-        else ""
-    )
+    only = ""
+    if totals:
+        only = Activity(" but totals by type, which perfgate trace top shows")
+    analyse = ""
+    if recording.format == "ascend-pytorch":
+        analyse = Activity(", or analyse it with torch_npu.profiler.profiler.analyse('{path}')", path=recording.path)
     raise DocumentError(
         "{path}: the recording holds no step, kernel or operator{only}{reasons}; record it again{analyse}",
         path=recording.path,
@@ -154,37 +154,25 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
 def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[Message]) -> list[StepResult]:
     if not incomplete:
         return list(steps)
-    return [
-        msgspec.structs.replace(
-            step,
-            kernels=[],
-            values=[
-                msgspec.structs.replace(value, value=None, reason=together(incomplete))
-                if value.metric == "ops.kernel_time"
-                else value
-                for value in step.values
-            ],
-        )
-        for step in steps
-    ]
+    reason = together(incomplete)
+    without: list[StepResult] = []
+    for step in steps:
+        values = list(step.values)
+        for position, value in enumerate(values):
+            if value.metric == "ops.kernel_time":
+                values[position] = msgspec.structs.replace(value, value=None, reason=reason)
+        without.append(msgspec.structs.replace(step, kernels=[], values=values))
+    return without
 
 
 def _without_values(step: StepResult, reason: Message) -> StepResult:
-    if not any(value.value is not None for value in step.values):
+    values = list(step.values)
+    for position, value in enumerate(values):
+        if value.value is not None:
+            values[position] = Value(metric=value.metric, value=None, labels=value.labels, reason=reason)
+    if values == step.values:
         return step
-    return msgspec.structs.replace(
-        step,
-        status="invalid",
-        reason=reason,
-        values=[
-            Value(metric=value.metric, value=None, labels=value.labels, reason=reason)
-            if value.value is not None
-            else value
-            for value in step.values
-        ],
-        findings=[],
-        kernels=[],
-    )
+    return msgspec.structs.replace(step, status="invalid", reason=reason, values=values, findings=[], kernels=[])
 
 
 def _warnings(

@@ -76,7 +76,7 @@ def run_and_judge(
 ) -> tuple[RunDocument, DecisionDocument | None]:
     """Run the checklist and judge the run by the rules; there is no decision if perfgate.toml has none.
 
-    decision.json, comment.md and report.html are written beside run.json.
+    decision.json, comment.md and report.html are written next to run.json.
     """
     policy = config.policy()
     out = prepare_out(options.out)
@@ -98,8 +98,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     refuse_unknown_kind(config.device)
     out = prepare_out(options.out)
     repository, source = _code(config.root)
-    purpose = f"perfgate run in {config.root.resolve()}"
-    with machine_lock(lock_path(), purpose=purpose, say=progress.note) as queued:
+    with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note) as queued:
         session = start_session("run", config.measure.seed, ci_context(os.environ), queued=queued)
         durations = _durations(out / "run.json")
         remove_results(out, ("run.json",))
@@ -129,6 +128,11 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     )
     if repository:
         remember_reads(repository, (run,))
+    return _explained(run, out, options, progress)
+
+
+def _explained(run: RunDocument, out: Path, options: RunOptions, progress: Progress) -> RunDocument:
+    """Write the run with its flame graph and the findings of the advisors."""
     run = with_flame_graph(run, out, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
@@ -146,7 +150,7 @@ class _MeasuredRun(NamedTuple):
 def _measure(
     config: Config, options: RunOptions, progress: Progress, out: Path, durations: Mapping[str, Mapping[int, float]]
 ) -> _MeasuredRun:
-    """Measure the checklist of every workload, and the turns of every job; ``durations`` are those of another run."""
+    """Measure the checklist of every workload, and the turns of every job; ``durations`` come from an earlier run."""
     root = config.root.resolve()
     checkout = Checkout(root=root, harness=root)
     references = config.selected(options.workloads)

@@ -134,7 +134,7 @@ _CUDA_CALLS = ("cuda", "cu", "hip")
 
 
 def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -> Testbed:
-    """The testbed, with the properties that the recording holds; ``unknown`` lists the missing ones."""
+    """The testbed, with the properties that the recording holds; ``unknown`` lists the missing properties."""
     kind = device_kind(recording, summaries)
     device_names = sorted({value for name, value in recording.settings.items() if _NUMBERED_DEVICE.fullmatch(name)})
     comparable = {
@@ -143,19 +143,22 @@ def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -
         "profile.format": recording.format,
         "profile.shapes": "; ".join(summary.shape for summary in summaries),
         "profile.unit": ", ".join(sorted({summary.unit for summary in summaries})),
-        **({"device.name": ", ".join(device_names)} if device_names else {}),
-        **{f"software.{name}": version for name, version in sorted(recording.software.items())},
-        **{f"profiler.{name}": value for name, value in sorted(recording.settings.items()) if not _may_differ(name)},
-        **{f"env.{name}": value for name, value in sorted(recording.environment.items())},
     }
-    observed = {name: value for name, value in sorted(recording.settings.items()) if _may_differ(name)}
-    observed.update(
-        {
-            f"{summary.shape} device": str(summary.timeline.device)
-            for summary in summaries
-            if summary.timeline.device is not None
-        }
-    )
+    if device_names:
+        comparable["device.name"] = ", ".join(device_names)
+    for name, version in sorted(recording.software.items()):
+        comparable[f"software.{name}"] = version
+    observed: dict[str, str] = {}
+    for name, value in sorted(recording.settings.items()):
+        if _may_differ(name):
+            observed[name] = value
+        else:
+            comparable[f"profiler.{name}"] = value
+    for name, value in sorted(recording.environment.items()):
+        comparable[f"env.{name}"] = value
+    for summary in summaries:
+        if summary.timeline.device is not None:
+            observed[f"{summary.shape} device"] = str(summary.timeline.device)
     return Testbed(fingerprint=fingerprint(comparable), device_kind=kind, comparable=comparable, observed=observed)
 
 
@@ -177,11 +180,11 @@ def unknown(testbed: Testbed) -> list[Message]:
     fields = {"device.name": "notes.device-name", "software.": "notes.software-versions"}
     if testbed.device_kind == "npu":
         fields |= {"profiler.level": "notes.profiler-level", "profiler.aic_metrics": "notes.ai-core-metrics"}
-    return [
-        Message(code)
-        for field, code in fields.items()
-        if not any(name.startswith(field) for name in testbed.comparable)
-    ]
+    missing: list[Message] = []
+    for field, code in fields.items():
+        if not any(name.startswith(field) for name in testbed.comparable):
+            missing.append(Message(code))
+    return missing
 
 
 def _may_differ(name: str) -> bool:

@@ -16,12 +16,16 @@ DEFAULT_KEY = "default"
 
 def key_of(key: str, testbed: str) -> str:
     """The key in the names of a testbed's artifacts; without a testbed the gate's own."""
-    return f"{key}-{testbed}" if testbed else key
+    if testbed:
+        return f"{key}-{testbed}"
+    return key
 
 
 def status_name(name: str) -> str:
     """The name of a gate's commit status."""
-    return "perfgate" if name == DEFAULT_KEY else f"perfgate/{name}"
+    if name == DEFAULT_KEY:
+        return "perfgate"
+    return f"perfgate/{name}"
 
 
 def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
@@ -30,44 +34,46 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     Raises DocumentError if none is available, ForgeError if the forge does not respond.
     """
     prefix = f"perfgate-{key}-"
-    found = newest(forge.artifacts(), prefix, event.run_attempt)
-    if found is None:
+    artifact = newest(forge.artifacts(), prefix, event.run_attempt)
+    if artifact is None:
         raise ReasonError(
             Message("publish.artifact-not-left", {"run": str(event.run_id), "name": f"{prefix}{event.run_attempt}"})
         )
-    if found.expired:
-        raise ReasonError(Message("publish.artifact-expired", {"name": found.name}))
-    if found.bytes > MAX_ARCHIVE_BYTES:
+    if artifact.expired:
+        raise ReasonError(Message("publish.artifact-expired", {"name": artifact.name}))
+    if artifact.bytes > MAX_ARCHIVE_BYTES:
         raise DocumentError(
             "{name} has {bytes} bytes; at most {most_bytes} are read",
-            name=found.name,
-            bytes=found.bytes,
+            name=artifact.name,
+            bytes=artifact.bytes,
             most_bytes=MAX_ARCHIVE_BYTES,
         )
     try:
-        return forge.download(found)
+        return forge.download(artifact)
     except (ForgeGoneError, ForgeTooLargeError) as error:
-        raise DocumentError("{name} cannot be fetched: {error}", name=found.name, error=error) from None
+        raise DocumentError("{name} cannot be fetched: {error}", name=artifact.name, error=error) from None
 
 
 def with_traces(artifact: Path | bytes, forge: Forge | None, event: CiEvent, key: str) -> Iterator[Path | bytes]:
-    """The artifact itself, and, only if it lacks files, the zip of traces that GitHub's jobs upload beside it.
+    """The artifact itself, and, only if it lacks files, the zip of traces that GitHub's jobs upload separately.
 
-    The zip is that of the newest attempt. Raises DocumentError if it is too large to be fetched, ForgeError if the forge does
+    The zip comes from the newest attempt. Raises DocumentError if it is too large to be fetched, ForgeError if the forge does
     not respond.
     """
     yield artifact
-    found = newest(forge.artifacts(), f"perfgate-{key}-", event.run_attempt, suffix="-traces") if forge else None
-    if forge is None or found is None or found.expired:
+    newest_traces = None
+    if forge:
+        newest_traces = newest(forge.artifacts(), f"perfgate-{key}-", event.run_attempt, suffix="-traces")
+    if forge is None or newest_traces is None or newest_traces.expired:
         return
-    if found.bytes > MAX_ARCHIVE_BYTES:
+    if newest_traces.bytes > MAX_ARCHIVE_BYTES:
         raise DocumentError(
             "{name} has {bytes} bytes, and at most {most} are fetched; download it in a step of the job, and give its folder",
-            name=found.name,
-            bytes=found.bytes,
+            name=newest_traces.name,
+            bytes=newest_traces.bytes,
             most=MAX_ARCHIVE_BYTES,
         )
-    yield forge.download(found)
+    yield forge.download(newest_traces)
 
 
 def newest(artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = "") -> ForgeArtifact | None:

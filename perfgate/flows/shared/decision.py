@@ -78,7 +78,9 @@ def comment_context(decision: DecisionDocument, language: Language, folder: str 
     """The context of a comment that is not posted; ``folder`` is its check folder as commands name it."""
     base = (decision.base.commit or "")[:12]
     # An upgrade compares interpreters of this machine only, so no command would reproduce it elsewhere.
-    reproduce = f"perfgate local --base {base}" if base and decision.comparing == "code" else None
+    reproduce = None
+    if base and decision.comparing == "code":
+        reproduce = f"perfgate local --base {base}"
     return CommentContext(
         marker=marker(decision.project),
         reproduce=reproduce,

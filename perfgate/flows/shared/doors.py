@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Protocol
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.document.decision import DecisionDocument
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.judging.forge.forge import Clock, Sleep
+from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,17 @@ class Doors:
     say: Callable[[str], None]
     sleep: Sleep
     clock: Clock
+
+    @classmethod
+    def of_this_process(cls, say: Callable[[str], None]) -> Doors:
+        return cls(os.environ, say, time.sleep, time.time)
+
+    def connect(self, event: CiEvent) -> Forge | None:
+        """The forge of an event, with the job's token; None without one."""
+        token = find_token(event.forge, self.environ)
+        if token:
+            return connect(event, token, sleep=self.sleep, clock=self.clock)
+        return None
 
 
 class Progress(Protocol):
@@ -37,7 +50,7 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """Shows nothing but the result."""
+    """Shows no progress."""
 
     def status(self, text: str) -> None:
         pass

@@ -14,16 +14,15 @@ from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError
-from perfgate.flows.shared.labels import label_of
-from perfgate.flows.shared.session import FLAME_PAGE, artifact_of
-from perfgate.flows.shared.trees import artifact_path, pair_trees, tree_of
+from perfgate.flows.shared.session import FLAME_PAGE, artifact_of, traces_of
+from perfgate.flows.shared.trees import artifact_path, label_of, pair_trees, tree_of
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.explain.flame import with_pairs
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.locale import Language, sentence
 from perfgate.measuring.counting.collect import trace_name
 
-# Base beside head of each shape of a workload, over all traced pairs; a job has the shape "".
+# Base and head of each shape of a workload, over all traced pairs; a job has the shape "".
 PairFlames = Mapping[ShapePlace, FlameTree]
 
 
@@ -32,7 +31,7 @@ def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], Non
 
     It is a by-product: an unreadable trace costs only the page, not the run.
     """
-    if not any(artifact.kind == "trace" for artifact in run.artifacts):
+    if not traces_of(run):
         return run
     say(sentence("drawing the flame graph"))
     try:
@@ -64,18 +63,24 @@ def with_pair_flames(
         return msgspec.structs.replace(
             head, warnings=[*head.warnings, Message("notes.no-flame-graph", {"error": reason_of(error)})]
         )
-    return _with_page(head, out / "head", trees, language) if trees else head
+    if trees:
+        return _with_page(head, out / "head", trees, language)
+    return head
 
 
 def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: RunDocument) -> list[FlameTree]:
-    places = {
-        trace_name(workload.name, shape).removeprefix("trace-"): (workload.name, shape)
-        for workload in head.workloads
-        for shape in workload.shapes
-    }
+    places: dict[str, tuple[str, str]] = {}
+    for workload in head.workloads:
+        for shape in workload.shapes:
+            places[trace_name(workload.name, shape).removeprefix("trace-")] = (workload.name, shape)
     if len(trees) == len(places) == 1:
-        return [with_pairs(tree, decision, *place) for tree, place in zip(trees, places.values())]
-    return [with_pairs(tree, decision, *places[tree.label]) if tree.label in places else tree for tree in trees]
+        (place,) = places.values()
+        return [with_pairs(trees[0], decision, *place)]
+    placed = list(trees)
+    for position, tree in enumerate(trees):
+        if tree.label in places:
+            placed[position] = with_pairs(tree, decision, *places[tree.label])
+    return placed
 
 
 def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language) -> RunDocument:
@@ -84,15 +89,14 @@ def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], langu
     page = render_flame([tree for tree in ordered if tree.parent], language)
     write_text_atomically(folder / FLAME_PAGE, page)
     artifact = artifact_of(folder / FLAME_PAGE, page.encode(), "flamegraph")
-    artifacts = [artifact for artifact in run.artifacts if artifact.kind != "flamegraph"]
+    artifacts = [entry for entry in run.artifacts if entry.path != artifact.path]
     return msgspec.structs.replace(run, artifacts=[*artifacts, artifact])
 
 
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
     trees = []
-    for artifact in run.artifacts:
-        if artifact.kind == "trace":
-            recording = trace.read(artifact_path(folder / "run.json", artifact.path))
-            several = len(recording.timelines) > 1
-            trees += [tree_of(timeline, label_of(artifact.path, timeline, several)) for timeline in recording.timelines]
+    for artifact in traces_of(run):
+        recording = trace.read(artifact_path(folder / "run.json", artifact.path))
+        several = len(recording.timelines) > 1
+        trees += [tree_of(timeline, label_of(artifact.path, timeline, several)) for timeline in recording.timelines]
     return trees

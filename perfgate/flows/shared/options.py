@@ -1,4 +1,4 @@
-"""The options of commands that measure: those of a check, and the steps of the checklist."""
+"""The options of commands that measure: of a check, and the steps of the checklist."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.catalogue.lookup import CARDS
+from perfgate.config import GateSettings
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Comparing
 from perfgate.document.run import RunDocument
@@ -31,13 +32,13 @@ Decided = Callable[[Sequence[Comparison], Sequence[int]], bool]
 class CheckOptions:
     """The command-line options of a check.
 
-    ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
+    ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to an earlier job's in
     ``out``, if any. ``append_from`` is a folder with the results of earlier attempts of a CI job: pairs are added to theirs
     if they are compatible, else everything is measured anew. ``base_python`` and ``head_python`` are the interpreters named
     for the sides; ``comparing`` ``stack`` takes one commit for both (``perfgate upgrade``). ``steps`` of the checklist run on
     both sides, None is all; ``checklist_budget`` are the seconds for their turns, None is the value of perfgate.toml. Comment
-    and report are written in ``language``. ``head`` is another revision than the one that is checked out; ``always`` also
-    measures changes that the path filter would skip. After ``time_budget`` seconds nothing new is begun. The budgets of
+    and report are written in ``language``. ``head`` is a revision that is not checked out; ``always`` also
+    measures changes that the path filter would skip. After ``time_budget`` seconds no new part begins. The budgets of
     perfgate.toml are multiplied by ``budgets``. Without ``cost`` no pairs are measured once counters fail the gate whatever
     the times are. With ``decided`` pairs end when it holds, and not when the verdict is clear, and none are profiled.
     """
@@ -53,7 +54,6 @@ class CheckOptions:
     workloads: tuple[str, ...] = ()
     steps: tuple[int, ...] | None = None
     checklist_budget: float | None = None
-    quick: bool = False
     work_tree: bool = False
     allow_dirty: bool = False
     device: str | None = None
@@ -63,6 +63,12 @@ class CheckOptions:
     head_python: Path | None = None
     comparing: Comparing = "code"
     language: Language = "en"
+
+    def checklist_seconds(self, gate: GateSettings) -> float:
+        """The seconds for turns of the checklist of a workload."""
+        if self.checklist_budget is None:
+            return gate.checklist_budget
+        return self.checklist_budget
 
 
 def parse_steps(text: str | None) -> tuple[int, ...]:

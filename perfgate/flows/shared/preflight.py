@@ -33,18 +33,22 @@ def refuse_failed(reference: WorkloadReference, trial: Tried) -> None:
     """Raise SetUpError if the trial of a workload failed."""
     if trial.error is None:
         return
-    what = {
+    reason = {
         "load": Activity("cannot be loaded"),
         "call": Activity("cannot be called"),
         "check": Activity("fails its own check"),
     }[trial.failed or "load"]
     has_shape = trial.shape not in ("", "default")
-    inputs = Activity(" with inputs of shape {shape!r}", shape=trial.shape) if has_shape else ""
-    remedy = Activity("; correct the model, or what check expects") if trial.failed == "check" else ""
+    inputs = ""
+    if has_shape:
+        inputs = Activity(" with inputs of shape {shape!r}", shape=trial.shape)
+    remedy = ""
+    if trial.failed == "check":
+        remedy = Activity("; correct the model, or what check expects")
     raise SetUpError(
         "workload {name!r} {what}{inputs}: {message}{remedy}",
         name=reference.name,
-        what=what,
+        what=reason,
         inputs=inputs,
         message=ReasonedError(as_message(trial.error.message)),
         remedy=remedy,

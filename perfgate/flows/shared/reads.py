@@ -38,10 +38,12 @@ _OF_PATHS, _FILLED_IN = frozenset("/.*"), frozenset("*{%")
 _STRING = re.compile(r"""(?:([(/]\s*)?["']|[:-]\s+)([^"'\s:]+)(?=["']|\s*$)""")
 
 
-def together(first: list[str] | None, second: list[str] | None) -> list[str] | None:
-    """The files of both; None if neither is known."""
-    known = [files for files in (first, second) if files is not None]
-    return sorted({file for files in known for file in files}) if known else None
+def together(*lists: list[str] | None) -> list[str] | None:
+    """The files of all lists; None if none is known."""
+    read = [files for files in lists if files is not None]
+    if read:
+        return sorted(set().union(*read))
+    return None
 
 
 def files_that_may_be_read(
@@ -55,38 +57,36 @@ def files_that_may_be_read(
 ) -> set[str]:
     """The subset of files that code of the commits names, or that no run is known to have left unread.
 
-    ``in_clone`` is whether measurements in this clone count too; a job that publishes knows only those of main.
+    ``in_clone`` is whether measurements in this clone count too; a job that publishes knows only main's measurements.
     """
     if named := files_named_in_code(files, repository, commits):
         return named
-    here = _read_here_by_all(repository, config) if in_clone else None
+    here = None
+    if in_clone:
+        here = _read_here_by_all(repository, config)
     return not_known_as_unread(files, here, files_read_on_main(config, environ))
 
 
 def not_known_as_unread(files: Iterable[str], *records: frozenset[str] | None) -> set[str]:
     """The subset of files that may be read: those like one that was read, or all if there is no record of all workloads."""
-    known = [record for record in records if record is not None]
-    if not known:
+    recorded = [record for record in records if record is not None]
+    if not recorded:
         return set(files)
-    return like_those(files, {file for record in known for file in record})
+    return like_those(files, set().union(*recorded))
 
 
 def files_read_here(files: Iterable[str], repository: Repository) -> set[str]:
     """The subset of files in the folder, and with the suffix, of one that a measurement in this clone read."""
-    return like_those(files, {file for record in _kept(repository) for file in record.files})
+    return like_those(files, set().union(*(record.files for record in _kept(repository))))
 
 
 def _read_here_by_all(repository: Repository, config: Config) -> frozenset[str] | None:
     """The files read by measurements in this clone; None unless these were of all workloads."""
     records = _kept(repository)
-    measured = {name for record in records for name in record.workloads}
-    if not measured.issuperset(_names_of(config)):
+    measured = set().union(*(record.workloads for record in records))
+    if not measured.issuperset(config.names):
         return None
-    return frozenset(file for record in records for file in record.files)
-
-
-def _names_of(config: Config) -> set[str]:
-    return {entry.name for entry in config.references} | {entry.name for entry in config.jobs}
+    return frozenset().union(*(record.files for record in records))
 
 
 def like_those(files: Iterable[str], read: Iterable[str]) -> set[str]:
@@ -106,21 +106,26 @@ def files_named_in_code(files: Iterable[str], repository: Repository, commits: I
     Before the first measurement there is no other sign that the workload reads them.
     """
     words = {file: _words_for(file) for file in files}
-    texts = {word for wanted in words.values() for word in wanted}
-    lines = (line for commit in commits for line in repository.lines_with(commit, texts, _SOURCES))
-    found = {part for line in lines for part in _path_parts(line)}
-    return {file for file, wanted in words.items() if wanted & found}
+    texts = set().union(*words.values())
+    parts: set[str] = set()
+    for commit in commits:
+        for line in repository.lines_with(commit, texts, _SOURCES):
+            parts.update(_path_parts(line))
+    return {file for file, of_file in words.items() if of_file & parts}
 
 
 def _words_for(file: str) -> set[str]:
     path = PurePosixPath(file)
-    return {path.name, *path.parent.parts, *([f"*{path.suffix}"] if path.suffix else [])}
+    words = {path.name, *path.parent.parts}
+    if path.suffix:
+        words.add(f"*{path.suffix}")
+    return words
 
 
 def _path_parts(line: str) -> Iterator[str]:
     """The names of files and folders in a line of code; ``"docs"`` is a folder in ``Path("docs")``, a key in ``x["docs"]``.
 
-    The folders of a fully named file do not count: nothing else is read from them.
+    The folders of a fully named file do not count: only this file is read from them.
     """
     for before, string in _STRING.findall(line):
         if before or _OF_PATHS & set(string):
@@ -143,14 +148,21 @@ def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[
     except StoreError:
         return None
     followed = [document for document in documents if document.files_read is not None]
-    measured = {name for document in followed for name in _measured_by(document)}
-    if not measured.issuperset(_names_of(config)):
+    if not _measured_by(followed).issuperset(config.names):
         return None
-    return frozenset(file for document in followed for file in document.files_read or ())
+    return _files_read_by(followed)
 
 
-def _measured_by(run: RunDocument) -> set[str]:
-    return {workload.name for workload in run.workloads} | {job.name for job in run.jobs}
+def _measured_by(runs: Iterable[RunDocument]) -> set[str]:
+    names: set[str] = set()
+    for run in runs:
+        names.update(workload.name for workload in run.workloads)
+        names.update(job.name for job in run.jobs)
+    return names
+
+
+def _files_read_by(runs: Iterable[RunDocument]) -> frozenset[str]:
+    return frozenset().union(*(run.files_read or () for run in runs))
 
 
 class _Reads(msgspec.Struct, frozen=True):
@@ -165,13 +177,11 @@ def remember_reads(repository: Repository, runs: Sequence[RunDocument]) -> None:
     followed = [run for run in runs if run.files_read is not None]
     if len(followed) < len(runs):
         return
-    record = _Reads(
-        files=sorted({file for run in followed for file in run.files_read or ()}),
-        workloads=sorted({name for run in followed for name in _measured_by(run)}),
-    )
-    kept = [record, *(earlier for earlier in _kept(repository) if earlier != record)][:_MOST]
+    record = _Reads(files=sorted(_files_read_by(followed)), workloads=sorted(_measured_by(followed)))
+    records = [record, *(earlier for earlier in _kept(repository) if earlier != record)]
     with suppress(OSError, PerfgateError):
-        write_text_atomically(repository.common_folder() / KEPT, msgspec.json.encode(kept).decode())
+        text = msgspec.json.encode(records[:_MOST]).decode()
+        write_text_atomically(repository.common_folder() / KEPT, text)
 
 
 def _kept(repository: Repository) -> list[_Reads]:

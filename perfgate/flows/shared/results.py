@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 # The output folders of perfgate run and check, and of perfgate local.
@@ -11,9 +12,12 @@ USUAL_FOLDERS = (Path("perfgate-out"), Path(".perfgate/local"))
 
 def newest_result(names: Sequence[str], *beside: Path) -> Path | None:
     """The newest file with one of these names in the usual folders, below the current folder or one of ``beside``."""
-    folders = [root / folder for root in (Path(), *beside) for folder in USUAL_FOLDERS]
-    found = [file for folder in folders for name in names if (file := folder / name).is_file()]
-    return max(found, key=lambda file: file.stat().st_mtime, default=None)
+    results: list[Path] = []
+    for root, folder, name in product((Path(), *beside), USUAL_FOLDERS, names):
+        file = root / folder / name
+        if file.is_file():
+            results.append(file)
+    return max(results, key=lambda file: file.stat().st_mtime, default=None)
 
 
 def folder_to_name(out: Path) -> str:

@@ -13,8 +13,10 @@ class ScratchRepository:
 
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
-        fields = (("NAME", f"perfgate {name}"), ("EMAIL", f"{name}@perfgate.invalid"))
-        self._author = {f"GIT_{role}_{field}": text for role in ("AUTHOR", "COMMITTER") for field, text in fields}
+        self._author: dict[str, str] = {}
+        for role in ("AUTHOR", "COMMITTER"):
+            self._author[f"GIT_{role}_NAME"] = f"perfgate {name}"
+            self._author[f"GIT_{role}_EMAIL"] = f"{name}@perfgate.invalid"
 
     def start(self, message: str) -> None:
         """Make a repository of the folder, with all its files in the first commit on main."""

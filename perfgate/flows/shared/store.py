@@ -40,7 +40,7 @@ from perfgate.judging.store.store import (
 from perfgate.judging.trend.triage import meant
 from perfgate.locale import sentence
 
-# A number is shown beside the newest sessions with a value of it: at most this many, among the newest runs of its testbed.
+# A number is compared with at most this many of the newest sessions that have a value of it, among its testbed's newest runs.
 _SESSIONS = 500
 _MOST_RUNS = 2_000
 TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
@@ -57,7 +57,9 @@ def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
 
 def open_store_at(location: str, root: Path, environ: Mapping[str, str], *, is_served: bool = False) -> Store:
     """The store at a location; a branch is one of the repository that ``root`` lies in."""
-    access = _access_of_job(environ) if location.startswith(PREFIX) else None
+    access = None
+    if location.startswith(PREFIX):
+        access = _access_of_job(environ)
     return open_location(location, StorePlace(root, environ, access, is_served))
 
 
@@ -67,16 +69,17 @@ def config_of_project(project: str, root: Path) -> Config:
 
 
 def store_location_in(location: str | None, folder: Path, environ: Mapping[str, str]) -> str:
-    """A location of the command line, else PERFGATE_STORE, else that of the project in the folder. Raises ConfigError."""
+    """A location of the command line, else PERFGATE_STORE, else the location in the project's settings. Raises ConfigError."""
     return location or environ.get(STORE_VARIABLE) or store_location(load_config(folder), environ)
 
 
-def git_access(event: CiEvent, token: str) -> GitAccess:
+def git_access(event: CiEvent, environ: Mapping[str, str]) -> GitAccess:
+    """The access to the git server of an event, with the job's token."""
     return GitAccess(
         server=event.server_url,
         repository=f"{event.server_url}/{event.repository}.git",
         user=_USERS.get(event.forge, _ANY_USER),
-        token=token,
+        token=find_token(event.forge, environ) or "",
         ca_file=event.ca_file,
     )
 
@@ -88,7 +91,7 @@ def _access_of_job(environ: Mapping[str, str]) -> GitAccess | None:
     """
     event = detect(environ)
     if event is not None:
-        return git_access(event, find_token(event.forge, environ) or "")
+        return git_access(event, environ)
     url = environ.get(REMOTE_VARIABLE, "")
     if environ.get(TOKEN_VARIABLE) and url.startswith(("https://", "http://")):
         return GitAccess(_server(url), url, _ANY_USER, environ[TOKEN_VARIABLE])
@@ -112,7 +115,7 @@ def stored_history(
     *,
     warn: Callable[[str], None],
 ) -> History:
-    """The series to show a run beside, and the accepted regressions of its commit; warns if the store cannot be read.
+    """The series to compare a run with, and the accepted regressions of its commit; warns if the store cannot be read.
 
     Runs that main's own history shows as regressed are left out of its series until the regression is accepted. If the forge's
     merge commit was measured, regressions accepted for the commit under review count too.
@@ -137,7 +140,7 @@ def stored_history(
 
 
 class _Comparable:
-    """The stored values measured under the same conditions as those of a run."""
+    """The stored values measured under the same conditions as a run."""
 
     def __init__(self, store: Store, project: str, run: RunDocument, numbers: Sequence[ChecklistNumber]) -> None:
         fingerprint = run.testbed.fingerprint
@@ -182,9 +185,9 @@ class _Comparable:
     def _standings_of(self, step: tuple[str, int], *, of_young_process: bool) -> list[_Standing]:
         key = step, of_young_process
         if key not in self._standings:
-            here = self._here[step]
+            condition = self._here[step]
             self._standings[key] = [
-                _standing(here, stored, of_young_process=of_young_process) for stored in self._stored[step]
+                _standing(condition, stored, of_young_process=of_young_process) for stored in self._stored[step]
             ]
         return self._standings[key]
 
@@ -214,8 +217,8 @@ class _Sessions(NamedTuple):
 _Standing = Literal["undisturbed", "busy", "other"]
 
 
-def _standing(here: StepConditions, stored: StepConditions | None, *, of_young_process: bool) -> _Standing:
-    if stored is None or not here.compares_with(stored, of_young_process=of_young_process):
+def _standing(condition: StepConditions, stored: StepConditions | None, *, of_young_process: bool) -> _Standing:
+    if stored is None or not condition.compares_with(stored, of_young_process=of_young_process):
         return "other"
     return "busy" if stored.is_busy else "undisturbed"
 
@@ -224,13 +227,13 @@ def _series(
     number: ChecklistNumber, comparable: _Comparable, accepted: Sequence[Acceptance], root: Path
 ) -> HistorySeries:
     sessions = comparable.sessions(number)
-    meant = [entry for entry in accepted if accepts(entry, number.metric, number.workload, number.shape)]
+    entries = [entry for entry in accepted if accepts(entry, number.metric, number.workload, number.shape)]
     return HistorySeries(
         workload=number.workload,
         shape=number.shape,
         metric=number.metric,
         labels=dict(number.labels),
-        values=_level(sessions.values, meant, number.metric, root),
+        values=_level(sessions.values, entries, number.metric, root),
         left_out=sessions.left_out,
         busy=sessions.busy,
     )
@@ -242,7 +245,9 @@ def _level(
     commits = [commit for commit, _ in sessions]
 
     def is_meant(index: int) -> bool:
-        before = commits[index - 1] if index else None
+        before = None
+        if index:
+            before = commits[index - 1]
         return any(_is_part_of(entry.commit, commits[index], before, root) for entry in accepted)
 
     return level([value for _, value in sessions], is_meant, name)

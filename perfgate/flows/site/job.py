@@ -30,7 +30,7 @@ _FOLDERS = ("series", "runs", "compare")
 @dataclass(frozen=True)
 class WrittenSite:
     """The number of pages written, and of those removed because the site no longer has them; of the stored runs that
-    many are shown on a page of their own.
+    many have a separate page.
     """
 
     pages: int
@@ -52,9 +52,9 @@ def write_site(
     log = read_log(open_project_store(config, doors.environ), config.project)
     content = read_site(log, config.root, progress, seconds_since_1970=doors.clock())
     addresses = file_addresses(content, newest=runs)
-    kept = kept_reader(open_artifacts(config, doors.environ), config.project)
+    read_artifacts = kept_reader(open_artifacts(config, doors.environ), config.project)
     links = SiteLinks(written=frozenset(addresses))
-    pages = SitePages(content, log.run, language, links, kept)
+    pages = SitePages(content, log.run, language, links, read_artifacts)
     _prepare(out)
     for number, address in enumerate(addresses):
         progress.status(sentence("writing page {number} of {pages}", number=number + 1, pages=len(addresses)))
@@ -63,8 +63,8 @@ def write_site(
     for address in removed:
         (out / address).unlink(missing_ok=True)
     write_atomically(out / _LIST_FILE, msgspec.json.encode(sorted(addresses)))
-    shown = sum(address.startswith("runs/") and run_of(address) is not None for address in addresses)
-    return WrittenSite(pages=len(addresses), removed=len(removed), runs=len(content.runs), shown=shown)
+    page_count = sum(address.startswith("runs/") and run_of(address) is not None for address in addresses)
+    return WrittenSite(pages=len(addresses), removed=len(removed), runs=len(content.runs), shown=page_count)
 
 
 def _page(pages: SitePages, address: str, progress: Progress) -> str:

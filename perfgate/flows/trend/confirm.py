@@ -190,7 +190,9 @@ def _measure(
         )
         decision = check(config.root, options, progress)
         fingerprint = read_run(Path(folder) / "head" / "run.json").testbed.fingerprint
-    elsewhere = sorted({one.series.fingerprint[:10] for one in suspects if one.series.fingerprint != fingerprint})
+    elsewhere = sorted(
+        {suspect.series.fingerprint[:10] for suspect in suspects if suspect.series.fingerprint != fingerprint}
+    )
     if elsewhere:
         progress.note(
             sentence(
@@ -201,7 +203,7 @@ def _measure(
             )
         )
     confirmations = [confirmation_of(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
-    answers = [one for one in confirmations if one is not None]
+    answers = [confirmation for confirmation in confirmations if confirmation is not None]
     if not answers:
         progress.note(
             sentence(
@@ -224,7 +226,9 @@ def confirmation_of(
     compared = by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
     if compared is None:
         return None
-    interval = compared.interval if isinstance(compared, Paired) else None
+    interval = None
+    if isinstance(compared, Paired):
+        interval = compared.interval
     if interval is not None and not all(map(math.isfinite, interval)):
         interval = None
     if interval is not None and compared.better != metric(series.metric).better:

@@ -50,7 +50,6 @@ class TrendRequest:
     max_seconds: float = 1800.0
     confirmations: Path | None = None
     post: bool = False
-    token_variable: str | None = None
     key: str = DEFAULT_KEY
     language: Language = "en"
 
@@ -63,12 +62,16 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     config = load_config(request.root, environ=doors.environ)
     remembered = Remembering(progress)
     # Find unwritable folders and unreachable forges before an hour of measuring, not after it.
-    out = prepare_out(request.out) if request.out else None
+    out = None
+    if request.out:
+        out = prepare_out(request.out)
     if request.email is not None and not request.email.parent.is_dir():
         raise UsageError(
             "{folder} is not a folder; create it, or write the e-mail elsewhere", folder=request.email.parent
         )
-    issue = find_issue(request.key, request.token_variable, doors) if request.post else None
+    issue = None
+    if request.post:
+        issue = find_issue(request.key, doors)
     before = _state_before(issue, out)
     log = read_log(open_project_store(config, doors.environ), config.project)
     selection = Wanted(request.metrics, request.workloads)
@@ -88,33 +91,47 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
         )
 
     document = find(log.confirmations)
-    added: list[Confirmation] = []
-    if request.confirmations is not None:
-        added += read_confirmations(request.confirmations, document, note=remembered.note)
-    if request.confirm:
-        added += confirm_suspected(
-            config, document, remembered, check=check, max_seconds=request.max_seconds, clock=time.monotonic
-        )
-        if out is not None:
-            file = ConfirmationsFile(project=config.project, confirmations=added)
-            write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
+    added = _confirmations(request, document, config, remembered, check)
     if added:
         keep_confirmations(log, added, note=remembered.note)
         document = find([*added, *log.confirmations])
     gates = gate_history(log.gates, log.acceptances, log.triages)
     document = msgspec.structs.replace(document, notes=remembered.notes, gates=gates)
     if out is not None:
-        kept = _kept_beside_changes(document, config, doors, remembered)
-        issue_text = render_issue(document, CommentContext(marker="", language=request.language))
-        write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
-        write_text_atomically(out / "trend.html", render_trend_page(document, request.language, kept))
-        write_text_atomically(out / "trend.md", issue_text)
-        write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))
+        _write(document, out, config, request.language, doors, remembered)
+        if request.confirm:
+            file = ConfirmationsFile(project=config.project, confirmations=added)
+            write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
     if request.email is not None:
         write_text_atomically(request.email, render_email(document, request.language))
     if issue is not None:
         post_trend(document, issue, request.key, request.language, doors)
     return document
+
+
+def _confirmations(
+    request: TrendRequest, document: TrendDocument, config: Config, progress: Remembering, check: Check
+) -> list[Confirmation]:
+    """The confirmations of suspected changes by another job, and by measuring them here."""
+    confirmations: list[Confirmation] = []
+    if request.confirmations is not None:
+        confirmations += read_confirmations(request.confirmations, document, note=progress.note)
+    if request.confirm:
+        confirmations += confirm_suspected(
+            config, document, progress, check=check, max_seconds=request.max_seconds, clock=time.monotonic
+        )
+    return confirmations
+
+
+def _write(
+    document: TrendDocument, out: Path, config: Config, language: Language, doors: Doors, progress: Progress
+) -> None:
+    links = _kept_beside_changes(document, config, doors, progress)
+    issue_text = render_issue(document, CommentContext(marker="", language=language))
+    write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
+    write_text_atomically(out / "trend.html", render_trend_page(document, language, links))
+    write_text_atomically(out / "trend.md", issue_text)
+    write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))
 
 
 def _kept_beside_changes(
@@ -124,16 +141,16 @@ def _kept_beside_changes(
     store = open_artifacts(config, doors.environ)
     if store is None:
         return {}
-    read, kept = kept_reader(store, document.project), dict[str, list[KeptLink]]()
+    read, links = kept_reader(store, document.project), dict[str, list[KeptLink]]()
     for cause in document.causes[:MAX_PICTURES]:
         for run_id in runs_beside(moved_by(cause, document)[0]):
-            if run_id not in kept:
-                found = read(run_id)
-                if found.why:
-                    progress.note(sentence("artifacts are not linked: {why}", why=found.why))
-                    return kept
-                kept[run_id] = found.links
-    return kept
+            if run_id not in links:
+                artifacts = read(run_id)
+                if artifacts.why:
+                    progress.note(sentence("artifacts are not linked: {why}", why=artifacts.why))
+                    return links
+                links[run_id] = artifacts.links
+    return links
 
 
 def has_open_regression(document: TrendDocument) -> bool:
@@ -147,7 +164,9 @@ def has_open_regression(document: TrendDocument) -> bool:
 def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:
     if issue is not None:
         return issue.state
-    path = out / _STATE_FILE if out else None
+    path = None
+    if out:
+        path = out / _STATE_FILE
     if path is None or not path.exists():
         return None
     try:

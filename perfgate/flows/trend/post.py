@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perfgate.document.trend import TrendDocument, TrendState
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.detect import detect
-from perfgate.judging.forge.forge import CiEvent, connect, find_token, token_variables
+from perfgate.judging.forge.forge import CiEvent, token_variables
 from perfgate.judging.forge.issues import (
     Issue,
     IssueForge,
@@ -40,21 +40,23 @@ class OurIssue:
     @property
     def state(self) -> TrendState | None:
         """The state that the issue last reported; None if there is no issue yet."""
-        state = read_state(self.issue.body) if self.issue else None
+        state = None
+        if self.issue:
+            state = read_state(self.issue.body)
         return state.trend if state else None
 
 
-def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
+def find_issue(key: str, doors: Doors) -> OurIssue:
     """Our current issue. Raises ForgeError if the forge refuses."""
     event = detect(doors.environ)
     if event is None:
-        return OurIssue(why_not="this is not a CI job of a forge that perfgate knows")
-    token = find_token(event.forge, doors.environ, token_variable)
-    if token is None:
-        names = " or ".join(token_variables(event.forge, token_variable))
-        return OurIssue(event=event, why_not=f"no token in {names}")
-    forge = keeps_issues(connect(event, token, sleep=doors.sleep, clock=doors.clock))
-    return OurIssue(event, forge, find_own(forge, issue_marker(key)))
+        return OurIssue(why_not=sentence("this is not a CI job of a forge that perfgate knows"))
+    forge = doors.connect(event)
+    if forge is None:
+        names = " or ".join(token_variables(event.forge))
+        return OurIssue(event=event, why_not=sentence("no token in {names}", names=names))
+    with_issues = keeps_issues(forge)
+    return OurIssue(event, with_issues, find_own(with_issues, issue_marker(key)))
 
 
 def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Language, doors: Doors) -> None:
@@ -87,7 +89,9 @@ def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Lang
         news=render_news(document, language),
     )
     _summarise(text, doors)
-    where = f" {ours.issue.number}" if ours.issue else ""
+    where = ""
+    if ours.issue:
+        where = f" {ours.issue.number}"
     if posted == "kept":
         doors.say(sentence("The issue{where} is from a newer run; it was left as it is.", where=where))
     else:

@@ -1,7 +1,7 @@
 """Our one comment on a change request: its marker, hidden state and maximum length, and the posting of it.
 
 No forge offers compare-and-swap for comments, so every publisher repeats one loop until the state is settled: read,
-write or edit, read again. Creating overwrites nothing: of several comments the one with the lowest number stays and gets
+write or edit, read again. Creating a comment never overwrites another: of several, the lowest number stays and gets
 the text of the newest run; the others are deleted. An edit can overwrite the edit of a newer run that has already done its
 last read; therefore every publisher waits a moment after an edit before it reads again, and the newer run repairs the text.
 The remaining race is an older run that hangs for longer than SETTLE_SECONDS between its read and its edit.
@@ -250,7 +250,9 @@ class _Posting:
 
         def run_and_attempt(comment: Comment) -> tuple[int, int]:
             state = read_state(comment.body)
-            return (state.run, state.attempt) if state else (-1, -1)
+            if state:
+                return (state.run, state.attempt)
+            return (-1, -1)
 
         newest = max((stays, *duplicates), key=run_and_attempt)
         stands = read_state(newest.body)

@@ -114,7 +114,9 @@ class ForgeSession:
     def get_unless_refused(self, path: str, kind: type[T], *, refused: int, field: str | None = None) -> T | None:
         """Read one value or field, or None if the forge answers with the status ``refused``."""
         answer = self._request("GET", path, (200, refused))
-        return None if answer.status == refused else self._decode(answer.body, kind, path, field)
+        if answer.status == refused:
+            return None
+        return self._decode(answer.body, kind, path, field)
 
     def pages(self, path: str, kind: type[T], *, query: Query | None = None, field: str | None = None) -> Iterator[T]:
         """Yield the elements of a list over all its pages; the list may be a field of each answer."""
@@ -187,7 +189,9 @@ class ForgeSession:
     def refusal(self, method: str, path: str, body: Mapping[str, Any], *, expect: int, refused: int) -> str | None:
         """Send a write that may be refused with one known status; return the forge's text if it was, else None."""
         answer = self._request(method, path, (expect, refused), data=_bounded(body, path), repeatable=True)
-        return answer.body.decode(errors="replace") if answer.status == refused else None
+        if answer.status == refused:
+            return answer.body.decode(errors="replace")
+        return None
 
     def _request(
         self,
@@ -275,7 +279,9 @@ class ForgeSession:
         limited = is_rate_limit(status, headers, body)
         if status in request.expected and not limited:
             next_url = response.links.get("next", {}).get("url")
-            page = check_page_url(next_url, self._root) if next_url else None
+            page = None
+            if next_url:
+                page = check_page_url(next_url, self._root)
             return HttpAnswer(status, body, page, headers.get("location", ""))
         if limited:
             return Refusal(
@@ -309,8 +315,8 @@ class ForgeSession:
                 path=path,
                 error=error,
             ) from None
-        found: T = answer if field is None else getattr(answer, field)
-        return found
+        value: T = answer if field is None else getattr(answer, field)
+        return value
 
 
 def _bounded(body: Mapping[str, Any], path: str) -> bytes:

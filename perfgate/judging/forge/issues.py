@@ -43,7 +43,7 @@ class IssueForge(Protocol):
     """The additional operations of a forge that can keep an issue. Every method raises ForgeError if the forge refuses."""
 
     def issues(self, label: str) -> list[Issue]:
-        """All issues with a label, including closed ones, without change requests."""
+        """All issues with a label, including closed issues, without change requests."""
         ...
 
     def add_issue(self, title: str, body: str, label: str) -> None:
@@ -124,7 +124,7 @@ def post_issue(
 ) -> IssuePosted:
     """Open our issue, or replace its text; ``news`` becomes a comment below it, because an edit sends no notification.
 
-    A run older than the one that wrote the text changes nothing. An issue that people closed is reopened only if there is
+    A run older than the text's writer has no effect. An issue that people closed is reopened only if there is
     news.
     """
     body = compose(text, state, first_line)

@@ -177,11 +177,11 @@ def read_order(body: str) -> Order | None:
     if verb == "accept":
         rest, until = _without_end(rest)
         if len(rest) >= 2:
-            named, reason = tuple(filter(None, rest[0].split(_SEPARATOR))), " ".join(rest[1:])
-            if numbers := cause_numbers(named):
+            metrics, reason = tuple(filter(None, rest[0].split(_SEPARATOR))), " ".join(rest[1:])
+            if numbers := cause_numbers(metrics):
                 return AcceptOrder((), reason, head, numbers, until)
-            if named:
-                return AcceptOrder(named, reason, head, until=until)
+            if metrics:
+                return AcceptOrder(metrics, reason, head, until=until)
     raise OrderError(
         "it is neither `run [WORKLOAD]` nor `bisect [METRIC]` nor `accept NUMBER REASON [until DATE]` nor "
         "`accept METRIC[,METRIC] REASON [until DATE]`"
@@ -189,7 +189,9 @@ def read_order(body: str) -> Order | None:
 
 
 def _bisect_order(head: str | None, rest: Sequence[str]) -> BisectOrder:
-    match = _RANGE.fullmatch(rest[-1]) if rest else None
+    match = None
+    if rest:
+        match = _RANGE.fullmatch(rest[-1])
     metrics = rest[:-1] if match else rest
     if len(metrics) > 1 or (metrics and not _METRIC.fullmatch(metrics[0])) or (match and head):
         raise OrderError("it is not `bisect [METRIC]`, with `GOOD..BAD` at its end for two commits of main")
@@ -211,9 +213,11 @@ def _without_end(words: list[str]) -> tuple[list[str], date | None]:
         raise OrderDateError("after `until` there must be a day such as 2027-01-31", named=words[-1]) from None
 
 
-def cause_numbers(named: Sequence[str]) -> tuple[int, ...]:
+def cause_numbers(names: Sequence[str]) -> tuple[int, ...]:
     """The words as numbers of causes; empty if they are metrics."""
-    return tuple(map(int, named)) if all(map(_NUMBER.fullmatch, named)) else ()
+    if all(map(_NUMBER.fullmatch, names)):
+        return tuple(map(int, names))
+    return ()
 
 
 def numbered_order(number: int, commit: str | None) -> str:

@@ -22,7 +22,8 @@ from perfgate.catalogue.lookup import (
 )
 from perfgate.catalogue.records import Term
 from perfgate.catalogue.terms import DEVICE_KINDS
-from perfgate.cli.commands.explain import COMMAND, columns, wrapped
+from perfgate.cli.commands.explain import COMMAND, wrapped_line
+from perfgate.cli.language import columns
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import StepResult, Value
@@ -259,7 +260,7 @@ def test_command__language_and_configured_device__from_perfgate_toml(tmp_path: P
 
 def test_wrapped__chinese__within_the_width_and_words_whole() -> None:
     line = "来源      每次调用以 NPU 同步结束的墙钟时间；torch_npu.profiler 由独立线程下发，体现在调用间隙中。"
-    lines = wrapped(line, 40).splitlines()
+    lines = wrapped_line(line, 40).splitlines()
     assert max(map(columns, lines)) <= 42  # a mark at the end of a line stays there
     assert "".join(part.strip() for part in lines).replace(" ", "") == line.replace(" ", "")
     assert all(part.startswith(" " * 10) for part in lines[1:])

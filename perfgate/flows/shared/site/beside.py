@@ -1,4 +1,4 @@
-"""The numbers of one or two stored runs beside main's level."""
+"""The numbers of one or two stored runs compared with main's level."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Place = tuple[str, str, str, str]
 
 
 def beside_main(run: StoredRun, document: RunDocument, series: Sequence[TrendSeries]) -> list[BesideLevel]:
-    """The numbers of a run beside the level that it is on; ``series`` are main's, of all testbeds."""
+    """The numbers of a run compared with its level; ``series`` are main's, of all testbeds."""
     values = _values(document)
     return [
         beside_level(entry, values[_place(entry)], level_around(entry, run, without=[run]))
@@ -30,7 +30,7 @@ def beside_main(run: StoredRun, document: RunDocument, series: Sequence[TrendSer
 def beside_each_other(
     earlier: StoredRun, later: StoredRun, documents: tuple[RunDocument, RunDocument], series: Sequence[TrendSeries]
 ) -> list[BesideLevel]:
-    """The numbers of two runs, beside the level of the earlier one if both are of one testbed."""
+    """The numbers of two runs, compared with the level of the earlier run if both are of one testbed."""
     before, after = map(_values, documents)
     same = earlier.fingerprint == later.fingerprint
     return [
@@ -54,4 +54,4 @@ def _place(series: TrendSeries) -> _Place:
 
 
 def _values(document: RunDocument) -> Mapping[_Place, float]:
-    return {(one.workload, one.shape, one.metric, one.labels): one.value for one in stored_values(document)}
+    return {(value.workload, value.shape, value.metric, value.labels): value.value for value in stored_values(document)}

@@ -12,6 +12,7 @@ from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
+from perfgate.flows.shared.session import traces_of
 from perfgate.flows.shared.site.beside import beside_each_other, beside_main
 from perfgate.judging.report.render.site.addresses import (
     ALL_SERIES,
@@ -43,7 +44,7 @@ from perfgate.judging.report.render.site.runs import (
 from perfgate.judging.report.render.site.series import render_series, render_series_list
 from perfgate.locale import Language
 
-# The limits of a site in files, beside the number of newest runs: the store may have thousands of each.
+# The limits of a site in files, besides the number of newest runs: the store may have thousands of each.
 MOST_SERIES_PAGES = 1000
 MOST_LIST_PAGES = 25
 MOST_CHANGES = 40
@@ -102,18 +103,24 @@ class SitePages:
             series, branch = self._series[address]
             return render_series(series, content, links, language, branch=branch)
         if (number := runs_page_of(address)) is not None:
-            return render_runs(content, links, language, page=number) if number <= page_count(content) else None
+            if number <= page_count(content):
+                return render_runs(content, links, language, page=number)
+            return None
         if address == COMPARE:
             return self._asked(query or {})
         if (pair := compared_of(address)) is not None:
             earlier, later = (self._find(digits) for digits in pair)
-            return self._compare(earlier, later) if earlier and later else None
+            if earlier and later:
+                return self._compare(earlier, later)
+            return None
         run = self._find(run_of(address))
-        return self._run(run, recording_of) if run else None
+        if run:
+            return self._run(run, recording_of)
+        return None
 
     @cached_property
     def _series(self) -> dict[str, tuple[TrendSeries, str]]:
-        """The pages of all series, each with its branch; those of all branches together first."""
+        """The pages of all series, each with its branch; first the series over all branches."""
         pages = {series_address(entry): (entry, "") for entry in self._content.trend.series if entry.points}
         for branch, entries in self._content.branches.items():
             pages |= {series_address(entry, branch): (entry, branch) for entry in entries if entry.points}
@@ -125,8 +132,8 @@ class SitePages:
 
     def _find(self, digits: str | None) -> StoredRun | None:
         """The run with an id that begins with these digits, None if there is none or more than one."""
-        found = [run for run in self._content.runs if digits and run.id.startswith(digits)]
-        return found[0] if len(found) == 1 else None
+        matches = [run for run in self._content.runs if digits and run.id.startswith(digits)]
+        return matches[0] if len(matches) == 1 else None
 
     def _asked(self, query: Mapping[str, str]) -> str:
         unknown = ""
@@ -140,15 +147,25 @@ class SitePages:
 
     def _run(self, run: StoredRun, recording_of: RecordingOf | None) -> str:
         document = self._open_run(run.id)
-        has_trace = any(artifact.kind == "trace" for artifact in document.artifacts)
-        recording = recording_of(run) if recording_of is not None and has_trace else ""
-        of_testbed = [other for other in self._content.runs if other.fingerprint == run.fingerprint]
+        has_trace = bool(traces_of(document))
+        recording = ""
+        if recording_of is not None and has_trace:
+            recording = recording_of(run)
+        of_testbed = [entry for entry in self._content.runs if entry.fingerprint == run.fingerprint]
         at = of_testbed.index(run)
         neighbours = (of_testbed[at + 1] if at + 1 < len(of_testbed) else None, of_testbed[at - 1] if at else None)
         placed = beside_main(run, document, self._content.trend.series)
-        kept = self._kept(run.id)
+        artifacts = self._kept(run.id)
         return render_run(
-            run, document, placed, neighbours, kept, self._content, self._links, self._language, recording=recording
+            run,
+            document,
+            placed,
+            neighbours,
+            artifacts,
+            self._content,
+            self._links,
+            self._language,
+            recording=recording,
         )
 
     def _compare(self, earlier: StoredRun, later: StoredRun) -> str:
@@ -158,7 +175,7 @@ class SitePages:
 
 
 def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
-    """The addresses of a site in files: all lists, the series, the newest runs, and both runs beside each newest change.
+    """The addresses of a site in files: all lists, the series, the newest runs, and both runs around each newest change.
 
     In the order in which they are written: pages about the same runs follow each other.
     """
@@ -167,12 +184,12 @@ def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
         series += [series_address(entry, branch) for entry in entries if entry.points]
     # Around each of the newest changes, however old they are, and along the newest runs.
     pairs = [*_around_changes(content), *_consecutive(content.runs, newest)]
-    shown = {run.id for run in content.runs[:newest]}
+    newest_ids = {run.id for run in content.runs[:newest]}
     for pair in pairs:
-        shown.update(pair)
+        newest_ids.update(pair)
     about_runs: list[str] = []
     for run in content.runs:
-        if run.id in shown:
+        if run.id in newest_ids:
             about_runs.append(run_address(run.id))
             about_runs += [compare_address(*pair) for pair in pairs if pair[1] == run.id]
     lists = [runs_address(page) for page in range(1, min(page_count(content), MOST_LIST_PAGES) + 1)]
@@ -190,7 +207,7 @@ def _around_changes(content: SiteContent) -> list[tuple[str, str]]:
 
 
 def _consecutive(runs: Sequence[StoredRun], newest: int) -> list[tuple[str, str]]:
-    """The newest runs, each behind the one before it on its testbed."""
+    """The newest runs, each after the previous run on its testbed."""
     by_testbed: dict[str, list[StoredRun]] = {}
     for run in runs[:newest]:
         by_testbed.setdefault(run.fingerprint, []).append(run)

@@ -21,7 +21,7 @@ from perfgate.judging.trend.find import with_changes
 from perfgate.judging.trend.gates import accepted_commits, gate_history
 from perfgate.judging.trend.health import run_health
 
-# The most branches with series of their own, those with the most runs.
+# How many branches have separate series: the branches with the most runs.
 _MOST_BRANCHES = 4
 # The fields of a testbed that name its device, the most telling first.
 _DEVICE_FIELDS = ("device.name", "cpu.model")
@@ -48,9 +48,10 @@ class ChangesRemembered:
         self._last, self._now = self._now, {}
 
     def __call__(self, series: TrendSeries) -> TrendSeries:
-        known = self._last.get(series.key, [])  # of all branches together, and of single ones
-        found = next((one for one in known if msgspec.structs.replace(one, changes=[], noise=None) == series), None)
-        searched = found or with_changes(series)
+        earlier = self._last.get(series.key, [])  # over all branches, and of single branches
+        equal = (entry for entry in earlier if msgspec.structs.replace(entry, changes=[], noise=None) == series)
+        match = next(equal, None)
+        searched = match or with_changes(series)
         self._now.setdefault(series.key, []).append(searched)
         return searched
 
@@ -112,7 +113,7 @@ def read_site(
 
 
 def _branches(runs: Sequence[StoredRun]) -> list[str]:
-    """The branches with series of their own, if there are several; a run of a detached commit belongs to none."""
+    """The branches with separate series, if there are several; a run of a detached commit belongs to none."""
     counted = Counter(run.branch for run in runs if run.branch)
     if len(counted) < 2:
         return []

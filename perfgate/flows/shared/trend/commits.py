@@ -58,5 +58,7 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
 
 def _label(commit: str, author: str, subject: str, body: str) -> CommitLabel:
     read = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
-    request = next((group for group in read.groups() if group), "") if read else ""
+    request = ""
+    if read:
+        request = next((group for group in read.groups() if group), "")
     return CommitLabel(commit=commit, subject=subject[:200], author=author[:100], change_request=request)

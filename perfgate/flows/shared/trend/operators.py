@@ -27,13 +27,13 @@ def with_operators(
     """
     if cause.direction != "worse":
         return cause
-    named: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     changes: dict[tuple[str, str, str], OperatorDelta] = {}
     for change in _more_often(cause, series, documents):
         key = (change.workload, change.shape, change.op)
-        named[key] += 1
+        counts[key] += 1
         changes.setdefault(key, change)
-    ordered = sorted(changes, key=lambda key: (-named[key], -changes[key].more_count, key))
+    ordered = sorted(changes, key=lambda key: (-counts[key], -changes[key].more_count, key))
     return msgspec.structs.replace(cause, operators=[changes[key] for key in ordered][:_MOST_OPERATORS])
 
 

@@ -99,7 +99,7 @@ def read_histories(
     branch: str | None = None,
     search: SearchChanges = with_changes,
 ) -> StoredHistories:
-    """The series of a project, one value per version, searched for changes; with ``branch`` those of its runs alone.
+    """The series of a project, one value per version, searched for changes; with ``branch`` only of the branch's runs.
 
     ``search`` is `with_changes`, or what remembers its answers. Raises UsageError if there is no run, or no such series.
     Unreadable or implausible data is left out with a note: one run must not hide or move all others.
@@ -140,15 +140,15 @@ def find_trend(
     """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
     newest, made_at = _newest(stored.runs), now()
     today = moment(made_at).date()
-    named: list[TrendSeries] = []
+    named_series: list[TrendSeries] = []
     for entry in stored.series:
         changes = [name_commits(change) for change in entry.changes]
-        named.append(msgspec.structs.replace(_with_intervals(entry, documents), changes=changes))
-    triaged = TriagedChanges(log.triages, named)
+        named_series.append(msgspec.structs.replace(_with_intervals(entry, documents), changes=changes))
+    triaged = TriagedChanges(log.triages, named_series)
     accepted = [acceptance for acceptance in log.acceptances if acceptance.counts_on(today)]
     series = [
         judged(entry, confirmations=confirmations, accepted=accepted, triaged=triaged, before=before, newest=newest)
-        for entry in named
+        for entry in named_series
     ]
     explained: list[TrendCause] = []
     for cause in causes(series):
@@ -191,7 +191,7 @@ def _new_values(series: TrendSeries, before: TrendState | None, newest: str) -> 
 
 
 def open_documents(log: ProjectLog, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
-    """The newest runs, the first and last of every testbed, which describe it, and those beside the newest changes.
+    """The newest runs, the first and last of every testbed, which describe it, and the runs around the newest changes.
 
     Damaged runs are noted.
     """
@@ -229,7 +229,7 @@ def _runs_to_open(stored: StoredHistories) -> list[str]:
 
 
 def _readable_runs(log: ProjectLog, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
-    """The stored runs, newest first, without those of a clock that is weeks ahead."""
+    """The stored runs, newest first, without runs dated weeks ahead."""
     stored = log.index.runs[::-1]
     if log.damaged and not stored:
         raise StoreError(log.damaged[0])

@@ -108,9 +108,11 @@ class GitHub(DialectForge):
             return []
         if event.owner:
             query: Query = {"state": "all", "head": f"{event.owner}:{event.branch}", "per_page": 100}
-            found = [pull for pull in self._session.pages(path, _Pull, query=query) if pull.head.sha == event.head_sha]
-            if found:
-                return found
+            matches = [
+                pull for pull in self._session.pages(path, _Pull, query=query) if pull.head.sha == event.head_sha
+            ]
+            if matches:
+                return matches
         recent: Query = {"state": "all", "sort": "updated", "direction": "desc", "per_page": 100}
         pulls = islice(self._session.pages(path, _Pull, query=recent), RECENT_PULLS)
         return [pull for pull in pulls if pull.head.sha == event.head_sha]
@@ -157,7 +159,7 @@ class GitHub(DialectForge):
         path = f"{self._path}/issues/{number}/comments"
         written = self._session.send("POST", path, {"body": body}, PostedComment, expect=201, repeatable=False)
         # The author is the account of our token. Every publisher reads the comments again after writing, and then also finds
-        # the earlier ones of this account.
+        # the earlier comments of this account.
         if written.user:
             self._login = written.user.login
 
@@ -176,7 +178,9 @@ class GitHub(DialectForge):
         sent = {"title": title, "body": body, "labels": [label]}
         written = self._session.send("POST", f"{self._path}/issues", sent, _Issue, expect=201, repeatable=False)
         if not self._is_own(written.user):
-            author = written.user.login if written.user else "nobody"
+            author = "nobody"
+            if written.user:
+                author = written.user.login
             raise ForgeError(
                 "the issue's author is {author!r}, but perfgate looks for issues by {login!r}: set {variable} to the "
                 "login of the token's account, so that it is found again",
@@ -217,4 +221,6 @@ class GitHub(DialectForge):
         are not ours: some bots quote other comments, including our marker.
         """
         answer = self._session.get_unless_refused("/user", User, refused=403)
-        return answer.login if answer else self._event.account or ACTIONS_ACCOUNT
+        if answer:
+            return answer.login
+        return self._event.account or ACTIONS_ACCOUNT
