@@ -64,6 +64,7 @@ def test_format__casts_to_a_private_format_and_back__pairs_and_line(step: Callab
     found = step("s07_format", "formats")
 
     assert numbers(found, "format.conversions", "pair") == {"ND -> FRACTAL_NZ": 1.0, "FRACTAL_NZ -> ND": 1.0}
+    assert numbers(found, "format.boundaries", "shape") == {"default": 0}
     (finding,) = found["findings"]
     text = (Path(__file__).parent / "npu_workloads.py").read_text().splitlines()
     file, _, number = finding["evidence"]["line"].partition(":")

@@ -140,7 +140,7 @@ def test_preprocess__faster_than_the_model__hidden_behind_it() -> None:
 
 @pytest.mark.usefixtures("brief")
 @pytest.mark.slow
-def test_preprocess__short_but_in_the_way_of_the_model__no_wait() -> None:
+def test_preprocess__short_but_in_the_way_of_the_model__contention_and_no_wait() -> None:
     ran_beside = threading.Event()
 
     class Disturbed(torch.nn.Module):
@@ -158,7 +158,7 @@ def test_preprocess__short_but_in_the_way_of_the_model__no_wait() -> None:
         return raw
 
     outcome = STEP.measure(_context(Disturbed(), passing))
-    assert _rules(outcome) == []
+    assert _rules(outcome) == [("preprocess.contention", "info")]
     assert outcome.status == "ok"
 
 

@@ -5,13 +5,17 @@ With kernel K, upload U and download D of one call, plain copying takes U + K + 
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 
 from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.steps.s03_transfer import STEP
+from perfgate.measuring.checklist.steps.s03_transfer import STEP, judge_inputs
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
+from tests.wording import finding_text
 
 MS = 1_000_000
 MB = 1_000_000
@@ -106,3 +110,31 @@ def test_transfer__nothing_to_copy_back__bandwidth_absent_not_zero() -> None:
     (value,) = [v for v in outcome.values if v.metric == "transfer.d2h_bandwidth" and v.labels["mode"] == "pageable"]
     assert value.value is None
     assert reason_of(value) == "nothing was copied"
+
+
+def test_transfer__full_precision_inputs__half_the_bytes_saved() -> None:
+    images = {"image": torch.zeros(1000), "labels": torch.zeros(50, dtype=torch.int64)}
+    outcome = StepOutcome()
+    judge_inputs(outcome, images, output_bytes=600, share=0.25)
+    (found,) = outcome.findings
+
+    # 2,000 of the 5,000 bytes go, and with them two fifths of a quarter of the call.
+    assert (found.rule, found.severity) == ("transfer.full_precision", "info")
+    assert found.evidence == {"size": 4000, "dtype": "float32", "saved": pytest.approx(0.1)}
+    assert finding_text(found).startswith("every call transfers 4,000 bytes as float32")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output_bytes"),
+    [
+        (torch.zeros(1000, dtype=torch.float16), 0),
+        (torch.zeros(1000, dtype=torch.int64), 0),
+        (torch.zeros(1000), 9000),
+        ((), 0),
+    ],
+    ids=["half", "whole numbers", "output is larger", "none"],
+)
+def test_transfer__inputs_of_which_little_is_in_full_precision__nothing_said(inputs: Any, output_bytes: int) -> None:
+    outcome = StepOutcome()
+    judge_inputs(outcome, inputs, output_bytes, share=0.5)
+    assert outcome.findings == []

@@ -406,3 +406,33 @@ def test_top_ops__recorded_at_level_0__nobody_tells_which_unit_and_nothing_is_sa
     outcome = recorded(on_unit("N/A", 90_000))
 
     assert "ops.ai_cpu" not in numbers(outcome)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("Int4Gemm", "ops.quantized_product"),
+        ("gptq_marlin_gemm", "ops.quantized_product"),
+        ("MatMul_w4a16", "ops.quantized_product"),
+        ("SparseFusedAttention", "ops.block_attention"),
+        ("void vllm::paged_attention_v1_kernel<float>", "ops.block_attention"),
+        ("FlashAttentionScore", None),
+        ("MatMulV2", None),
+        ("DynamicQuant", None),
+        # Their sizes stand in the table of kernels, and step 13 judges them.
+        ("WeightQuantBatchMatmulV2", None),
+        ("PagedAttentionMaskNdKernel", None),
+    ],
+)
+def test_top_ops__name_of_what_loads_in_pieces__size_to_try_where_it_takes_much(name: str, rule: str | None) -> None:
+    def told(share):
+        kernels = [Kernel(name, name, "AI_CORE", 0, share), Kernel("Mul", "Mul", "AI_VECTOR_CORE", share, 100 - share)]
+        found = [
+            finding
+            for finding in recorded(*kernels).findings
+            if finding.rule.startswith(("ops.quantized", "ops.block"))
+        ]
+        return [(finding.rule, finding.severity, finding.evidence["op"]) for finding in found]
+
+    assert told(40) == ([(rule, "info", name)] if rule else [])
+    assert told(9) == []

@@ -367,3 +367,117 @@ def test_tiling__recorded_by_torch_on_a_gpu__unavailable(tmp_path: Path) -> None
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
     assert "neither cores nor pipes" in reason_of(outcome)
+
+
+def paged(block, *, op="PagedAttentionMaskNdKernel", duration_ns=500, keys=None, options=None):
+    """A decode step over a paged cache, its inputs as Huawei describes PagedAttentionOperation (ATB, CANN 9.0.0)."""
+    keys = keys or (4000, block, 8, 128)
+    options = options or (((32, 64), "INT32"), ((32,), "INT32"))
+    return Kernel(
+        op, op, "MIX_AIC", 0, duration_ns,
+        input_shapes=((32, 32, 128), keys, keys, *(shape for shape, _ in options)),
+        input_dtypes=("BF16", "BF16", "BF16", *(dtype for _, dtype in options)),
+        input_formats=("ND",) * (3 + len(options)),
+        output_shapes=((32, 32, 128),),
+    )  # fmt: skip
+
+
+OTHER = Kernel("MatMulV3", "MatMulV3", "AI_CORE", 1000, 500)
+
+
+def test_tiling__recorded_paged_attention_in_blocks_of_16__many_small_loads() -> None:
+    outcome = recorded(paged(16), OTHER)
+
+    assert of_op(outcome, "tiling.kv_block") == {"PagedAttentionMaskNdKernel": 16}
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity) == ("tiling.kv_block", "warning")
+    # Eight heads of 128 values of two bytes; each of 32 requests has a table of 64 blocks.
+    assert (finding.evidence["block [B]"], finding.evidence["blocks"]) == (16 * 8 * 128 * 2, 32 * 64)
+    assert "in blocks of 16 tokens" in finding_text(finding)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "blocks"),
+    [
+        ((paged(128), OTHER), {"PagedAttentionMaskNdKernel": 128}),
+        ((paged(16, duration_ns=50), OTHER), {"PagedAttentionMaskNdKernel": 16}),  # a tenth of the time is not reached
+        ((OTHER,), {}),
+        ((paged(16, op="FlashAttentionScore"), OTHER), {}),
+        # A decode step whose cache is not paged has no block table.
+        ((paged(16, op="FusedInferAttentionScore", options=(((32,), "INT64"),)), OTHER), {}),
+    ],
+    ids=["as recommended", "light", "no attention", "other attention", "not paged"],
+)
+def test_tiling__recorded_attention_without_small_blocks_or_of_little_time__nothing_said(
+    kernels: tuple[Kernel, ...], blocks: dict[str, int]
+) -> None:
+    outcome = recorded(*kernels)
+
+    assert of_op(outcome, "tiling.kv_block") == blocks
+    assert outcome.findings == []
+
+
+@pytest.mark.parametrize(
+    ("op", "keys"),
+    [
+        ("FusedInferAttentionScore", (4000, 32, 1024)),
+        ("FusedInferAttentionScore", (4000, 8, 32, 128)),
+        ("IncreFlashAttention", (4000, 8, 8, 32, 16)),
+        ("PagedAttentionMaskNdKernel", (4000, 32, 8, 128)),
+    ],
+)
+def test_tiling__recorded_paged_cache_in_each_layout__tokens_of_a_block(op: str, keys: tuple[int, ...]) -> None:
+    # (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D) and NZ of npu_fused_infer_attention_score; ATB's.
+    outcome = recorded(paged(0, op=op, keys=keys), OTHER)
+
+    assert of_op(outcome, "tiling.kv_block") == {op: 32}
+
+
+def quantized(scales, *, op="WeightQuantBatchMatmulV2", duration_ns=500, weight=(4096, 11008)):
+    """A product of packed weights, its inputs in the order of npu_weight_quant_batchmatmul (torch_npu's API reference)."""
+    inputs = [((16, 4096), "BF16"), (weight, "INT4"), (scales, "BF16"), (scales, "BF16")]
+    if op.startswith("Grouped"):
+        # Empty ones as in sample msprof-910B-20cores-2608: bias, scale, offset before antiquant_scale, group_list last.
+        inputs = [*inputs[:2], ((), "FLOAT"), ((), "UINT64"), ((), "FLOAT"), *inputs[2:], ((8,), "INT64")]
+    return Kernel(
+        op, op, "MIX_AIC", 0, duration_ns,
+        input_shapes=tuple(shape for shape, _ in inputs),
+        input_dtypes=tuple(dtype for _, dtype in inputs),
+        output_shapes=((16, 11008),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kernel", "group"),
+    [
+        (quantized((128, 11008)), 32),
+        (quantized((11008, 64), weight=(11008, 4096)), 64),  # transposed
+        (quantized((8, 128, 11008), op="GroupedMatmul"), 32),
+    ],
+    ids=["plain", "transposed", "grouped"],
+)
+def test_tiling__recorded_weights_in_small_groups__said_with_their_size(kernel: Kernel, group: int) -> None:
+    outcome = recorded(kernel, OTHER)
+
+    assert of_op(outcome, "tiling.quant_group") == {kernel.type: group}
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity, finding.evidence["size"]) == ("tiling.quant_group", "info", group)
+    assert outcome.status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "groups"),
+    [
+        (quantized((32, 11008)), {"WeightQuantBatchMatmulV2": 128}),
+        (quantized((1, 11008)), {}),
+        (quantized((11008,)), {}),
+        (quantized((128, 11008), duration_ns=50), {"WeightQuantBatchMatmulV2": 32}),
+        (OTHER, {}),
+    ],
+    ids=["groups of 128", "a scale a column", "the same in one dimension", "light", "not quantized"],
+)
+def test_tiling__recorded_weights_in_large_groups_or_none__nothing_said(kernel: Kernel, groups: dict[str, int]) -> None:
+    outcome = recorded(kernel, OTHER)
+
+    assert of_op(outcome, "tiling.quant_group") == groups
+    assert outcome.findings == []

@@ -15,9 +15,10 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.outcome import StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.recorded import add_rate, busy_window, device_times_missing, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.devices.device import Device, DeviceEvent
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
@@ -26,6 +27,8 @@ from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import TimeSpan
 from perfgate.trace.model.readings import DIRECTIONS, link_traffic
 
+# Bytes of a number in half precision.
+_HALF = 2
 _CALLS_PER_ROUND = 5
 _MARKED_CALLS = 20
 # The fewest rounds that bound the median with 95 % confidence by order statistics.
@@ -103,8 +106,26 @@ def _measure(context: StepContext) -> StepOutcome:
         f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN
     }
     evidence["of"] = max(speedups, key=lambda mode: float(np.median(speedups[mode])))
-    outcome.above("transfer.share", medians[_PLAIN], evidence)
+    if outcome.above("transfer.share", medians[_PLAIN], evidence):
+        output_bytes = context.device.bytes_of(transfers.calls[_ON_DEVICE]())
+        judge_inputs(outcome, transfers.hosts[0], output_bytes, medians[_PLAIN])
     return outcome
+
+
+def judge_inputs(outcome: StepOutcome, inputs: Any, output_bytes: int, share: float) -> None:
+    """Note if most of the copied bytes are full-precision inputs; copying takes a ``share`` of the call."""
+    wide = [tensor for tensor in tensors(inputs) if tensor.is_floating_point() and tensor.element_size() > _HALF]
+    size, copied = bytes_of(wide), bytes_of(inputs) + output_bytes
+    if not size or size < copied / 2:
+        return
+    largest = max(wide, key=lambda tensor: tensor.numel() * tensor.element_size())
+    superfluous = sum(bytes_of(tensor) * (1 - _HALF / tensor.element_size()) for tensor in wide)
+    evidence: MaybeEvidence = {
+        "size": size,
+        "dtype": str(largest.dtype).removeprefix("torch."),
+        "saved": share * superfluous / copied,
+    }
+    outcome.note("transfer.full_precision", "info", evidence)
 
 
 def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -51,6 +52,18 @@ _NO_OPERATOR = Message("times.no-operator")
 # The column Accelerator Core of kernels on the device's own CPU, and of those on its cores.
 _AI_CPU = "AI_CPU"
 _CORES = frozenset({_AI_CPU, "AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"})
+# Int4Gemm, w4a16_gemm, gptq_marlin_gemm, dequant_matmul; SparseFusedAttention, paged_attention_v1, BlockSparseAttention.
+_QUANTIZED_PRODUCT = re.compile(
+    r"(int[48]|w[48]a\d+|gptq|awq|marlin|quant).*(gemm|gemv|mat_?mul|linear|_mm)|(gemm|mat_?mul|_mm).*(int[48]|w[48]a\d+|quant)",
+    re.IGNORECASE,
+)
+_BLOCK_ATTENTION = re.compile(
+    r"(paged|sparse|block).*(attention|attn)|(attention|attn).*(paged|sparse|block)", re.IGNORECASE
+)
+# Step 13 reads the size of these from the table of kernels.
+_SIZE_IS_RECORDED = re.compile(
+    r"^(WeightQuantBatchMat|GroupedMat|Paged\w*Attention|FusedInferAttention|IncreFlashAttention)"
+)
 
 
 class TopOpsStep:
@@ -194,11 +207,24 @@ def _judge_operators(
         name, share = computed[0].name, computed[0].typical_ns / computed_ns
         outcome.under(op=name).number("ops.heaviest", share)
         outcome.above("ops.heaviest", share, {"op": name, "share": share})
+    for total in totals[:_TOP_OPS]:
+        rule = _loads_in_pieces(total.name)
+        if rule is not None:
+            outcome.above(rule, total.typical_ns / busy_ns, {"op": total.name})
     for group in _JUDGED_CLASSES:
         # Totals are sorted, so the first of the class is its heaviest.
         heaviest = next((total.name for total in totals if op_class(total.name) == group), None)
         if heaviest is not None:
             outcome.above(f"ops.share.{group}", shares[group], {"op": heaviest})
+
+
+def _loads_in_pieces(op: str) -> str | None:
+    """The rule for an operator that, by its name, loads groups of weights or blocks of a cache of unknown size."""
+    if _SIZE_IS_RECORDED.search(op):
+        return None
+    if _QUANTIZED_PRODUCT.search(op):
+        return "ops.quantized_product"
+    return "ops.block_attention" if _BLOCK_ATTENTION.search(op) else None
 
 
 def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:

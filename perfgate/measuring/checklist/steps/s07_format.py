@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
@@ -13,6 +15,7 @@ from perfgate.measuring.checklist.audit import AuditedOp, audit_shape
 from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import kernels_are_hidden, steady_summary
+from perfgate.measuring.devices.batches import tensors
 from perfgate.trace.analysis.summary import kernels_of
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Kernel
@@ -25,6 +28,8 @@ _MOST_PAIRS = 10
 _INSERTED = "trans_"
 _TURNED = re.compile(r"nchwtonhwc", re.IGNORECASE)
 _TURNED_BACK = re.compile(r"nhwctonchw", re.IGNORECASE)
+# The same bytes under different names (torch_npu FormatHelper, base formats).
+_PLAIN_NPU_FORMATS = frozenset({"NCHW", "NHWC", "ND", "NCL", "NCDHW"})
 _MOST_SHAPES = 200  # characters
 _NO_KERNELS = Message("operators.no-formats-recorded")
 
@@ -64,6 +69,7 @@ class FormatStep:
             of_shape = outcome.under(shape=shape)
             _judge(of_shape, conversions)
             _judge_orders(of_shape, audit)
+            _judge_boundaries(of_shape, context, shape)
         if busy_ns:
             return outcome
         reason = "operators.no-operators-no-kernels"
@@ -181,3 +187,49 @@ def _judge_orders(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
                 "line": op.line,
             },
         )
+
+
+def _judge_boundaries(outcome: StepOutcome, context: StepContext, shape: str) -> None:
+    """Note the modules that change the NPU format, if torch_npu reports the format of a tensor."""
+    changes = _format_changes(context, shape)
+    if changes is None:
+        return
+    outcome.number("format.boundaries", len(changes))
+    if changes:
+        module, change = next(iter(changes.items()))
+        outcome.note("format.boundary", "info", {"modules": len(changes), "module": module, "change": change})
+
+
+def _format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
+    """Innermost modules with different NPU formats of input and result, with both (``ND -> FRACTAL_NZ``).
+
+    None if torch_npu is not loaded or has no ``get_npu_format``, or the model is not a module.
+    """
+    torch_npu: Any = sys.modules.get("torch_npu")
+    if context.device.kind != "npu" or getattr(torch_npu, "get_npu_format", None) is None:
+        return None
+    import torch
+
+    model = context.workload.model
+    if not isinstance(model, torch.nn.Module):
+        return None
+    changes: dict[str, str] = {}
+
+    def compare(name: str, module: Any, arguments: Any, result: Any) -> None:
+        before, after = next(tensors(arguments), None), next(tensors(result), None)
+        if before is None or after is None:
+            return
+        codes = (torch_npu.get_npu_format(tensor) for tensor in (before, after))
+        first, last = (str(getattr(code, "name", code)) for code in codes)
+        if first != last and not {first, last} <= _PLAIN_NPU_FORMATS:
+            changes.setdefault(name or type(module).__name__, f"{first} -> {last}")
+
+    innermost = [(name, module) for name, module in model.named_modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(partial(compare, name)) for name, module in innermost]
+    try:
+        context.workload.caller(shape)()
+        context.device.synchronize()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return changes

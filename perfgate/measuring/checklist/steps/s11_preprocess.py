@@ -123,20 +123,20 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
     outcome.number("preprocess.exposed_share", exposed, count=pipeline.quads, interval=(low, high))
     # The lower bound is judged, so that noise alone is no finding. The model cannot wait longer than preprocessing takes;
     # any further loss is contention with a thread on its own cores.
-    outcome.above(
-        "preprocess.exposed_share",
-        min(low, total * 1e9 / pipeline.first_ns),
-        {
-            "stage": slowest.name,
-            "stage [s]": float(medians.max()),
-            "preprocessing [s]": total,
-            "model [s]": pipeline.second_ns / 1e9,
-            "pipeline [s]": pipeline.first_ns / 1e9,
-            "preprocess.share": share,
-            "exposed share": exposed,
-            "line": line_of(slowest.run, context.root),
-        },
-    )
+    evidence: MaybeEvidence = {
+        "stage": slowest.name,
+        "stage [s]": float(medians.max()),
+        "preprocessing [s]": total,
+        "model [s]": pipeline.second_ns / 1e9,
+        "pipeline [s]": pipeline.first_ns / 1e9,
+        "preprocess.share": share,
+        "exposed share": exposed,
+        "line": line_of(slowest.run, context.root),
+    }
+    waited = min(low, total * 1e9 / pipeline.first_ns)
+    is_exposed = outcome.above("preprocess.exposed_share", waited, evidence)
+    if not is_exposed and low > outcome.limit("preprocess.exposed_share.warning"):
+        outcome.note("preprocess.contention", "info", evidence)
 
 
 def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: float) -> Ints:

@@ -13,6 +13,7 @@ from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not
 from perfgate.measuring.checklist.recorded import profiled, setting_number
 from perfgate.measuring.checklist.shape_space import measure_shape_space
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.steps.s13_tiling.blocks import cache_blocks, quantized_groups
 from perfgate.measuring.checklist.steps.s13_tiling.cores import CoreUse, core_uses, cube_clock, known_cores
 from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
 from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay, ReplayedProduct, record_products
@@ -91,6 +92,7 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
     clock = rated * _MEGAHERTZ if rated else highest
     cycles_per_second = cores["cube"] * clock if "cube" in cores and clock else cube_clock(kernels)
     _judge_products(outcome, summary.kernel_table, known_peaks(cycles_per_second, outcome), uses)
+    _judge_pieces(outcome, summary.kernel_table)
     return reasons
 
 
@@ -132,6 +134,30 @@ def _judge_products(
     without_flops = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy}
     for op in sorted(without_flops.difference(product.op for product in products)):
         outcome.under(op=op).missing("tiling.mfu", Message("operators.flops-unknown"))
+
+
+def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
+    """Judge the size of the pieces that attention on a paged cache and products of quantized weights load."""
+    total_ns = int(table.duration.sum()) or 1
+    for pieces in cache_blocks(table)[:_TOP_OPS]:
+        outcome.under(op=pieces.op).number("tiling.kv_block", pieces.size)
+        share = pieces.total_ns / total_ns
+        if share >= outcome.limit("tiling.heavy"):
+            evidence: MaybeEvidence = {
+                "op": pieces.op,
+                "size": pieces.size,
+                "time_share": share,
+                "block [B]": pieces.block_bytes,
+                "blocks": pieces.blocks,
+            }
+            outcome.below("tiling.kv_block", pieces.size, evidence)
+    for pieces in quantized_groups(table)[:_TOP_OPS]:
+        outcome.under(op=pieces.op).number("tiling.quant_group", pieces.size)
+        share = pieces.total_ns / total_ns
+        if share >= outcome.limit("tiling.heavy"):
+            outcome.below(
+                "tiling.quant_group", pieces.size, {"op": pieces.op, "size": pieces.size, "time_share": share}
+            )
 
 
 def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:

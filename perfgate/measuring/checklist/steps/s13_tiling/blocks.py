@@ -1,0 +1,109 @@
+"""The pieces in which kernels load blocked data: the cache of a paged attention, the weights of a quantized product."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import TypeVar
+
+from perfgate.trace.model.kernel_table import Alike, KernelTable
+from perfgate.trace.model.recording import Kernel
+
+# Of ATB (PagedAttentionMaskNdKernel) and of aclnn, which is paged only with a block table.
+_ATB = re.compile(r"Paged\w*Attention\w*")
+_ACLNN = re.compile(r"(FusedInferAttentionScore|IncreFlashAttention)(V\d)?")
+_WEIGHT_QUANTIZED = re.compile(r"WeightQuantBatchMat[Mm]ul(V\d)?")
+_GROUPED = re.compile(r"GroupedMat[Mm]ul(V\d)?")
+_KEYS = 1
+# The position of a block's tokens in the shape of the keys. ATB: [num_blocks, block_size, heads, size], in NZ [num_blocks,
+# heads * size / 16, block_size, 16]; aclnn: (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D), (blocknum, KV_N, D /
+# 16, blocksize, 16) (Huawei's API references of PagedAttention and npu_fused_infer_attention_score).
+_ATB_TOKENS, _ATB_TOKENS_NZ, _ACLNN_TOKENS = 1, 2, {3: 1, 4: 2, 5: 3}
+# antiquant_scale among the inputs of npu_weight_quant_batchmatmul and npu_grouped_matmul (torch_npu's API reference; the
+# latter's as in sample msprof-910B-20cores-2608).
+_SCALES, _SCALES_OF_GROUPS = 2, 5
+_Member = TypeVar("_Member")
+_BYTES = {"FLOAT16": 2, "BF16": 2, "BFLOAT16": 2, "FLOAT": 4, "INT8": 1}
+
+
+@dataclass(frozen=True)
+class LoadedPieces:
+    """The pieces that one operator loads: ``size`` is the number of elements of one in its heaviest kernels."""
+
+    op: str
+    total_ns: int
+    size: int
+    kernel: Kernel
+
+    @property
+    def block_bytes(self) -> int | None:
+        """The bytes of the keys in one block of a paged cache, all heads together."""
+        width = _BYTES.get(_at(self.kernel.input_dtypes, _KEYS) or "")
+        return width and width * prod(self.kernel.input_shapes[_KEYS][1:])
+
+    @property
+    def blocks(self) -> int | None:
+        """How many blocks a run may load: the entries of its block table."""
+        return prod(shape) if (shape := _block_table(self.kernel)) else None
+
+
+def cache_blocks(table: KernelTable) -> list[LoadedPieces]:
+    """The paged attentions with the tokens of a block of their cache, most time first."""
+    return _by_operator(table, _tokens_of_block, _ATB, _ACLNN)
+
+
+def quantized_groups(table: KernelTable) -> list[LoadedPieces]:
+    """Products with a scale for every group of weights in a column, most time first."""
+    return _by_operator(table, _values_of_group, _WEIGHT_QUANTIZED, _GROUPED)
+
+
+def _by_operator(
+    table: KernelTable, size_of: Callable[[Kernel], int | None], *patterns: re.Pattern[str]
+) -> list[LoadedPieces]:
+    rows: dict[str, list[tuple[int, Alike]]] = {}
+    for alike in table.of_types(*patterns).alike(named=False):
+        if (size := size_of(alike.kernel)) is not None:
+            rows.setdefault(alike.kernel.type or alike.kernel.name, []).append((size, alike))
+    pieces = []
+    for op, sized in rows.items():
+        size, heaviest = max(sized, key=lambda row: row[1].total_ns)
+        pieces.append(LoadedPieces(op, sum(alike.total_ns for _, alike in sized), size, heaviest.kernel))
+    return sorted(pieces, key=lambda row: (-row.total_ns, row.op))
+
+
+def _tokens_of_block(kernel: Kernel) -> int | None:
+    keys = _at(kernel.input_shapes, _KEYS)
+    if keys is None or _block_table(kernel) is None:
+        return None
+    if _ATB.fullmatch(kernel.type or kernel.name):
+        is_blocked = (_at(kernel.input_formats, _KEYS) or "").startswith("FRACTAL")
+        return _at(keys, _ATB_TOKENS_NZ if is_blocked else _ATB_TOKENS)
+    return keys[_ACLNN_TOKENS[len(keys)]] if len(keys) in _ACLNN_TOKENS else None
+
+
+def _block_table(kernel: Kernel) -> tuple[int, ...] | None:
+    """The shape of the only matrix of 32 bit numbers behind keys and values."""
+    tensors = zip(kernel.input_shapes[_KEYS + 2 :], kernel.input_dtypes[_KEYS + 2 :])
+    return next((shape for shape, dtype in tensors if dtype == "INT32" and len(shape) == 2), None)
+
+
+def _values_of_group(kernel: Kernel) -> int | None:
+    """The inner size divided by the number of groups with a scale; None for one scale per column."""
+    left, result = _at(kernel.input_shapes, 0), _at(kernel.output_shapes, 0)
+    if not left or not result:
+        return None
+    if _GROUPED.fullmatch(kernel.type or kernel.name):
+        scales = _at(kernel.input_shapes, _SCALES_OF_GROUPS) or ()
+        groups = scales[1] if len(scales) == 3 else 1
+    else:
+        scales = _at(kernel.input_shapes, _SCALES) or ()
+        # The one size of the two that is not the output's: transposed weights have transposed scales.
+        others = [size for size in scales if size != result[-1]]
+        groups = others[0] if len(scales) == 2 and len(others) == 1 else 1
+    return ceil(left[-1] / groups) if groups > 1 else None
+
+
+def _at(members: tuple[_Member, ...], position: int) -> _Member | None:
+    return members[position] if position < len(members) else None
