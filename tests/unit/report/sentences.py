@@ -71,7 +71,7 @@ def _without_names(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     for child in ast.iter_child_nodes(node):
         docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
-        progress = isinstance(child, ast.Call) and getattr(child.func, "attr", "") == "progress"
+        progress = isinstance(child, ast.Call) and getattr(child.func, "attr", "") in ("progress", "doing")
         key = isinstance(node, ast.Dict) and any(child is name for name in node.keys)
         index = isinstance(node, ast.Subscript) and child is node.slice
         if isinstance(node, ast.JoinedStr):
