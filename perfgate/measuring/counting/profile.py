@@ -94,13 +94,16 @@ def recorded_calls(device: Device, folder: Path, recordings: Sequence[Path]) -> 
 
 
 def _kernel_runs(kernels: EventTable) -> list[KernelRun]:
-    """The kernels of a trace; the shapes of the inputs stand for the size of a launch."""
+    """The kernels of a trace by their types, as operators are named.
+
+    Their names and the shapes of their inputs stand for the size of a launch.
+    """
     runs: list[KernelRun] = []
     for index in range(len(kernels)):
-        shape = int(kernels.shape[index])
+        name, shape = kernels.names[kernels.name[index]], int(kernels.shape[index])
         run = KernelRun(
-            name=kernels.names[kernels.name[index]],
-            launch="" if shape == NO_TEXT else kernels.names[shape],
+            name=kernels.names[kernels.group[index]],
+            launch=name if shape == NO_TEXT else f"{name} {kernels.names[shape]}",
             stream=int(kernels.track[index]),
             start_ns=int(kernels.start[index]),
             ns=int(kernels.duration[index]),
