@@ -71,10 +71,9 @@ class SiteReader:
 
 
 def _pool() -> ProcessPoolExecutor:
-    # A child forked from a process with threads may inherit a lock that is never released.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
+    # A child forked from a process with threads may inherit a lock that is never released. A fork server listens at a socket
+    # below TMPDIR, and that path may be too long for one.
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
 
 
 def _begin() -> None:
