@@ -224,7 +224,7 @@ def test_check__model_of_four_fifths_of_the_memory__sides_take_the_card_in_visit
     project = tmp_path / "project"
     project.mkdir()
     variables = {"LOAD_SECONDS": "1", "CARD_MEMORY": str(memory), "MODEL_BYTES": str((1 << 30) * 4 // 5)}
-    settings = "[gate]\naa_pairs = 3\nlooks = [8, 16]\n"
+    settings = "[gate]\naa_pairs = 5\nlooks = [8, 16]\n"
     run, decision = check(python, project, head, variables=variables, settings=settings, code=code)
 
     assert decision["verdict"] == verdict
