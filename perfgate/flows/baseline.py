@@ -175,11 +175,16 @@ def keep(
         if unsent is None:
             raise
         refuse_unfit(run, allow_dirty=allow_dirty, now=datetime.now(timezone.utc))
+        try:
+            path = unsent.add(run)
+        except (OSError, PerfgateError):
+            # The document itself stays where it was measured.
+            raise error from None
         raise StoreUnreachableError(
             "{error}. The run waits in {path}: the next `perfgate baseline record` on this machine sends it, or "
             "`perfgate store push`",
             error=error,
-            path=unsent.add(run),
+            path=path,
         ) from error
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class UnsentRuns:
         self._token = token.encode()
 
     def add(self, run: RunDocument) -> Path:
-        """Keep a run. Raises PerfgateError if the file cannot be written."""
+        """Keep a run. Raises OSError or PerfgateError if the file cannot be written."""
         data = canonical_bytes(run, name="the run")
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._folder / f"{content_sha256(run)}{_SUFFIX}"
@@ -52,21 +53,31 @@ class UnsentRuns:
         return path
 
     def push(self, store: Store) -> PushedRuns:
-        """Send all runs, the oldest first, and forget each that is stored. Raises StoreError if the service takes none."""
+        """Send all runs, the oldest first, and forget each that is stored. Raises StoreError if the service takes none.
+
+        A file that is gone was sent by another job of this machine.
+        """
         sent: list[str] = []
         refused: list[tuple[Path, str]] = []
         for path in self._files():
             try:
                 # Its uncommitted changes were accepted when it was recorded.
                 sent.append(record_run(store, self._read(path), allow_dirty=True))
+            except FileNotFoundError:
+                continue
             except (DocumentError, SessionKeptError, UnfitRunError) as error:
-                refused.append((path.rename(path.with_suffix(_REFUSED)), str(error)))
+                with suppress(FileNotFoundError):
+                    refused.append((path.rename(path.with_suffix(_REFUSED)), str(error)))
                 continue
             path.unlink(missing_ok=True)
         return PushedRuns(tuple(sent), tuple(refused))
 
     def _files(self) -> list[Path]:
-        return sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+        written: dict[Path, int] = {}
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            with suppress(FileNotFoundError):
+                written[path] = path.stat().st_mtime_ns
+        return sorted(written, key=written.__getitem__)
 
     def _read(self, path: Path) -> RunDocument:
         content = path.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,27 @@ def test_record__service_down__run_waits_and_the_next_record_sends_it(runner: Ru
     assert done.returncode == 0, done.stdout
     assert "sent runs that had waited for the service" in done.stdout
     assert {run.session for run in stored_runs(service.store, "shop")} == {"s1", "s2"}
+    assert runner.waiting == []
+
+
+def test_record__service_down_and_no_place_to_wait__the_error_of_the_service(runner: Runner) -> None:
+    runner.down()
+    home = runner.project.parent / "home"
+    home.mkdir()
+    (home / ".local").write_text("no folder")
+    done = runner.record("s1")
+    assert done.returncode == 4
+    assert "cannot be reached" in done.stderr
+
+
+def test_push__two_jobs_at_once__each_run_is_sent_and_neither_fails(runner: Runner) -> None:
+    for number in range(8):
+        runner.wait_for_service(f"s{number}")
+    service = runner.up()
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: runner.types("store", "push"), range(2)))
+    assert [job.returncode for job in done] == [0, 0], [job.stderr for job in done]
+    assert len(stored_runs(service.store, "shop")) == 8
     assert runner.waiting == []
 
 
