@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import ServerKey
 from perfgate.conductor.workers.cleanup import kill_leftovers, scratch_folder
 from perfgate.config import Config, MeasureSettings, StoreSettings
 from perfgate.system.processes import adopt_orphans, children
@@ -31,9 +32,9 @@ class SharedBench:
         finally:
             self.bench.config = before
             # A test that killed the fork server leaves none to the next.
-            if not all(server.running for server in self.bench._servers.values()):
-                self.bench.close()
-            self.bench._lost = None
+            if not all(server.running for server in self.bench.servers.running.values()):
+                self.bench.servers.close()
+            self.bench.servers.lost = None
 
 
 def _of_server(config: Config) -> tuple[object, ...]:
@@ -52,8 +53,8 @@ def running_bench(logs: Path) -> Iterator[SharedBench]:
     with scratch_folder() as scratch:
         bench = Bench(config, scratch=scratch, logs=logs.resolve(), say=said.append)
         try:
-            bench.start()
+            bench.servers.start(ServerKey())
             yield SharedBench(bench, said)
         finally:
-            bench.close()
+            bench.servers.close()
             kill_leftovers(scratch, spare=children())

@@ -22,7 +22,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.sides.checklist.recount import confirmed, count_again
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import load_config
 from perfgate.document.comparison import Checked, Exact
 from perfgate.document.decision import Policy

@@ -33,7 +33,8 @@ from workloads import VARIANTS, write_checkouts, write_harness
 from perfgate.catalogue.names import LATENCY
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference
 from perfgate.judging.gate.evidence.clocks import TimedLane
 from perfgate.judging.gate.evidence.pairs import paired_effects
@@ -65,9 +66,9 @@ def _measure(options: argparse.Namespace) -> None:
         scratch = Path(folder)
         config = _config(scratch, options.pairs)
         with open_bench(config, logs=scratch / "logs", say=lambda _: None) as bench:
-            bench.start_beside = lambda *_, **__: None  # type: ignore[method-assign]
+            bench.servers.start_next = lambda *_, **__: None  # type: ignore[method-assign]
             for server in range(done + 1, done + 1 + options.servers):
-                bench.redraw(hash_seed=server)
+                bench.servers.redraw(hash_seed=server)
                 for workload in options.workload or ["tiny", "python"]:
                     for head in options.head or range(1, VARIANTS + 1):
                         for condition in CONDITIONS:

@@ -29,7 +29,8 @@ from workloads import write_checkouts, write_harness
 
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.samples import BlockColumns, Replicate, unpack
 
@@ -53,9 +54,9 @@ def main() -> int:
         config = _config(Path(scratch), options.pairs)
         with open_bench(config, logs=Path(scratch) / "logs", say=lambda _: None) as bench:
             # A file is what one server saw.
-            bench.start_beside = lambda *_, **__: None  # type: ignore[method-assign]
+            bench.servers.start_next = lambda *_, **__: None  # type: ignore[method-assign]
             for server in range(done, options.servers):
-                bench.redraw(hash_seed=server + 1)
+                bench.servers.redraw(hash_seed=server + 1)
                 for workload in options.workload or WORKLOADS:
                     _record(bench, Path(scratch), workload, server, options.out / name)
     return 0

@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 
 from perfgate.conductor.sides.function.stretches import measure_stretches
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
-from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.bench import open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy

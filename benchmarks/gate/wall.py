@@ -33,7 +33,8 @@ from measure import Clock, low
 
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.samples import Replicate, unpack
 from perfgate.stats.summary import neighbour_correlation
@@ -106,7 +107,7 @@ def _measure(name: str, seconds: float, *, draw: int, profiled: bool) -> dict[st
 
 def _server_of(bench: Bench) -> int:
     """The process id of the fork server that runs."""
-    return next(iter(bench._servers.values()))._process.pid
+    return next(iter(bench.servers.running.values()))._process.pid
 
 
 def _shares(measured: PairedMeasurement, asked: dict[str, float], wall: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfgate.conductor.workers.bench import Checkout
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import load_config
 from perfgate.system.walls import can_build_walls
 from tests.end_to_end.conftest import Clone, Perfgate

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.cli.streams import make_streams_harmless
-from perfgate.conductor.workers.bench import Checkout
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.cleanup import leftover_notes, remove_unsafe_entries
 from perfgate.conductor.workers.seals import SealedCode, Seals
 from perfgate.conductor.workers.virtualenv import SetupPlan, read_requirements

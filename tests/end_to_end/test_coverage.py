@@ -9,7 +9,8 @@ from types import MappingProxyType
 import pytest
 
 from perfgate.conductor.code.reads import watch_reads
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference, parse_config
 from perfgate.document.coverage import Coverage
 from perfgate.document.run import Side

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import load_config
 from perfgate.errors import SetUpError
 from perfgate.flows.shared.preflight import preflight

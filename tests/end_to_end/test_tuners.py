@@ -14,7 +14,8 @@ import pytest
 
 from perfgate.conductor.sides.checklist.recount import Recount
 from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
-from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.bench import open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import load_config
 from perfgate.document.comparison import Comparison, Exact
 from perfgate.document.decision import Policy
@@ -66,7 +67,7 @@ def counted(folder: Path, kind: str, change: str) -> Counted:
 
     with open_bench(config, logs=folder / "logs", say=lambda _: None) as bench:
         turns = ChecklistTurns(bench, config.references[0], sides)
-        recount = Recount(bench, turns, draws=bench.draws)
+        recount = Recount(bench, turns, draws=bench.servers.draws)
         turns.first((4,))
         recount.confirm(lambda: look().differing_counts(), deadline=math.inf)
         recount.count_base(deadline=math.inf)

@@ -16,7 +16,8 @@ from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.stretches import measure_stretches
 from perfgate.conductor.sides.function.warm import resident_workers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout, ServerKey
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings
@@ -408,11 +409,11 @@ def _bench(config: Config, machine: Machine) -> Iterator[tuple[Bench, Path]]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         bench = Bench(config, scratch=root, logs=root, say=lambda text: None, start_server=start_server)
-        bench.start()
+        bench.servers.start(ServerKey())
         try:
             yield bench, root
         finally:
-            bench.close()
+            bench.servers.close()
 
 
 def documents_of(measured: PairedMeasurement) -> tuple[RunDocument, RunDocument]:

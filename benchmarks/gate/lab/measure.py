@@ -23,7 +23,8 @@ from workloads import VARIANTS, write_checkouts, write_harness
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.plan import draw_plans
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import ForkServer, Worker
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.samples import BlockColumns, Replicate, unpack
@@ -113,7 +114,7 @@ class Lab:
                     open_bench(_config(self._scratch, condition.environment), logs=logs, say=lambda _: None)
                 )
             # A server lives as long as the condition says.
-            bench.start_beside = lambda *_, **__: None  # type: ignore[method-assign]
+            bench.servers.start_next = lambda *_, **__: None  # type: ignore[method-assign]
             served = self._served[condition.server] = _Served(bench, stack, self._servers)
         return served
 

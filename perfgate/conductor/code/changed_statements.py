@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from perfgate.conductor.code.code_changes import MAX_BYTES
+from perfgate.conductor.code.code_changes import MAX_BYTES, first_line
 from perfgate.protocol import LOADED
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -72,7 +72,7 @@ class _Scope(NamedTuple):
     """What surrounds a statement: the qualified name, the lines of the innermost function, and of the definition.
 
     ``other_names`` are all names in the other version, None if it has star imports: a class whose name is among them may
-    stand for another one.
+    replace another class.
     """
 
     other_names: frozenset[str] | None
@@ -82,38 +82,59 @@ class _Scope(NamedTuple):
     in_function: bool = False
     in_plain_class: bool = False
 
+    def name_of(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
+        """The qualified name of a definition in this scope."""
+        return f"{self.name}.{node.name}" if self.name else node.name
+
+
+class _Version(NamedTuple):
+    """One version of a file; its ``names`` are None if it has star imports."""
+
+    tree: ast.Module
+    names: frozenset[str] | None
+    text: str
+
+
+_NO_FILE = _Version(ast.Module([], []), frozenset(), "")
+
 
 def changed_statements(
     before: bytes | None, after: bytes | None
 ) -> tuple[list[ChangedStatement], list[ChangedStatement]]:
-    """The statements that only one of the versions has, of each; None is a file that is not there.
+    """The removed and the added statements between two versions of a file; None is a missing file.
 
     Raises UncomparableError.
     """
-    trees = [None if source is None else _parsed(source) for source in (before, after)]
     try:
-        names = [_all_names(tree) for tree in trees]
-        old = [] if trees[0] is None else list(_parts(trees[0], _Scope(names[1]), 0))
-        new = [] if trees[1] is None else list(_parts(trees[1], _Scope(names[0]), 0))
-        texts = ["" if tree is None else ast.dump(tree) for tree in trees]
+        base, head = _parsed(before), _parsed(after)
+        old = list(_parts(base.tree, _Scope(head.names), 0))
+        new = list(_parts(head.tree, _Scope(base.names), 0))
     except RecursionError:
         raise UncomparableError from None
-    keys = [part.key for part in old], [part.key for part in new]
+    old_keys = [part.key for part in old]
+    new_keys = [part.key for part in new]
     removed: list[ChangedStatement] = []
     added: list[ChangedStatement] = []
-    for tag, first, last, new_first, new_last in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+    for tag, first, last, new_first, new_last in SequenceMatcher(
+        None, old_keys, new_keys, autojunk=False
+    ).get_opcodes():
         if tag != "equal":
             removed += [part.statement for part in old[first:last]]
             added += [part.statement for part in new[new_first:new_last]]
-    is_explained = bool(removed or added) or texts[0] == texts[1]
-    for tree, changes in zip(trees, (removed, added)):
-        # A file that is new or gone matters by being there; an unexplained difference may be anywhere.
-        if tree is not None and (None in trees or not is_explained):
-            changes.append(ChangedStatement(1, "", frozenset({LOADED})))
+    is_explained = bool(removed or added) or base.text == head.text
+    # A file that is new or gone matters by being there; an unexplained difference may be anywhere.
+    if not is_explained or before is None or after is None:
+        anywhere = ChangedStatement(1, "", frozenset({LOADED}))
+        if before is not None:
+            removed.append(anywhere)
+        if after is not None:
+            added.append(anywhere)
     return removed, added
 
 
-def _parsed(source: bytes) -> ast.Module:
+def _parsed(source: bytes | None) -> _Version:
+    if source is None:
+        return _NO_FILE
     if len(source) > MAX_BYTES:
         raise UncomparableError
     try:
@@ -122,12 +143,12 @@ def _parsed(source: bytes) -> ast.Module:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UncomparableError from None
     tree.type_ignores = []
-    return tree
+    return _Version(tree, _all_names(tree), ast.dump(tree))
 
 
-def _all_names(tree: ast.Module | None) -> frozenset[str] | None:
+def _all_names(tree: ast.Module) -> frozenset[str] | None:
     names: set[str] = set()
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in ast.walk(tree):
         if isinstance(node, ast.alias):
             if node.name == "*":
                 return None
@@ -148,10 +169,13 @@ def _parts(node: ast.AST, scope: _Scope, depth: int) -> Iterator[_Part]:
         if not isinstance(children, list):  # the body of a lambda
             continue
         for position, child in enumerate(children):
-            is_docstring = position == 0 and block == "body" and _holds_docstring(node)
-            dumped = ast.dump(_alone(child))
-            key = (f"docstring {dumped}" if is_docstring else dumped, block, depth)
-            yield _Part(key, _docstring(child, scope) if is_docstring else _statement(child, scope))
+            code = ast.dump(_alone(child))
+            if position == 0 and block == "body" and _holds_docstring(node):
+                code = f"docstring {code}"
+                statement = _docstring(child, scope)
+            else:
+                statement = _statement(child, scope)
+            yield _Part((code, block, depth), statement)
             yield from _parts(child, _inside(child, scope), depth + 1)
 
 
@@ -168,54 +192,57 @@ def _alone(node: ast.AST) -> ast.AST:
 
 
 def _first_line(node: ast.AST) -> int:
-    """The first line of a statement, with its decorators; of a case that of its pattern."""
+    """The first line of a statement, with its decorators, or of the pattern of a case."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno
+    if isinstance(node, _DEFINITIONS):
+        return first_line(node)
     assert isinstance(node, (ast.stmt, ast.ExceptHandler))
-    decorators = node.decorator_list if isinstance(node, _DEFINITIONS) else []
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+    return node.lineno
 
 
 def _last_line(node: ast.AST) -> int:
     if isinstance(node, ast.match_case):
-        return max(_last_line(child) for child in node.body)
+        return _last_line(node.body[-1])
     assert isinstance(node, (ast.stmt, ast.ExceptHandler))
     return node.end_lineno or node.lineno
+
+
+def _lines(node: ast.AST) -> range:
+    return range(_first_line(node), _last_line(node) + 1)
+
+
+def _own_lines(node: ast.AST) -> frozenset[int]:
+    """The lines of a statement without the statements inside it, unless they share its first line."""
+    own = frozenset(_lines(node)) - _body_lines(node)
+    for child in _inner(node):
+        if _first_line(child) == _first_line(node):
+            return own | {_first_line(node)}
+    return own
+
+
+def _body_lines(node: ast.AST) -> frozenset[int]:
+    """The lines of the statements inside a statement."""
+    return frozenset[int]().union(*map(_lines, _inner(node)))
 
 
 def _inner(node: ast.AST) -> Iterator[ast.AST]:
     for block in _BLOCKS:
         children = getattr(node, block, [])
-        if isinstance(children, list):  # the body of a lambda is none
-            yield from (child for child in children if isinstance(child, _BLOCK_PARTS))
-
-
-def _own_lines(node: ast.AST) -> frozenset[int]:
-    """The lines of a statement without those of the statements inside it, unless they share one."""
-    own = set(range(_first_line(node), _last_line(node) + 1))
-    inside = list(_inner(node))
-    shared = {_first_line(child) for child in inside} & {_first_line(node)}
-    for child in inside:
-        own -= set(range(_first_line(child), _last_line(child) + 1))
-    return frozenset(own | shared)
-
-
-def _body_lines(node: ast.AST) -> frozenset[int]:
-    lines: set[int] = set()
-    for child in _inner(node):
-        lines.update(range(_first_line(child), _last_line(child) + 1))
-    return frozenset(lines)
+        if not isinstance(children, list):  # the body of a lambda
+            continue
+        for child in children:
+            if isinstance(child, _BLOCK_PARTS):
+                yield child
 
 
 def _inside(node: ast.AST, scope: _Scope) -> _Scope:
     """The scope of the statements inside a node."""
     if isinstance(node, _FUNCTIONS):
-        name = f"{scope.name}.{node.name}" if scope.name else node.name
-        return _Scope(scope.other_names, name, _body_lines(node), _own_lines(node), in_function=True)
+        return _Scope(scope.other_names, scope.name_of(node), _body_lines(node), _own_lines(node), in_function=True)
     if isinstance(node, ast.ClassDef):
-        name = f"{scope.name}.{node.name}" if scope.name else node.name
         plain = _is_plain_class(node, scope)
-        return scope._replace(name=name, definition=_own_lines(node), in_plain_class=plain)
+        return scope._replace(name=scope.name_of(node), definition=_own_lines(node), in_plain_class=plain)
     return scope
 
 
@@ -227,14 +254,12 @@ def _docstring(node: ast.AST, scope: _Scope) -> ChangedStatement:
 def _statement(node: ast.AST, scope: _Scope) -> ChangedStatement:
     line, own = _first_line(node), _own_lines(node)
     if isinstance(node, _FUNCTIONS):
-        name = f"{scope.name}.{node.name}" if scope.name else node.name
         body = _body_lines(node)
         if _is_plain_function(node, scope):
-            return ChangedStatement(line, name, body, own)
-        return ChangedStatement(line, name, own | body)
+            return ChangedStatement(line, scope.name_of(node), body, own)
+        return ChangedStatement(line, scope.name_of(node), own | body)
     if isinstance(node, ast.ClassDef) and _is_plain_class(node, scope):
-        name = f"{scope.name}.{node.name}" if scope.name else node.name
-        return ChangedStatement(line, name, frozenset(), own)
+        return ChangedStatement(line, scope.name_of(node), frozenset(), own)
     if scope.in_plain_class and not scope.in_function and _is_plain_value(node):
         return ChangedStatement(line, scope.name, frozenset(), own)
     around = scope.function_lines
@@ -257,35 +282,39 @@ def _has_line(node: ast.AST) -> bool:
 
 
 def _is_plain_function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: _Scope) -> bool:
-    """Whether defining a function does nothing but bind its name: only a call can tell that it is there."""
+    """Whether defining a function only binds its name: then only a call can tell that it exists."""
     is_dunder = node.name.startswith("__") and node.name.endswith("__") and node.name not in _HARMLESS_DUNDERS
     if scope.in_function or (is_dunder and not scope.in_plain_class):
         return False
-    if not all(_name_of(decorator) in _PLAIN_DECORATORS for decorator in node.decorator_list):
+    if not _PLAIN_DECORATORS.issuperset(map(_name_of, node.decorator_list)):
         return False
     arguments = node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    annotations = [argument.annotation for argument in every if argument is not None]
-    expressions = [*arguments.defaults, *arguments.kw_defaults, *annotations, node.returns]
-    return all(_is_simple(expression) for expression in expressions)
+    expressions = [*arguments.defaults, *arguments.kw_defaults, node.returns]
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+        if argument is not None:
+            expressions.append(argument.annotation)
+    return all(map(_is_simple, expressions))
 
 
 def _is_plain_class(node: ast.ClassDef, scope: _Scope) -> bool:
-    """Whether a class of the module is new or gone, and defining it does nothing but bind its name.
+    """Whether a class of the module is new or gone, and defining it only binds its name.
 
-    That is not so if a class above it registers those below, for which the loaded code is searched.
+    A base class may also register its subclasses; the loaded code is searched for such classes.
     """
     if scope.name or scope.other_names is None or node.name in scope.other_names:
         return False
-    return not node.decorator_list and not node.keywords and all(_is_simple(base) for base in node.bases)
+    return not node.decorator_list and not node.keywords and all(map(_is_simple, node.bases))
 
 
 def _name_of(decorator: ast.expr) -> str:
-    """The last part of its name: that of ``@torch.no_grad()`` is ``no_grad``."""
-    function = decorator.func if isinstance(decorator, ast.Call) else decorator
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
+    """The last part of its name, e.g. ``no_grad`` for ``@torch.no_grad()``."""
+    if isinstance(decorator, ast.Call):
+        decorator = decorator.func
+    if isinstance(decorator, ast.Attribute):
+        return decorator.attr
+    if isinstance(decorator, ast.Name):
+        return decorator.id
+    return ""
 
 
 def _is_plain_value(node: ast.AST) -> bool:

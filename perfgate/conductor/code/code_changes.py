@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -25,7 +25,8 @@ _MOST_STATEMENTS = 200
 _LONGEST_LINE = 200
 # In all places together: they stand in every run document.
 _MOST_LINES = 2_000
-_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_WITH_DOCSTRING = (ast.Module, *_DEFINITIONS)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Code that may compute from the text of code: from docstrings, comments, and from what is defined.
@@ -77,20 +78,22 @@ def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChang
     ``files`` stand under head, and those that are not new under base. A function begins at its first decorator, as Python's own
     code objects have it.
     """
-    found: list[CodeChange] = []
+    places: list[CodeChange] = []
     for file in files:
         if _holds_tests(PurePosixPath(file)) or (tree := parse(head / file)) is None:
             continue
-        functions = {_first_line(node): node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+        functions = {first_line(node): node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
         text = (head / file).read_text("utf-8", "replace").splitlines()
         for at, changed in changes(statements(base / file), statements(head / file)):
-            found += _places(file, at, changed, functions, text)
+            places += _places(file, at, changed, functions, text)
+    del places[MAX_CHANGES:]
     # Of a change as long as a repository the first places have text and chains.
-    lines = itertools.accumulate(len(change.text) for change in found)
-    return [
-        change if so_far <= _MOST_LINES else msgspec.structs.replace(change, text=[], chains=[])
-        for change, so_far in zip(found[:MAX_CHANGES], lines)
-    ]
+    lines = 0
+    for index, place in enumerate(places):
+        lines += len(place.text)
+        if lines > _MOST_LINES:
+            places[index] = msgspec.structs.replace(place, text=[], chains=[])
+    return places
 
 
 def _places(
@@ -101,24 +104,28 @@ def _places(
     text: Sequence[str],
 ) -> Iterator[CodeChange]:
     """Yield the changed statements function by function; a changed definition counts as a change inside it."""
-    groups: dict[int | None, list[Statement]] = {}
+    groups: dict[int | None, list[Statement]] = defaultdict(list)
     for statement in changed:
-        inside = statement.line if statement.defines else statement.function
-        groups.setdefault(inside, []).append(statement)
+        if statement.defines:
+            groups[statement.line].append(statement)
+        else:
+            groups[statement.function].append(statement)
     if not groups:
         around = [line for line, node in functions.items() if line <= at <= (node.end_lineno or line)]
         groups[max(around, default=None)] = []
     for begins, inner in groups.items():
-        first = inner[0].line if inner else at
-        last = max((statement.last for statement in inner), default=first)
-        shown = text[first - 1 : min(last, first + _MOST_STATEMENTS)]
+        first = last = at
+        if inner:
+            first = inner[0].line
+            last = max(statement.last for statement in inner)
+        lines = text[first - 1 : min(last, first + _MOST_STATEMENTS)]
         change = CodeChange(
             file=file,
             first=first,
             last=last,
             chains=_chains(inner[:_MOST_STATEMENTS], text),
             imports=bool(inner) and all(isinstance(statement.node, _IMPORTS) for statement in inner),
-            text=[line.strip()[:_LONGEST_LINE] for line in shown],
+            text=[line.strip()[:_LONGEST_LINE] for line in lines],
         )
         function = functions.get(begins or 0)
         if function is None:
@@ -133,14 +140,16 @@ def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[
     spans: list[list[tuple[int, int]]] = []
     for numbers in chains([statement.node for statement in working]):
         spans.append([(working[number].line, working[number].last) for number in numbers])
-    for alone in [chain for chain in spans if len(chain) == 1]:
-        (first, last), *_ = alone
+    for alone in spans.copy():
+        if len(alone) > 1:
+            continue
+        ((first, last),) = alone
         lines = {number for number in range(first + 1, last + 1) if _is_code(text[number - 1])}
         for chain in spans:
             if chain is not alone and lines and lines <= _lines_of(chain):
                 chain.insert(0, alone.pop())
                 break
-    return [chain for chain in spans if chain]
+    return list(filter(None, spans))
 
 
 def _is_code(line: str) -> bool:
@@ -160,15 +169,17 @@ def _holds_tests(file: PurePosixPath) -> bool:
     return is_test or bool({"test", "tests"} & set(file.parts[:-1]))
 
 
-def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """A function begins at its first decorator, as Python's own code objects have it."""
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+def first_line(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    """A definition begins at its first decorator, as Python's own code objects have it."""
+    if definition.decorator_list:
+        return min(definition.lineno, definition.decorator_list[0].lineno)
+    return definition.lineno
 
 
 def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[tuple[int, Sequence[Statement]]]:
-    """Yield the runs of statements that differ, in the order of the second version; nothing if it has no statements.
+    """Yield the runs of statements that differ, in the order of the second version, if that has any statements.
 
-    With each comes the line of its first statement, or of the one now in the place of removed ones.
+    With each comes the line of its first statement, or of the statement that now follows removed statements.
     """
     old = [statement.code for statement in before]
     new = [statement.code for statement in after]
@@ -179,34 +190,40 @@ def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator
 
 def statements(file: Path) -> list[Statement]:
     """The statements of a file in order; none for a missing or very large file or invalid Python."""
-    tree = parse(file) if file.is_file() and file.stat().st_size <= MAX_BYTES else None
+    if not file.is_file() or file.stat().st_size > MAX_BYTES:
+        return []
+    tree = parse(file)
+    if tree is None:
+        return []
     try:
-        inside = list(_inside(tree, None)) if tree is not None else []
-    except RecursionError:  # one statement too deep to be written out
+        inside = list(_inside(tree, None))
+    except RecursionError:  # a statement too deep to be written out
         return []
     return sorted(inside, key=lambda statement: statement.line)
 
 
 def _last_line(statement: ast.stmt) -> int:
-    """The last line of a statement: with those inside it, which a new loop or context runs otherwise, but of a definition."""
-    if not isinstance(statement, _WITH_DOCSTRING):
-        return statement.end_lineno or statement.lineno
-    blocks = (inner for block in _BLOCKS for inner in getattr(statement, block, []))
-    inside = min((inner.lineno for inner in blocks if hasattr(inner, "lineno")), default=None)
+    """The last line of a statement, with the statements inside it, because a new loop or context changes how they run.
+
+    A definition ends before its body.
+    """
     last = statement.end_lineno or statement.lineno
-    return last if inside is None else max(statement.lineno, min(inside - 1, last))
+    if isinstance(statement, _DEFINITIONS) and statement.body:
+        return max(statement.lineno, min(statement.body[0].lineno - 1, last))
+    return last
 
 
 def same_code(before: bytes, after: bytes) -> bool:
-    """Whether two versions of a Python file have the same syntax tree but for docstrings, which other code may read.
+    """Whether two versions of a Python file have the same syntax tree apart from docstrings, which other code may read.
 
     A type comment counts, because torch.jit reads it.
     """
     if max(len(before), len(after)) > MAX_BYTES:
         return False
     try:
-        trees = [_without_docstrings(ast.parse(source, type_comments=True)) for source in (before, after)]
-        return ast.dump(trees[0]) == ast.dump(trees[1])
+        old = _without_docstrings(ast.parse(before, type_comments=True))
+        new = _without_docstrings(ast.parse(after, type_comments=True))
+        return ast.dump(old) == ast.dump(new)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 
@@ -220,12 +237,13 @@ def imported_packages(line: str) -> set[str]:
     """The top-level packages that a line imports; none if it is no import, or of the project's own package."""
     names: set[str] = set()
     for statement in line.split("#", maxsplit=1)[0].split(";"):
-        word, _, rest = statement.strip().partition(" ")
-        if word == "from":
-            names.add(rest.split()[0] if rest.split() else "")
-        elif word == "import":
-            names.update(part.split()[0] for part in rest.split(",") if part.split())
-    return {name.partition(".")[0] for name in names if name and not name.startswith(".")}
+        words = statement.split()
+        if words[:1] == ["from"]:
+            names.update(words[1:2])
+        elif words[:1] == ["import"]:
+            for part in " ".join(words[1:]).split(","):
+                names.update(part.split()[:1])
+    return {name.partition(".")[0] for name in names if not name.startswith(".")}
 
 
 def parse(file: Path) -> ast.Module | None:
@@ -252,9 +270,9 @@ def _inside(node: ast.AST, function: int | None) -> Iterator[Statement]:
                 if block in child._fields:
                     setattr(alone, block, [])
             defines = isinstance(child, _FUNCTIONS)
-            first = _first_line(child) if isinstance(child, _FUNCTIONS) else child.lineno
+            first = child.lineno
+            if isinstance(child, _FUNCTIONS):
+                first = inner = first_line(child)
             yield Statement(first, ast.dump(alone), function, _last_line(child), defines, alone)
-        if isinstance(child, _FUNCTIONS):
-            inner = _first_line(child)
         if not isinstance(child, ast.expr):
             yield from _inside(child, inner)

@@ -1,10 +1,11 @@
-"""The workload files of base and head: the code of each and of all that lies beside it, their differences, and their inputs."""
+"""The workload files of base and head: the code of each and of its neighbours, their differences, and their inputs."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.machinery import SOURCE_SUFFIXES
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from perfgate.conductor.code.code_changes import changes, parse, statements
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import ErrorDetail, Harness
@@ -37,17 +39,19 @@ def read_harnesses(
         old, new = references[0].get(name), references[1].get(name)
         if old and new and old.text == new.text and _code_hash(bench, own_base, old) == _code_hash(bench, head, new):
             continue
-        of_base = _read(bench, own_base, old) if old else None
-        if of_base is not None:
+        of_base = None
+        if old is not None:
+            of_base = _read(bench, own_base, old)
             before.append(of_base)
-        if new is not None:
-            of_head = _read(bench, head, new)
-            lines: list[str] = []
-            if old:
-                importable = (_importable(bench, own_base), _importable(bench, head))
-                lines = changed_lines(own_base.harness / old.file, head.harness / new.file, importable=importable)
-            lines = [(Path(new.file).parent / line).as_posix() for line in lines]
-            after.append(msgspec.structs.replace(of_head, changed_lines=lines, added=_added(of_base, of_head)))
+        if new is None:
+            continue
+        of_head = _read(bench, head, new)
+        lines: list[str] = []
+        if old is not None:
+            importable = bench.python_path(own_base), bench.python_path(head)
+            for line in changed_lines(own_base.harness / old.file, head.harness / new.file, importable=importable):
+                lines.append((Path(new.file).parent / line).as_posix())
+        after.append(msgspec.structs.replace(of_head, changed_lines=lines, added=_added(of_base, of_head)))
     return before, after
 
 
@@ -84,11 +88,7 @@ def _read(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> Har
 
 
 def _code_hash(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> str:
-    return code_hash(checkout.harness / reference.file, importable=_importable(bench, checkout))
-
-
-def _importable(bench: Bench, checkout: Checkout) -> list[Path]:
-    return bench.python_path(checkout)
+    return code_hash(checkout.harness / reference.file, importable=bench.python_path(checkout))
 
 
 # --- code
@@ -113,23 +113,23 @@ def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path],
 
     Files are named relative to the workload file; a removal is named by the statement now in its place.
     """
-    before = {path.relative_to(base.parent): path for path in _neighbours(base, importable[0])}
-    after = {path.relative_to(head.parent): path for path in _neighbours(head, importable[1])}
     # A workload file may have been renamed.
-    name = Path(head.name)
-    before[name], after = base, {name: head, **after}
+    before = {head.name: base}
+    for path in _neighbours(base, importable[0]):
+        before.setdefault(path.relative_to(base.parent).as_posix(), path)
     lines = []
-    for name, file in after.items():
+    for file in [head, *_neighbours(head, importable[1])]:
+        name = file.relative_to(head.parent).as_posix()
         old = before.get(name, base.parent / name)
         if file.suffix in SOURCE_SUFFIXES:
-            lines += [f"{name.as_posix()}:{at}" for at, _ in changes(statements(old), statements(file))]
+            lines += [f"{name}:{at}" for at, _ in changes(statements(old), statements(file))]
         elif not old.is_file() or old.read_bytes() != file.read_bytes():
-            lines.append(f"{name.as_posix()}:1")
+            lines.append(f"{name}:1")
     return lines
 
 
 def _neighbours(file: Path, importable: Collection[Path]) -> list[Path]:
-    """Everything beside a workload file and below, which either side can import or read; prose and bytecode are left out.
+    """Everything in and below the folder of a workload file, which either side can import or read, but prose and bytecode.
 
     None where that folder is importable: then all of it is each side's own.
     """
@@ -138,18 +138,17 @@ def _neighbours(file: Path, importable: Collection[Path]) -> list[Path]:
     if folder in resolved:
         return []
     own = {path for path in resolved if folder in path.parents}
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path != file.resolve())
-    return [
-        file.parent / path.relative_to(folder)
-        for path in files
-        if path.suffix not in _PROSE and _BYTECODE not in path.parts and not own & set(path.parents)
-    ]
+    neighbours = []
+    for path in sorted(folder.rglob("*")):
+        is_code = path.suffix not in _PROSE and _BYTECODE not in path.parts
+        if is_code and path.is_file() and path != file.resolve() and own.isdisjoint(path.parents):
+            neighbours.append(file.parent / path.relative_to(folder))
+    return neighbours
 
 
 def _code(file: Path) -> bytes:
-    """A file's code without comments, docstrings and formatting; its bytes if it is none, or cannot be parsed."""
-    tree = parse(file) if file.suffix in SOURCE_SUFFIXES else None
-    try:
-        return file.read_bytes() if tree is None else ast.dump(tree).encode(errors="replace")
-    except RecursionError:  # too deep to be written out
-        return file.read_bytes()
+    """A file's code without comments, docstrings and formatting; its bytes if it is no Python, or cannot be parsed."""
+    if file.suffix in SOURCE_SUFFIXES and (tree := parse(file)) is not None:
+        with suppress(RecursionError):  # too deep to be written out
+            return ast.dump(tree).encode(errors="replace")
+    return file.read_bytes()

@@ -36,10 +36,12 @@ def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
     sources: dict[str, set[int]] = defaultdict(set)
     for number, statement in enumerate(statements):
         names = _names(statement)
-        for source in set().union(*(sources[name] for name in names.read & sources.keys())):
-            joined, other = sorted((chain_of[number], chain_of[source]))
-            chain_of = [joined if chain == other else chain for chain in chain_of]
-        passes = {number} if names.read and not _counts_turns(statement) else set()
+        for name in names.read & sources.keys():
+            for source in sources[name]:
+                _join(chain_of, number, source)
+        passes: set[int] = set()
+        if names.read and not _counts_turns(statement):
+            passes.add(number)
         for name in names.bound:
             sources[name] = passes
         for name in names.filled:
@@ -48,6 +50,14 @@ def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
     for number, chain in enumerate(chain_of):
         chains.setdefault(chain, []).append(number)
     return list(chains.values())
+
+
+def _join(chain_of: list[int], first: int, second: int) -> None:
+    """Give the chains of two statements the smaller number of both."""
+    smaller, larger = sorted((chain_of[first], chain_of[second]))
+    for number, chain in enumerate(chain_of):
+        if chain == larger:
+            chain_of[number] = smaller
 
 
 def makes_nothing(statement: ast.stmt) -> bool:
@@ -77,7 +87,9 @@ def _names(statement: ast.stmt) -> _Names:
     inner: set[str] = set()
     for part in ast.walk(statement):
         if isinstance(part, ast.comprehension):
-            inner.update(node.id for node in ast.walk(part.target) if isinstance(node, ast.Name))
+            for node in ast.walk(part.target):
+                if isinstance(node, ast.Name):
+                    inner.add(node.id)
     _collect(statement, names)
     if isinstance(statement, ast.AugAssign):
         names.read.update(names.bound)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections import Counter
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -18,7 +19,9 @@ def granted_cpus(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> list[i
     """
     mask = sorted(os.sched_getaffinity(0))
     quota = cpu_quota(cgroup, membership)
-    return mask if quota is None else mask[: max(1, math.floor(quota))]
+    if quota is None:
+        return mask
+    return mask[: max(1, math.floor(quota))]
 
 
 def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | None:
@@ -26,23 +29,30 @@ def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | N
 
     A limit on any level above us holds for us too, so the smallest counts.
     """
-    texts = [_read(folder / "cpu.max").partition(" ")[::2] for folder in _folders(cgroup, membership, "")]
-    texts += [
-        (_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
-        for folder in _folders(cgroup, membership, "cpu")
-    ]
-    # ``max`` (v2), -1 (v1) and other text mean no limit.
-    limits = [(int(quota), int(period)) for quota, period in texts if quota.isdigit() and period.isdigit()]
-    return min((quota / period for quota, period in limits if quota and period), default=None)
+    texts: list[tuple[str, str]] = []
+    for folder in _folders(cgroup, membership, ""):
+        quota, _, period = _read(folder / "cpu.max").partition(" ")
+        texts.append((quota, period))
+    for folder in _folders(cgroup, membership, "cpu"):
+        texts.append((_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")))
+    limits = []
+    for quota, period in texts:
+        # ``max`` (v2), -1 (v1) and other text mean no limit.
+        if quota.isdigit() and period.isdigit() and int(quota) and int(period):
+            limits.append(int(quota) / int(period))
+    return min(limits, default=None)
 
 
 def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
     """The bytes this job may use: the smallest limit of our cgroups, or the machine's memory."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    texts = [_read(folder / "memory.max") for folder in _folders(cgroup, membership, "")]
-    texts += [_read(folder / "memory.limit_in_bytes") for folder in _folders(cgroup, membership, "memory")]
-    # v2 has "max" for no limit, v1 a number beyond any memory.
-    return min([total, *(int(text) for text in texts if text.isdigit())])
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    files = [folder / "memory.max" for folder in _folders(cgroup, membership, "")]
+    files += [folder / "memory.limit_in_bytes" for folder in _folders(cgroup, membership, "memory")]
+    for text in map(_read, files):
+        # v2 has "max" for no limit, v1 a number beyond any memory.
+        if text.isdigit():
+            limits.append(int(text))
+    return min(limits)
 
 
 def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
@@ -52,14 +62,18 @@ def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
     that cannot be seen here; the mount point itself then is our cgroup.
     """
     mounts = [cgroup / controller] if controller else [cgroup, cgroup / "unified"]
-    entries = [line.split(":", 2) for line in _read(membership).splitlines() if line.count(":") >= 2]
-    own = next((path for _, controllers, path in entries if controller in controllers.split(",")), "/")
-    steps = [part for part in own.split("/") if part not in ("", "..")]
-    levels = ["/".join(steps[:depth]) for depth in range(len(steps), -1, -1)]
+    steps: list[str] = []
+    for line in _read(membership).splitlines():
+        _, _, membership_text = line.partition(":")
+        controllers, colon, path = membership_text.partition(":")
+        if colon and controller in controllers.split(","):
+            steps = [part for part in path.split("/") if part not in ("", "..")]
+            break
     folders: list[Path] = []
     for mount in mounts:
-        folders += [mount / level for level in levels]
-    return [folder for folder in folders if folder.is_dir()]
+        for depth in range(len(steps), -1, -1):
+            folders.append(mount.joinpath(*steps[:depth]))
+    return list(filter(Path.is_dir, folders))
 
 
 def cpu_list(text: str) -> list[int]:
@@ -79,11 +93,12 @@ def quietest_cpus(count: int, *, seconds: float = 0.2) -> list[int]:
     before = _busy_ticks()
     time.sleep(seconds)
     after = _busy_ticks()
-    return sorted(sorted(cpus, key=lambda cpu: after.get(cpu, 0) - before.get(cpu, 0))[:count])
+    cpus.sort(key=lambda cpu: after[cpu] - before[cpu])
+    return sorted(cpus[:count])
 
 
-def _busy_ticks() -> dict[int, int]:
-    busy = {}
+def _busy_ticks() -> Counter[int]:
+    busy: Counter[int] = Counter()
     for line in _read(Path("/proc/stat")).splitlines():
         name, *fields = line.split()
         if name.startswith("cpu") and name != "cpu":

@@ -1,7 +1,7 @@
-"""The watcher: reads the device's state while pairs run beside it, and marks the blocks that it spoils.
+"""The watcher: reads the device's state while pairs run, and marks the blocks that it spoils.
 
-A process of its own asks the vendor's tool, outside of all workers and without torch. Its readings and the blocks lie on one
-clock, so that a reading spoils the blocks it overlaps in time, whichever side they belong to.
+A separate process asks the vendor's tool, outside of all workers and without torch. Its readings and the blocks lie on one
+clock, so that a reading spoils the blocks it overlaps in time, on either side.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfgate.trace.model.arithmetic import TimeSpan
 
 replace = msgspec.structs.replace
 
-# The CPU reports its throttling to each worker for free; a watcher beside it would take CPU time from the measurement.
+# The CPU reports its throttling to each worker for free; a watcher would take CPU time from the measurement.
 UNWATCHED_KINDS = frozenset({"cpu"})
 # Two questions to a tool on a busy host; a gate takes minutes, so this is worth the while.
 PATIENCE_SECONDS = 60.0
@@ -30,7 +30,7 @@ _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 
 class Watcher:
-    """The readings beside some pairs, and their meaning for the blocks.
+    """The readings during some pairs, and their meaning for the blocks.
 
     ``own`` are the process ids that workers had, and grows as they are started. ``host_ids`` is whether the ids that a
     driver lists can only be those that we see: in a container they may be the host's.
@@ -42,24 +42,30 @@ class Watcher:
         self._host_ids = _in_first_pid_namespace() if host_ids is None else host_ids
 
     def end(self) -> None:
-        """Let the answer that is under way come in; no other is asked for."""
+        """Wait for the pending answer; the tool is not asked again."""
         if self._sampler is not None:
             self._sampler.end()
 
     def put_into(self, *lists: list[Replicate]) -> None:
-        """Give every replicate the readings beside its blocks, and every block its own disturbances."""
-        readings = [self._without_own(reading) for reading in self._sampler.readings()] if self._sampler else []
-        for replicates in lists if readings else ():
+        """Give every replicate the readings during its blocks, and every block its own disturbances."""
+        if self._sampler is None:
+            return
+        readings = [self._without_own(reading) for reading in self._sampler.readings()]
+        if not readings:
+            return
+        for replicates in lists:
             replicates[:] = [_watched(replicate, readings) for replicate in replicates]
 
     def _without_own(self, reading: TelemetryReading) -> TelemetryReading:
         """A reading with foreign processes only; None in their place if ours cannot be distinguished."""
         foreign = reading.telemetry.foreign_processes
-        if foreign and not self._host_ids and not any(process.pid in self._own for process in foreign):
-            foreign = None  # ids of the host, among which ours may be
-        elif foreign:
+        if foreign:
             # Names of other jobs do not belong in a document.
-            foreign = [replace(process, name="") for process in foreign if process.pid not in self._own]
+            others = [replace(process, name="") for process in foreign if process.pid not in self._own]
+            if len(others) == len(foreign) and not self._host_ids:
+                foreign = None  # ids of the host, among which ours may be
+            else:
+                foreign = others
         return replace(reading, telemetry=replace(reading.telemetry, foreign_processes=foreign))
 
 
@@ -121,14 +127,14 @@ def _overlapping(span: TimeSpan, readings: Sequence[TelemetryReading]) -> list[T
 
 def _with_condition(columns: BlockColumns, whole: TimeSpan, readings: Sequence[TelemetryReading]) -> BlockColumns:
     spans = _spans(columns)
-    of_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
-    of_clocks = [one for one in readings if whole.start <= one.began_ns and one.ended_ns <= whole.end]
+    with_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
+    within = [reading for reading in readings if whole.start <= reading.began_ns and reading.ended_ns <= whole.end]
     return replace(
         columns,
         throttled=_states(spans, readings, lambda state: state.throttled),
         power_capped=_states(spans, readings, lambda state: state.power_capped),
-        clock_share=[_clock_share(span, of_clocks) for span in spans],
-        foreign_processes=[_foreign_count(span, of_processes) for span in spans],
+        clock_share=[_clock_share(span, within) for span in spans],
+        foreign_processes=[_foreign_count(span, with_processes) for span in spans],
     )
 
 
@@ -137,16 +143,18 @@ def _states(
     readings: Sequence[TelemetryReading],
     state_of: Callable[[DeviceState], bool | None],
 ) -> list[bool | None]:
-    """For each block the state that any overlapping reading has, or else that of the two readings around it if they agree."""
+    """For each block the state of any overlapping reading, or else of the two readings around it if they agree."""
     reported = [reading for reading in readings if state_of(reading.telemetry) is not None]
     states: list[bool | None] = []
     for span in spans:
-        beside = [state_of(reading.telemetry) for reading in _overlapping(span, reported)]
-        around = {state_of(reading.telemetry) for reading in _around(span, reported)}
-        if beside:
-            states.append(any(beside))
-        else:
-            states.append(around.pop() if len(around) == 1 else None)
+        state: bool | None = None
+        if overlapping := _overlapping(span, reported):
+            state = any(state_of(reading.telemetry) for reading in overlapping)
+        elif around := _around(span, reported):
+            before, after = around
+            if state_of(before.telemetry) == state_of(after.telemetry):
+                state = state_of(before.telemetry)
+        states.append(state)
     return states
 
 
@@ -155,27 +163,31 @@ def _clock_share(span: TimeSpan, readings: Sequence[TelemetryReading]) -> float 
 
     Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading counts.
     """
-    shares = [
-        reading.telemetry.clock_share()
-        for reading in _overlapping(span, readings)
-        if reading.telemetry.at_work is not False
-    ]
-    return min((share for share in shares if share is not None), default=None)
+    shares = []
+    for reading in _overlapping(span, readings):
+        share = reading.telemetry.clock_share()
+        if share is not None and reading.telemetry.at_work is not False:
+            shares.append(share)
+    return min(shares, default=None)
 
 
 def _foreign_count(span: TimeSpan, readings: Sequence[TelemetryReading]) -> int | None:
-    """The most processes of others in overlapping readings; for a block that none overlaps, those of both around it."""
-    beside = [len(_pids(reading)) for reading in _overlapping(span, readings)]
-    if beside:
-        return max(beside)
-    around = [_pids(reading) for reading in _around(span, readings)]
-    return len(frozenset.intersection(*around)) if around else None
+    """The most foreign processes in overlapping readings; without any, those in both readings around the block."""
+    overlapping = _overlapping(span, readings)
+    if overlapping:
+        return max(len(_pids(reading)) for reading in overlapping)
+    around = _around(span, readings)
+    if around is None:
+        return None
+    before, after = around
+    return len(_pids(before) & _pids(after))
 
 
-def _around(span: TimeSpan, readings: Sequence[TelemetryReading]) -> list[TelemetryReading]:
-    before = [reading for reading in readings if reading.ended_ns <= span.start][-1:]
-    after = [reading for reading in readings if reading.began_ns >= span.end][:1]
-    return [*before, *after] if before and after else []
+def _around(span: TimeSpan, readings: Sequence[TelemetryReading]) -> tuple[TelemetryReading, TelemetryReading] | None:
+    """The last reading before a block and the first after it."""
+    before = [reading for reading in readings if reading.ended_ns <= span.start]
+    after = [reading for reading in readings if reading.began_ns >= span.end]
+    return (before[-1], after[0]) if before and after else None
 
 
 def _pids(reading: TelemetryReading) -> frozenset[int]:

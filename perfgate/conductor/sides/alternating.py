@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain
 from statistics import median
 
 import msgspec
@@ -17,6 +16,7 @@ import numpy as np
 from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import CpuTime, JobNumber, TurnResult
+from perfgate.document.samples import SampleSet
 
 # A visit has as many turns as take about as long as its start, within these bounds.
 FEWEST_TURNS, MOST_TURNS = 8, 64
@@ -81,10 +81,13 @@ class AlternatingSide:
             self._side.start()
             self._side.warm_up()
             warm = time.monotonic()
-            # So many numbers that those of two visits differ.
-            first = self._clear_turn(number * MOST_TURNS)
+            # Turns of different visits have different numbers.
+            first_number = number * MOST_TURNS
+            results = [self._clear_turn(first_number)]
             turns = self._visit.settle(warm - began, time.monotonic() - warm)
-            return _together([first, *(self._clear_turn(number * MOST_TURNS + index) for index in range(1, turns))])
+            for index in range(1, turns):
+                results.append(self._clear_turn(first_number + index))
+            return _together(results)
         finally:
             self._side.stop()
 
@@ -104,50 +107,59 @@ class AlternatingSide:
 
 def _together(results: list[TurnResult]) -> TurnResult:
     """The turns of a visit as one: the geometric means of values that all of them have, and all work, output and samples."""
+    values: dict[str, list[float]] = defaultdict(list)
     work: Counter[str] = Counter()
     counters: Counter[str] = Counter()
+    samples: list[SampleSet] = []
+    late: list[float] = []
+    resent = 0
     for result in results:
+        for name, value in result.values.items():
+            values[name].append(value)
         work.update(result.work)
         counters.update(result.counters)
-    late = [result.late for result in results if result.late is not None]
+        samples += result.samples
+        if result.late is not None:
+            late.append(result.late)
+        resent += result.resent
+    means: dict[str, float] = {}
+    for name, column in values.items():
+        if len(column) == len(results):
+            means[name] = float(np.exp(np.mean(np.log(column))))
     return TurnResult(
-        values=_means([result.values for result in results]),
+        values=means,
         work=dict(work),
         output=_digest_of_all([result.output for result in results]),
         texts=results[0].texts,
         counts=results[0].counts,
         counters=dict(counters),
-        samples=list(chain.from_iterable(result.samples for result in results)),
+        samples=samples,
         late=round(median(late), 4) if late else None,
         cpu=_added([result.cpu for result in results]),
         requests=_digest_of_all([result.requests for result in results]),
         without=results[-1].without,
-        resent=sum(result.resent for result in results),
+        resent=resent,
     )
-
-
-def _means(turns: list[dict[str, float]]) -> dict[str, float]:
-    """The geometric mean of every value that all turns have."""
-    means: dict[str, float] = {}
-    for name in turns[0]:
-        values = [turn[name] for turn in turns if name in turn]
-        if len(values) == len(turns):
-            means[name] = float(np.exp(np.mean(np.log(values))))
-    return means
 
 
 def _digest_of_all(texts: list[str]) -> str:
-    """A digest of texts, of which none may be there."""
-    return sha256("\0".join(texts).encode()).hexdigest() if any(texts) else ""
+    """A digest of the texts; empty if all are."""
+    if not any(texts):
+        return ""
+    return sha256("\0".join(texts).encode()).hexdigest()
 
 
 def _added(times: list[CpuTime | None]) -> CpuTime | None:
-    known = [time for time in times if time is not None]
-    if len(known) < len(times):
-        return None
-    waited = [time.waited for time in known if time.waited is not None]
-    return CpuTime(
-        used=math.fsum(time.used for time in known),
-        waited=math.fsum(waited) if len(waited) == len(known) else None,
-        seconds=math.fsum(time.seconds for time in known),
-    )
+    """The sum of CPU times; None, as a whole or of the waiting, if one of them is unknown."""
+    used = seconds = 0.0
+    waited: float | None = 0.0
+    for time_of_turn in times:
+        if time_of_turn is None:
+            return None
+        used += time_of_turn.used
+        seconds += time_of_turn.seconds
+        if waited is not None and time_of_turn.waited is not None:
+            waited += time_of_turn.waited
+        else:
+            waited = None
+    return CpuTime(used=used, waited=waited, seconds=seconds)

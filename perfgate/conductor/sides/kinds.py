@@ -17,7 +17,8 @@ from perfgate.conductor.sides.ranks.ranks import RanksSide
 from perfgate.conductor.sides.server.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, SidePlan
 from perfgate.conductor.sides.stacks.stacks import profiling_environment
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import device_kind
 from perfgate.document.job import Fits, JobKind, JobRecord
 from perfgate.errors import ConfigError

@@ -6,19 +6,21 @@ copy. The model is used if it equals one that was built for the device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from perfgate.conductor.workers.checkout import Checkout, ServerKey
 from perfgate.conductor.workers.host_server import HostServer
 from perfgate.conductor.workers.loading import LoadingWorker
 from perfgate.conductor.workers.worker import ForkServer, WorkerError
+from perfgate.conductor.workers.worker_plan import WorkerPlan
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message, as_message
 from perfgate.locale import Activity
 from perfgate.protocol import Signature, SignatureRequest
 
 if TYPE_CHECKING:
-    from perfgate.conductor.workers.bench import Bench, Checkout
+    from perfgate.conductor.workers.bench import Bench
 
 
 class HostBuilds:
@@ -66,7 +68,7 @@ class HostBuilds:
         self._references.clear()
         self._are_confirmed = False
         self.seconds_of_copy = None
-        for server in self._bench.servers():
+        for server in self._bench.servers.all():
             server.close_hosts()
 
     def server_of(self, checkout: Checkout, reference: WorkloadReference, server: ForkServer) -> HostServer | None:
@@ -76,16 +78,12 @@ class HostBuilds:
         host = self._host_on(server, checkout)
         return host if host.wait_built(timeout=self._bench.config.measure.load_timeout) else None
 
-    def are_built_on(self, server: ForkServer, checkouts: Sequence[Checkout]) -> bool:
-        """Whether a server has built the models of these checkouts, or cannot; begins to build them."""
+    def are_built_on(self, key: ServerKey, server: ForkServer) -> bool:
+        """Whether a server has built the models of its checkouts, or cannot; begins to build them."""
         if not self._are_confirmed:
             return True
-        hosts = [self._host_on(server, checkout) for checkout in checkouts]
+        hosts = [self._host_on(server, checkout) for checkout in self._references if checkout.server == key]
         return all(host.is_built() or host.error is not None for host in hosts)
-
-    @property
-    def checkouts(self) -> list[Checkout]:
-        return list(self._references)
 
     def _difference(self, checkout: Checkout, signature: Signature | None) -> Message | None:
         """Why the model that was built on the host is not used; None if it equals the other."""
@@ -94,9 +92,8 @@ class HostBuilds:
             return Message("workload.host-build-slow") if host.error is None else as_message(host.error.message)
         try:
             signature = signature or self._signature_on_device(checkout, reference)
-            with self._bench.loading(
-                checkout, reference, cpus=self._bench.cpus, layout_seed=0, log_name=reference.name, source=host
-            ) as copying:
+            plan = WorkerPlan(checkout, reference, self._bench.cpus, reference.name, host=host)
+            with self._bench.loading(plan) as copying:
                 seconds = copying.wait().seconds
                 copy = self.signature_of(copying)
         except WorkerError as error:
@@ -107,15 +104,15 @@ class HostBuilds:
     def _signature_on_device(self, checkout: Checkout, reference: WorkloadReference) -> Signature:
         """The signature of a model that a worker builds for the device; it may have loaded ahead."""
         bench = self._bench
-        arguments = {"cpus": bench.cpus, "layout_seed": 0, "log_name": reference.name}
+        plan = WorkerPlan(checkout, reference, bench.cpus, reference.name)
         if bench.has_ahead(checkout, reference):
             try:
-                with bench.loading(checkout, reference, **arguments) as loading:  # type: ignore[arg-type]
+                with bench.loading(plan) as loading:
                     return self.signature_of(loading)
             except WorkerError as error:
                 if error.detail.kind != "memory":
                     raise
-        with bench.loading(checkout, reference, **arguments) as loading:  # type: ignore[arg-type]
+        with bench.loading(plan) as loading:
             return self.signature_of(loading)
 
     def signature_of(self, loading: LoadingWorker) -> Signature:
@@ -125,7 +122,7 @@ class HostBuilds:
         return loading.worker.ask(SignatureRequest(), Signature, timeout=timeout, doing=doing)
 
     def _host_of(self, checkout: Checkout) -> HostServer:
-        return self._host_on(self._bench.server_of(checkout), checkout)
+        return self._host_on(self._bench.servers.get(checkout.server), checkout)
 
     def _host_on(self, server: ForkServer, checkout: Checkout) -> HostServer:
         """The server that builds the model of a checkout, forked from this one."""

@@ -1,11 +1,11 @@
 """Detect changes of base and head while they are measured: of their checkouts, imports and linked files.
 
-Code of the head runs as the user that base's workers run as, so it can write wherever these read. Sealed files are compared
-with their state before any code of the change ran. A file that base writes into its own checkout is base's own while only
-base runs; while code of the head can run too, nothing that base reads may change. The head's files in its own checkout are
-its own at any time: base reads nothing there. A file of the commit never changes. A file that only got another name, as a
-hard link, is unchanged if the kernel reports no write to it. Of what others share with the sides
-(installed packages, libraries, programs) only changes count that concern a side (``in_use``).
+Code of the head runs as the same user as base's workers, so it can write wherever these read. Sealed files are compared
+with their state before any code of the change ran. Base may write files into its own checkout while only base runs; while
+code of the head can run too, every file that base reads must stay. The head may write into its own checkout at any time,
+because base does not read it. A file of the commit never changes. A file that only got another name, as a hard link, is
+unchanged if the kernel reports no write to it. Of everything shared with other programs (installed packages, libraries,
+programs) only changes count that concern a side (``in_use``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache, partial
@@ -52,12 +53,11 @@ _LOCK = ".lock"
 class SealedFolder:
     """A folder that must stay as it is. ``name`` is the prefix of its files in reports.
 
-    Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. ``results`` are
-    patterns of files that it is told to write, which no report names. ``stamp``
-    reads its state, None if that is too large. ``root`` is given if a change below it can be put back without a trace in two
-    ways only: another folder stands in its place, or in that of a link's target, for a while; or, if ``stamp`` leaves out
-    folders, a file is there for a while. Both change what ``folders`` reads. ``holds`` tells which changes count, and
-    ``covers`` which paths below ``root`` are sealed.
+    Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. Reports do not
+    name files that match ``results``. ``stamp`` reads the state, None if it is too large. ``root`` is set if a change below it
+    can be undone without a trace in two ways only, both of which change the result of ``folders``: another folder replaces it
+    or a link's target for a while; or a file exists for a while and ``stamp`` leaves out folders. ``holds`` decides which
+    changes count, and ``covers`` which paths below ``root`` are sealed.
     """
 
     name: str
@@ -86,17 +86,17 @@ def sealed_tree(name: str, root: Path) -> SealedFolder:
 
 def sealed_files(name: str, root: Path, *, own: Side | None = None) -> SealedFolder:
     """A folder in which programs may add files: those that are there must stay, and none may run at a start of Python."""
-    known: frozenset[str] | None = None
+    first_files: frozenset[str] | None = None
 
     def stamp() -> Stamps | None:
-        nonlocal known
-        found = stamps_below(root, most=MOST_ENTRIES)
-        if found is None:
+        nonlocal first_files
+        entries = stamps_below(root, most=MOST_ENTRIES)
+        if entries is None:
             return None
-        files = {file: stamp for file, stamp in found.items() if not is_folder(stamp) and not file.endswith(_LOCK)}
-        if known is None:
-            known = frozenset(files)
-        return {file: stamp for file, stamp in files.items() if file in known or _runs_at_start(file)}
+        files = {file: stamp for file, stamp in entries.items() if not is_folder(stamp) and not file.endswith(_LOCK)}
+        if first_files is None:
+            first_files = frozenset(files)
+        return {file: stamp for file, stamp in files.items() if file in first_files or _runs_at_start(file)}
 
     return SealedFolder(name, stamp, own=own)
 
@@ -108,9 +108,9 @@ def _runs_at_start(file: str) -> bool:
 
 @dataclass
 class _State:
-    """The expected and the last seen state of a folder that ``sides`` read, and the files that its own side wrote there.
+    """The expected and the current state of a folder that ``sides`` read, and the files that its own side wrote there.
 
-    ``wrong`` are the names that have differed once: they stay wrong though they were put back.
+    ``wrong`` are the names that have differed once: they stay wrong even if the files are put back.
     """
 
     folder: SealedFolder
@@ -122,12 +122,14 @@ class _State:
 
     def __post_init__(self) -> None:
         self.digest = _digest(self.expected)
-        self.found = dict(self.expected)
+        self.current = dict(self.expected)
+        self._links: list[Path] = []
         root = self.folder.root
-        links = [root / name for name, stamp in self.found.items() if is_link(stamp)] if root else []
-        self._links = list(filter(_leads_away, links))
+        if root is not None:
+            links = [root / name for name, stamp in self.expected.items() if is_link(stamp)]
+            self._links = list(filter(_leads_away, links))
         self._passing = self._stamp_passing()
-        if root and self.folder.own is None:
+        if root is not None and self.folder.own is None:
             for path in filter(_has_several_names, map(self._path_of, self.expected)):
                 self.writes.add(path)
 
@@ -138,36 +140,39 @@ class _State:
     def _stamp_passing(self) -> tuple[Stamps, list[Stamp | None]]:
         """The state of folders and links that changes when something is put in the place of something else."""
         root = self.folder.root
-        return self.folder.folders(root) if root else {}, [stamp_of(link) for link in self._links]
+        if root is None:
+            return {}, []
+        return self.folder.folders(root), list(map(stamp_of, self._links))
 
     def compare(self, *, alone: Side | None) -> None:
         """Look at the folder again. ``alone`` is the side that ran since the last time, if it was only one."""
-        folder, seen = self.folder, self.found
+        folder, before = self.folder, self.current
         # Before the files: what changes while they are read shows the next time.
         self._passing = self._stamp_passing()
-        self.found = folder.stamp() or {}
+        self.current = folder.stamp() or {}
         # The head's files in its own checkout affect nothing else.
-        may_write = folder.own is not None and folder.own in (alone, "head")
-        written = [name for name in _differing(seen, self.found) if name not in folder.committed] if may_write else []
-        for name in written:
-            # An earlier change by another side stays one.
-            if name in self.wrong:
-                continue
-            stamp = self.found.get(name)
+        if folder.own is not None and folder.own in (alone, "head"):
+            self._accept(set(_differing(before, self.current)) - folder.committed)
+        for name in _differing(self.expected, self.current):
+            if not self._has_other_names_only(name):
+                self.wrong.add(name)
+
+    def _accept(self, written: set[str]) -> None:
+        """Expect the files that their own side wrote; an earlier change by another side stays wrong."""
+        for name in sorted(written - self.wrong):
+            stamp = self.current.get(name)
             if stamp is None:
                 del self.expected[name]
                 continue
             self.expected[name] = stamp
-            if not is_folder(stamp) and not any(fnmatch(name, pattern) for pattern in folder.results):
+            if not is_folder(stamp) and not any(fnmatch(name, pattern) for pattern in self.folder.results):
                 self.own[name] = None
         if written:
             self.digest = _digest(self.expected)
-        differing = _differing(self.expected, self.found)
-        self.wrong.update(name for name in differing if not self._has_other_names_only(name))
 
     def _has_other_names_only(self, name: str) -> bool:
-        """Whether all that happened to a file is that it got, or lost, another name."""
-        before, after = self.expected.get(name, ()), self.found.get(name, ())
+        """Whether a file only got, or lost, another name."""
+        before, after = self.expected.get(name, ()), self.current.get(name, ())
         return without_change_time(before) == without_change_time(after) and self.is_unwritten(name)
 
     def is_unwritten(self, name: str) -> bool:
@@ -185,7 +190,7 @@ class _State:
 
 
 class _InUse(NamedTuple):
-    """What the sides use by their reports until now, and files that they loaded in another state than the sealed one."""
+    """The files that the sides use by their reports until now, and those that they loaded in another than the sealed state."""
 
     loads: Loads
     folders: dict[SealedFolder, FolderInUse]
@@ -195,8 +200,8 @@ class _InUse(NamedTuple):
 class Seals:
     """Everything that base and head run and read, sealed when it is added.
 
-    ``loads`` receives what their processes load; without it every change counts. ``libraries`` are those of interpreters,
-    and ``texts`` the files of the checkouts: what these name is in use.
+    ``loads`` receives what their processes load; without it every change counts. ``libraries`` of interpreters, and ``texts``,
+    the files of the checkouts, name further files that are in use.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, loads: LoadLog | None = None) -> None:
@@ -259,7 +264,9 @@ class Seals:
         self._took = self._looked - began
 
     def _compare(self, states: Iterable[_State]) -> None:
-        alone = next(iter(self._running)) if len(self._running) == 1 else None
+        alone: Side | None = None
+        if len(self._running) == 1:
+            (alone,) = self._running
         for state in states:
             state.compare(alone=alone)
         self._seals.clear()
@@ -272,18 +279,31 @@ class Seals:
 
     def _make_seal(self, states: list[_State]) -> Seal:
         changed = self._changes_in_use(states)
+        entries = 0
+        before, after = sha256(), sha256()
+        changed_paths: list[str] = []
+        own_paths: list[str] = []
+        for state in states:
+            folder = state.folder
+            entries += len(state.expected)
+            before.update(state.digest.encode())
+            after.update(_digest_with(state, changed[folder]).encode())
+            changed_paths += _paths(folder, sorted(changed[folder]))
+            own_paths += _paths(folder, state.own)
         return Seal(
-            entries=sum(len(state.expected) for state in states),
-            before=_together(state.digest for state in states),
-            after=_together(_digest_with(state, changed[state.folder]) for state in states),
-            changed=_names([(state.folder, sorted(changed[state.folder])) for state in states]),
-            own=_names([(state.folder, list(state.own)) for state in states]),
+            entries=entries,
+            before=before.hexdigest(),
+            after=after.hexdigest(),
+            changed=_first(changed_paths),
+            own=_first(own_paths),
             left_out=self._left_out,
         )
 
     def _changes_in_use(self, states: list[_State]) -> dict[SealedFolder, set[str]]:
         """The changed files of each folder that concern a side, and those that a side loaded in another state."""
-        loads = self.loads.read() if self.loads else None
+        loads = None
+        if self.loads is not None:
+            loads = self.loads.read()
         if loads is None:
             return {state.folder: state.changed_files() for state in states}
         if self._in_use is None or self._in_use.loads != loads:
@@ -291,40 +311,49 @@ class Seals:
         changed = {}
         for state in states:
             folder = self._in_use.folders[state.folder]
-            concerning = {name for name in state.changed_files() if folder.concerns(name)}
+            concerning = set(filter(folder.concerns, state.changed_files()))
             changed[state.folder] = concerning | self._in_use.unsealed.get(state.folder, set())
         return changed
 
     def _find_use(self, loads: Loads) -> _InUse:
         used = UsedFiles(loads, tuple(self.libraries), tuple(self.texts))
         folders = self._folders_in_use(used)
-        by_root = {str(folder.root): folder for folder in folders if folder.root and folder.holds == "modules"}
-        unsealed: dict[SealedFolder, set[str]] = {}
+        modules = {folder.root: folder for folder in folders if folder.root and folder.holds == "modules"}
+        unsealed: dict[SealedFolder, set[str]] = defaultdict(set)
         for path, stamps in used.resolved.items():
-            parent = next((parent for parent in Path(path).parents if str(parent) in by_root), None)
-            if parent is None:
+            parents = [parent for parent in Path(path).parents if parent in modules]
+            if not parents:
                 continue
-            folder, name = by_root[str(parent)], path.removeprefix(f"{parent}/")
+            folder, name = modules[parents[0]], path.removeprefix(f"{parents[0]}/")
             if folder.covers(name) and not folders[folder].is_sealed(name, stamps):
-                unsealed.setdefault(folder, set()).add(name)
+                unsealed[folder].add(name)
         return _InUse(loads, folders, unsealed)
 
     def _folders_in_use(self, used: UsedFiles) -> dict[SealedFolder, FolderInUse]:
-        shared = [state for state in self._states.values() if state.folder.root and state.folder.holds != "everything"]
+        shared: list[tuple[Path, Stamps]] = []
+        programs: set[str] = set()
+        for folder, state in self._states.items():
+            if folder.root and folder.holds != "everything":
+                shared.append((folder.root, state.expected))
+                if folder.holds == "programs":
+                    programs.update(state.expected)
 
         @cache
         def library_names() -> frozenset[str]:
-            known = libraries_by_name((state.folder.root or Path(), state.expected) for state in shared)
-            return used.library_names(known)
+            return used.library_names(libraries_by_name(shared))
 
-        of_programs = [state.expected for state in shared if state.folder.holds == "programs"]
-        programs = frozenset(name for expected in of_programs for name in expected)
-        return {
-            folder: FolderInUse(
-                folder.root or Path(), folder.holds, state.expected, used, library_names, state.is_unwritten, programs
+        in_use: dict[SealedFolder, FolderInUse] = {}
+        for folder, state in self._states.items():
+            in_use[folder] = FolderInUse(
+                folder.root or Path(),
+                folder.holds,
+                state.expected,
+                used,
+                library_names,
+                state.is_unwritten,
+                frozenset(programs),
             )
-            for folder, state in self._states.items()
-        }
+        return in_use
 
 
 def _has_several_names(path: str) -> bool:
@@ -336,17 +365,23 @@ def _has_several_names(path: str) -> bool:
 
 
 def _leads_away(link: Path) -> bool:
-    """Whether a link leads out of its folder. To put another file in the place of one beside it changes that folder."""
+    """Whether a link leads out of its folder. Replacing a file in the same folder changes that folder."""
     try:
         return "/" in str(link.readlink())
     except OSError:
         return True
 
 
-def _names(files: Sequence[tuple[SealedFolder, list[str]]]) -> list[str]:
-    paths = [folder.name + ("" if name == "." else f"/{name}") for folder, names in files for name in names]
-    more = [f"… ({len(paths) - _NAMED})"] if len(paths) > _NAMED else []
-    return [*map(one_line, paths[:_NAMED]), *more]
+def _paths(folder: SealedFolder, names: Iterable[str]) -> list[str]:
+    return [folder.name if name == "." else f"{folder.name}/{name}" for name in names]
+
+
+def _first(paths: list[str]) -> list[str]:
+    """The first paths, and the number of the others."""
+    lines = list(map(one_line, paths[:_NAMED]))
+    if len(paths) > _NAMED:
+        lines.append(f"… ({len(paths) - _NAMED})")
+    return lines
 
 
 def _differing(before: Stamps, after: Stamps) -> list[str]:
@@ -361,13 +396,12 @@ def _digest(stamps: Stamps) -> str:
 
 
 def _digest_with(state: _State, names: set[str]) -> str:
-    """The digest of the expected state with the last seen one of these files."""
+    """The digest of the expected state with the current state of these files."""
     if not names:
         return state.digest
-    last_seen = {name: state.found[name] for name in names if name in state.found}
-    unchanged = {name: stamp for name, stamp in state.expected.items() if name not in names}
-    return _digest({**unchanged, **last_seen})
-
-
-def _together(digests: Iterable[str]) -> str:
-    return sha256("".join(digests).encode()).hexdigest()
+    stamps = dict(state.expected)
+    for name in names:
+        stamps.pop(name, None)
+        if name in state.current:
+            stamps[name] = state.current[name]
+    return _digest(stamps)

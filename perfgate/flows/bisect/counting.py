@@ -14,7 +14,8 @@ import msgspec
 
 from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist.checklist import run_checklist
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.virtualenv import differing_files, read_requirements
 from perfgate.config import Config, WorkloadReference, load_config
 from perfgate.document.comparison import Comparison

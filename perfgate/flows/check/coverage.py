@@ -17,7 +17,9 @@ from perfgate.conductor.code.changed_statements import (
 )
 from perfgate.conductor.code.code_changes import PACKAGE_FOLDERS, reads_code
 from perfgate.conductor.code.executed_lines import collected_lines
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
+from perfgate.conductor.workers.worker_plan import LineWatch
 from perfgate.config import WorkloadReference
 from perfgate.document.coverage import ChangedFunction, Coverage, Executed
 from perfgate.document.message import Message
@@ -153,9 +155,8 @@ class CodeWatch:
         watched = self._watched_files(side)
         request = self._request(side, watched)
         with collected_lines() as (reports, lines):
-            tried = bench.try_workload(
-                checkout, reference, watch=request, watching_seconds=self.seconds, reports=reports
-            )
+            watch = LineWatch(request, reports, self.seconds)
+            tried = bench.try_workload(checkout, reference, watch=watch)
         for index, line in lines:
             if index < len(watched):
                 _, of_side, file = watched[index]

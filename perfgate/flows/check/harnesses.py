@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from perfgate.conductor.code.harness import read_harnesses, unknown_harnesses
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config
 from perfgate.document.run import Harness
 from perfgate.flows.check.measured import Job

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from perfgate.conductor.code.reads import watch_reads
 from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
-from perfgate.conductor.workers.bench import Checkout
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.load_log import LoadLog
 from perfgate.config import Config, load_config
 from perfgate.document.artifact import CheckDocuments

@@ -10,7 +10,8 @@ from perfgate.conductor.engine.outlook import Reach
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.conductor.sides.job_turns import NAMES, MeasuredJob, SideName
 from perfgate.conductor.sides.kinds import record_of
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
@@ -62,7 +63,7 @@ def measure(
         pythons=(base.python, head.python),
         loads=job.seals.loads,
     ) as bench:
-        job.seals.add([bench.seal_shared_code()], "base", "head")
+        job.seals.add([bench.sealed_shared_code()], "base", "head")
         if not can_build_walls():
             job.seals.add([bench.sealed_home(base, "base")], "base")
             job.seals.add([bench.sealed_home(head, "head")], "head")

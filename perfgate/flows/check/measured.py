@@ -14,7 +14,8 @@ from perfgate.conductor.sides.checklist.checklist import Findings, workload_reco
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.conductor.sides.job_turns import MeasuredJob, SideName
 from perfgate.conductor.sides.server.server import RATE_SHARE
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.artifact import CheckDocuments

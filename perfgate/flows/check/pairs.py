@@ -116,7 +116,7 @@ class PairsOfWorkload:
                 return
             pairs.give_up()
             self._end_residents()
-            check.bench.redraw(hash_seed=draw + 1)
+            check.bench.servers.redraw(hash_seed=draw + 1)
 
     def _is_decided(self) -> bool:
         """Whether the pairs so far decide; the forecast is told how many are needed."""

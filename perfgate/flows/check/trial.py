@@ -6,7 +6,8 @@ import math
 import os
 
 from perfgate.conductor.sides.function.plan import SURE_SECONDS, seconds_of_sure_pairs, sure_pairs
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import WorkloadReference
 from perfgate.document.coverage import Coverage

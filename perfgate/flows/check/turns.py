@@ -25,7 +25,8 @@ from perfgate.conductor.sides.kinds import (
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.server.highest_rate import at_highest_rate
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.seals import Seals
 from perfgate.document.job import Fits
 from perfgate.document.run import FailedPair

@@ -62,7 +62,7 @@ class WorkloadMeasurement:
         check.forecast.begin("checklist", name)
         counted_first = self._count_slow_calls(too_slow) if too_slow else {}
         steps = steps_of_slow_calls(job.policy) if too_slow else check_steps(job, check.options)
-        recount = Recount(check.bench, turns, draws=check.bench.draws, counted_first=counted_first)
+        recount = Recount(check.bench, turns, draws=check.bench.servers.draws, counted_first=counted_first)
         turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
         measured.pairs.append(PairedMeasurement(failed=[too_slow] if too_slow else []))
         measured.base.append(sides[0].found)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.bench import open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.schema import schema_path

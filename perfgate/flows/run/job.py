@@ -18,7 +18,8 @@ from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.job_turns import MeasuredJob
-from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.bench import open_bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.sides.checklist.checklist import Findings, run_checklist
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config, WorkloadReference, load_config
 from tests.shared_bench import SharedBench
 

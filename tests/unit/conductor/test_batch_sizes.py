@@ -10,7 +10,8 @@ import pytest
 
 from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.conductor.sides.function.batch_sizes import FEWEST_ROUNDS, MOST_ROUNDS, BatchSizes, sizes_in_time
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.run import REPEAT, WorkloadRecord

@@ -18,7 +18,8 @@ from perfgate.conductor.sides.checklist.turns import (
     by_worth,
     that_fit,
 )
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.document.run import REPEAT, StepResult, is_left_to_turns
 from tests.unit.conductor.conftest import reference_to
 

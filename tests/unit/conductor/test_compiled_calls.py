@@ -9,7 +9,7 @@ import pytest
 
 from perfgate.conductor.sides.checklist.compiled_calls import CompiledSide, time_compiled_calls
 from perfgate.conductor.sides.checklist.turns import FEWEST_TURNS, ChecklistSide
-from perfgate.conductor.workers.bench import Checkout
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.message import Message
 from perfgate.document.run import REPEAT, StepResult, Value

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.sides.checklist.checklist import Findings
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.judging.report.text.messages import word
 from perfgate.protocol import CallTimed, TimeCallRequest
@@ -126,7 +127,7 @@ def test_run_checklist__worker_killed_from_outside__signal_in_the_document(measu
     def kill_the_worker() -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            workers = [worker for server in bench._servers.values() for worker in server._workers.values()]
+            workers = [worker for server in bench.servers.running.values() for worker in server._workers.values()]
             if workers and workers[0].pid:
                 time.sleep(0.5)
                 os.kill(workers[0].pid, signal.SIGKILL)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.message import Message, english
 from perfgate.protocol import Signature, SignatureRequest
@@ -136,11 +137,11 @@ def test_confirm__workload_says_that_it_cannot__every_worker_builds(bench: Bench
 
 def test_renew__new_servers__are_used_once_they_have_built(bench: Bench, tmp_path: Path) -> None:
     checkout = write(tmp_path / "side")
-    with closing(bench), built(bench, checkout):
-        bench.start_beside(7)
-        draws = bench.draws
-        while bench.draws == draws:
-            bench.renew(let_go=lambda: None)
+    with closing(bench.servers), built(bench, checkout):
+        bench.servers.start_next(7)
+        draws = bench.servers.draws
+        while bench.servers.draws == draws:
+            bench.servers.renew()
         assert builds(checkout) == 3
         signature(bench, checkout)
         assert builds(checkout) == 3

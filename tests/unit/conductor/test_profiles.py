@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from perfgate.conductor.sides.function.profiles import QUADS, LateOperators, record_traces, with_profile
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.samples import Replicate

@@ -11,7 +11,8 @@ import pytest
 
 from perfgate import protocol
 from perfgate.conductor.workers import worker as workers
-from perfgate.conductor.workers.bench import Bench, _ServerKey
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import ServerKey
 from perfgate.conductor.workers.worker import ForkServer, WorkerError
 from perfgate.document.message import as_message
 from perfgate.system.processes import is_stopped
@@ -20,11 +21,11 @@ TESTBED = protocol.TestbedRequest(device="cpu", threads=1)
 
 
 def server_of(bench: Bench) -> ForkServer:
-    return bench._server(_ServerKey())
+    return bench.servers.get(ServerKey())
 
 
 def test_times_stopped__stopped_for_a_moment__is_known(bench: Bench) -> None:
-    with bench._forked(_ServerKey(), "stopped") as worker:
+    with bench.own_worker(None, "stopped") as worker:
         worker.ask(TESTBED, protocol.TestbedReply, timeout=120, doing="asking")
         assert worker.times_stopped() == 0
         deadline = time.monotonic() + 60
@@ -40,7 +41,7 @@ def test_times_stopped__stopped_for_a_moment__is_known(bench: Bench) -> None:
 
 def test_ask__worker_stopped_for_good__ended_and_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "STOPPED_SECONDS", 1.0)
-    with bench._forked(_ServerKey(), "stopped") as worker:
+    with bench.own_worker(None, "stopped") as worker:
         os.kill(worker.pid, signal.SIGSTOP)
         with pytest.raises(WorkerError, match="a signal stopped the worker"):
             worker.ask(TESTBED, protocol.TestbedReply, timeout=600, doing="asking")
@@ -53,7 +54,7 @@ def test_fork__server_is_stopped__ended_and_no_other_takes_its_place(
     with monkeypatch.context() as patched:
         patched.setattr(workers, "FORK_SECONDS", 1.0)
         os.kill(stopped._process.pid, signal.SIGSTOP)
-        with pytest.raises(WorkerError) as raised, bench._forked(_ServerKey(), "stopped"):
+        with pytest.raises(WorkerError) as raised, bench.own_worker(None, "stopped"):
             pass
     message = as_message(raised.value.detail.message)
     assert (message.code, message.values["state"]) == ("worker.server-silent", " (state T (stopped))")
@@ -64,7 +65,7 @@ def test_fork__server_is_stopped__ended_and_no_other_takes_its_place(
 def test_fork__server_was_killed__ended_by_name_even_where_a_new_one_is_due(bench: Bench) -> None:
     os.kill(server_of(bench)._process.pid, signal.SIGKILL)
     server_of(bench)._process.wait()
-    bench.redraw(hash_seed=1)
+    bench.servers.redraw(hash_seed=1)
     refuses_workers(bench)
 
 

@@ -16,7 +16,8 @@ from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.plan import draw_plans
 from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorkers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
@@ -299,16 +300,16 @@ def test_start_beside__parts__imported_unless_they_fail_and_forgotten_by_the_nex
     bench: Bench, tmp_path: Path
 ) -> None:
     checkout = write(tmp_path, build="(PLACES / 'wave.txt').write_text(str('wave' in sys.modules))")
-    bench.get_ready(checkout)
-    before = bench._servers.copy()
+    bench.servers.get(checkout.server)
+    before = bench.servers.running.copy()
 
     def renewed() -> bool:
-        bench.renew(let_go=lambda: None)
-        return bench._servers != before
+        bench.servers.renew()
+        return bench.servers.running != before
 
-    bench.start_beside(7, parts=["no_such_module", "wave"])
+    bench.servers.start_next(7, parts=["no_such_module", "wave"])
     wait_until(renewed)
     for expected in ("True", "False"):
         with warmed(bench, checkout):
             assert (tmp_path / "wave.txt").read_text() == expected
-        bench.forget_parts()
+        bench.servers.forget_parts()

@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from perfgate.catalogue.lookup import STEPS_OF_A_YOUNG_PROCESS, TIMED_STEPS, card
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.foresight import foresee_steps
 from perfgate.conductor.workers.proc_stats import waited_share
 from perfgate.conductor.workers.worker import Worker, WorkerError

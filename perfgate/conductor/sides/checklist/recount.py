@@ -20,7 +20,8 @@ import msgspec
 from perfgate.catalogue.lookup import is_known, metric
 from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.job_turns import SideName
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import CounterSet, CounterSite
@@ -114,12 +115,12 @@ class Recount:
             if not metrics or (processes > 2 and time.monotonic() > ends):
                 return
             if processes == 2:
-                self.bench.redraw(self._lot.randrange(_SEEDS))
+                self.bench.servers.redraw(self._lot.randrange(_SEEDS))
             for side in self.turns.sides:
-                self.bench.get_ready(side.checkout)
-            self.bench.renew(let_go=lambda: None)
+                self.bench.servers.get(side.checkout.server)
+            self.bench.servers.renew()
             if processes < MOST_PROCESSES:
-                self.bench.start_beside(self._lot.randrange(_SEEDS))
+                self.bench.servers.start_next(self._lot.randrange(_SEEDS))
             self._is_counted_twice = True
             for side in self.turns.sides:
                 self.turns.begins(side.name)
@@ -128,7 +129,7 @@ class Recount:
 
     def count_base_if_drawn(self, *, is_last: bool = False) -> None:
         """Count base in a second process as soon as servers with other hashes run; code of base may run now."""
-        if self.bench.draws == self.draws or self._is_counted_twice:
+        if self.bench.servers.draws == self.draws or self._is_counted_twice:
             return
         if self.bench.loads_slowly and not self._loads_base:
             # Pairs go on meanwhile; base is counted after them.
@@ -143,8 +144,8 @@ class Recount:
         """Count base in a second process, if that was not done."""
         if self._is_counted_twice or not self._base.found.counters or time.monotonic() > deadline:
             return
-        if self.bench.draws == self.draws:
-            self.bench.redraw(self._lot.randrange(_SEEDS))
+        if self.bench.servers.draws == self.draws:
+            self.bench.servers.redraw(self._lot.randrange(_SEEDS))
         self.turns.begins("base")
         self.count_base_if_drawn(is_last=True)
 
@@ -163,7 +164,7 @@ class Recount:
         reference = self.turns.reference
         doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
         layout_seed = self._lot.randrange(1, 2**16)
-        with self.bench.empty_room(side.checkout) if in_empty_home else nullcontext() as room:
+        with self.bench.rooms.empty(side.checkout) if in_empty_home else nullcontext() as room:
             counted = _count(self.bench, side.checkout, reference, parts, doing, layout_seed=layout_seed, room=room)
         side.found.counters = confirmed(side.found.counters, counted)
         return bool(counted)

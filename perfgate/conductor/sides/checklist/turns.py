@@ -25,7 +25,8 @@ from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins, or
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.checklist.checklist import Findings, run_checklist
 from perfgate.conductor.sides.job_turns import SideName
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference
 from perfgate.document.run import StepResult
 from perfgate.locale import sentence

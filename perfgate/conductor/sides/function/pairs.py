@@ -38,7 +38,7 @@ from perfgate.conductor.sides.function.plan import (
 from perfgate.conductor.sides.function.profiles import TRACED_PAIRS, LateOperators, record_traces, with_profile
 from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorker
 from perfgate.conductor.sides.function.workload import WorkloadSides
-from perfgate.conductor.workers.bench import Checkout
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.message import Message
@@ -148,7 +148,7 @@ class PairTurns:
         self.base_again = self.base if self.base.python == self.head.python else replace(self.base, second_server=True)
         self.cpus = quietest_cpus(self.bench.config.pair_cpus())
         for checkout in (self.base, self.base_again, self.head):
-            self.bench.get_ready(checkout)
+            self.bench.servers.get(checkout.server)
         gate = self.bench.config.gate
         self.timeout = self.bench.config.measure.step_timeout
         self.is_resident = sides.residents is not None
@@ -193,10 +193,10 @@ class PairTurns:
         if self.sides.round_number == 0 and self.done in self.name_checks:
             self._profiles = self._profiles or self.needs_names()
         if self.done in self.renewals:
-            self.bench.start_beside(self.renewals[self.done], parts=self._parts())
+            self.bench.servers.start_next(self.renewals[self.done], parts=self._parts())
         # Resident sides go on to another pair on the servers that they have.
         if not self.is_resident or self.warm.allows_renewal:
-            self.bench.renew(let_go=self._load_anew)
+            self.bench.servers.renew(let_go=self._load_anew)
         self.sides.before_start()
         self.bench.foresee(foresee_pairs(standing.seconds_each, self.done, next_look=standing.next_look))
         self._say_which_pair()
@@ -286,7 +286,7 @@ class PairTurns:
         """Close everything kept from pair to pair."""
         self._forks.close()
         self.sides.release(self.warm)
-        self.bench.forget_parts()
+        self.bench.servers.forget_parts()
 
     # --- a pair
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.conductor.engine.order import order_of
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
 from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate
 from perfgate.errors import MeasuringError

@@ -15,10 +15,12 @@ from typing import NamedTuple
 from perfgate.conductor.engine.order import Start
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.plan import FURTHER_WARM_UP_SECONDS, WARM_UP_SECONDS
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
+from perfgate.conductor.workers.worker_plan import WorkerPlan
 from perfgate.config import WorkloadReference
 from perfgate.locale import Activity
 from perfgate.protocol import Loaded, WarmedUp, WarmUpRequest
@@ -95,7 +97,7 @@ class WarmWorkers:
         """Begin to load the residents of a coming start, while the present ones measure, if the device holds all of them."""
         if self._ahead or not self.bench.loads_slowly or not self.bench.fits(len(self.kept) + len(places)):
             return
-        self._ahead_on_next = self.bench.has_next
+        self._ahead_on_next = self.bench.servers.has_next
         for place in places:
             seed = start.twin_seed if place.is_twin else start.layout_seed
             self._ahead[place] = AheadWorker.begin(self._loading(place, seed, on_next=self._ahead_on_next))
@@ -146,15 +148,11 @@ class WarmWorkers:
     def _loading(
         self, place: WarmPlace, layout_seed: int, *, on_next: bool = False
     ) -> AbstractContextManager[LoadingWorker]:
-        return self.bench.loading(
-            place.checkout,
-            self.reference,
-            cpus=self.cpus,
-            layout_seed=layout_seed,
-            log_name=f"{self.reference.name}-pairs",
-            scatters=True,
-            on_next=on_next,
+        log_name = f"{self.reference.name}-pairs"
+        plan = WorkerPlan(
+            place.checkout, self.reference, self.cpus, log_name, layout_seed, scatters=True, on_next=on_next
         )
+        return self.bench.loading(plan)
 
     def _warm_up(self, worker: Worker, *, least_seconds: float) -> WarmedUp:
         request = WarmUpRequest(

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.profiles import PairTrace
 from perfgate.conductor.sides.function.warm import WarmWorker, WarmWorkers
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference

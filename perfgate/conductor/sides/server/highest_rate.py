@@ -9,7 +9,8 @@ from perfgate.conductor.load.search import find_highest_rate
 from perfgate.conductor.sides.kinds import cpus_of, keep_off, place_of, place_on_half
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.server.server import RATE_SHARE, ServerSide
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.job_settings import JobReference
