@@ -79,7 +79,9 @@ def compared(name: str) -> Compared:
     """How the gate compares a metric, by its entry."""
     entry = metric(name)
     if entry.family:
-        return "pairs" if FAMILIES[entry.family].gating else "beside"
+        if FAMILIES[entry.family].gating:
+            return "pairs"
+        return "beside"
     if entry.own_rule:
         return "rule"
     if entry.counted or (entry.step == GATE_STEP and entry.is_exact):
@@ -89,8 +91,12 @@ def compared(name: str) -> Compared:
     if entry.step == GATE_STEP:
         return "job"
     if entry.repeatable:
-        return "named_pairs" if entry.sampled else "named_turns"
-    return "never" if entry.tolerance is None else "recorded"
+        if entry.sampled:
+            return "named_pairs"
+        return "named_turns"
+    if entry.tolerance is None:
+        return "never"
+    return "recorded"
 
 
 def measuring_step(name: str) -> int:
@@ -98,7 +104,9 @@ def measuring_step(name: str) -> int:
     if not is_known(name):
         raise KeyError(name)
     described = metric(name)
-    return _COUNTING_STEP if described.counted else described.step
+    if described.counted:
+        return _COUNTING_STEP
+    return described.step
 
 
 def judged_by(limit: str) -> JudgedValue | None:

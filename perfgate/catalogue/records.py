@@ -114,7 +114,9 @@ class Metric(Entry, frozen=True):
     @property
     def number_sort(self) -> Literal["share"] | Sort:
         """The sort of a number of unit 1."""
-        return "share" if self.share else self.sort or ("count" if self.is_whole else "ratio")
+        if self.share:
+            return "share"
+        return self.sort or ("count" if self.is_whole else "ratio")
 
     @property
     def repeatable(self) -> bool:

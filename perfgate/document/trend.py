@@ -73,6 +73,15 @@ class MainChange(msgspec.Struct, frozen=True, kw_only=True):
     commits: list[CommitLabel] = []
     commit_count: int = 0
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether main is still on the level that the change led to, and nobody has accepted or refuted it."""
+        return self.standing in ("new", "open")
+
+    @property
+    def is_open_regression(self) -> bool:
+        return self.direction == "worse" and self.is_unsettled
+
 
 class TrendChange(MainChange, frozen=True, kw_only=True):
     """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the two levels.
@@ -118,6 +127,10 @@ class TrendSeries(ShapeEntry, frozen=True, kw_only=True):
     @property
     def is_exact(self) -> bool:
         return self.kind == "exact"
+
+    @property
+    def place_words(self) -> str:
+        return place_of(self.workload, self.shape, self.labels)
 
     @property
     def key(self) -> str:
@@ -274,7 +287,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def open_regressions(self) -> list[TrendCause]:
         """The regressions that are neither repaired nor accepted nor refuted, the worst first."""
-        return [cause for cause in self.causes if cause.direction == "worse" and cause.standing in ("new", "open")]
+        return [cause for cause in self.causes if cause.is_open_regression]
 
 
 class KnownChange(msgspec.Struct, frozen=True, array_like=True):

@@ -103,7 +103,9 @@ class Activity(str):
 
 def shown(activity: Shown) -> Shown | str:
     """An activity in the user's language; anything else as it is."""
-    return activity.shown if isinstance(activity, Activity) else activity
+    if isinstance(activity, Activity):
+        return activity.shown
+    return activity
 
 
 def filled(words: str, values: Mapping[str, object]) -> str:
@@ -126,7 +128,9 @@ def gap_between(before: str, after: str) -> str:
     """The space between Chinese characters and Latin letters, digits or code, in texts that are joined."""
     last, first = before[-1:], after[:1]
     is_border = (_is_chinese(last) and _is_latin(first)) or (_is_latin(last) and _is_chinese(first))
-    return " " if is_border else ""
+    if is_border:
+        return " "
+    return ""
 
 
 def _is_chinese(letter: str) -> bool:

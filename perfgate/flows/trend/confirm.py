@@ -145,7 +145,7 @@ def _suspected(document: TrendDocument) -> list[MovedSeries]:
     suspected: list[MovedSeries] = []
     for series in document.series:
         for change in series.changes if series.current and not series.labels else ():
-            is_open = change.standing in ("new", "open") and change.direction != "changed"
+            is_open = change.is_unsettled and change.direction != "changed"
             if change.evidence == "suspected" and is_open:
                 suspected.append(MovedSeries(series, change))
     return suspected

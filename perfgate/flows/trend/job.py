@@ -156,7 +156,7 @@ def _kept_beside_changes(
 def has_open_regression(document: TrendDocument) -> bool:
     for series in document.series:
         for change in series.changes:
-            if change.direction == "worse" and change.standing in ("new", "open"):
+            if change.is_open_regression:
                 return True
     return False
 

@@ -102,7 +102,9 @@ def _suggestion_for(regression: Regression, decision: DecisionDocument) -> int |
         if suggestion.introduced and (is_on_stalls or _fits(suggestion, causes)):
             is_other = suggestion.evidence.get("op") != leading
             ranked.append((suggestion.rule not in FAULTS, is_other, number))
-    return min(ranked)[2] if ranked else None
+    if ranked:
+        return min(ranked)[2]
+    return None
 
 
 def _fits(suggestion: Suggestion, causes: Sequence[Cause]) -> bool:
@@ -212,7 +214,9 @@ def _gain(
         return _measured(source, _value(run, source.metric, workload, evidence))
     if isinstance(source, EstimatedGain):
         share = _reachable_share(source, run, workload, evidence)
-        return None if share is None else at_most(share)
+        if share is None:
+            return None
+        return at_most(share)
     return None
 
 

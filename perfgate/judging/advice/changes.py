@@ -158,7 +158,9 @@ def _rule_of(part: OperatorDelta, *, first: bool) -> str | None:
 
 
 def _rule_of_wait(op: str) -> str:
-    return "copy-that-waits" if "copy" in op else "value-for-python"
+    if "copy" in op:
+        return "copy-that-waits"
+    return "value-for-python"
 
 
 def _rises(comparison: NumberComparison) -> list[Part]:

@@ -153,7 +153,9 @@ def compose(text: str, state: CommentState, first_line: str) -> str:
 
 
 def _decided(verdict: Verdict, last: Decided | None) -> Decided | None:
-    return verdict if verdict in ("PASS", "FAIL") else last
+    if verdict in ("PASS", "FAIL"):
+        return verdict
+    return last
 
 
 def _turn_line(first_line: str, verdict: str) -> str:

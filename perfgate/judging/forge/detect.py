@@ -425,7 +425,9 @@ def _own_page(environ: Mapping[str, str], variable: str, *places: str | None) ->
 def _link(environ: Mapping[str, str], name: str) -> str | None:
     url = environ.get(name, "")
     clean = url.isascii() and url.isprintable() and not any(c in url for c in " <>()[]\"'`|\\")
-    return url if clean and url.startswith(("https://", "http://")) else None
+    if clean and url.startswith(("https://", "http://")):
+        return url
+    return None
 
 
 def _need(environ: Mapping[str, str], name: str) -> str:

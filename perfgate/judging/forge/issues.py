@@ -166,4 +166,6 @@ def _all_own(forge: IssueForge, first_line: str) -> list[Issue]:
 
 def _writer(issue: Issue) -> tuple[int, int] | None:
     state = read_state(issue.body)
-    return state.written_by if state else None
+    if state:
+        return state.written_by
+    return None

@@ -235,6 +235,9 @@ def accept_order(commit: str, metrics: Sequence[str]) -> str | None:
     """
     line = f"{CALL} accept {commit} {_SEPARATOR.join(metrics)} REASON"
     try:
-        return line if read_order(line) == AcceptOrder(tuple(metrics), "REASON", commit) else None
+        order = read_order(line)
     except OrderError:
         return None
+    if order == AcceptOrder(tuple(metrics), "REASON", commit):
+        return line
+    return None

@@ -35,13 +35,17 @@ def log_lines(text: str, environ: Mapping[str, str]) -> str:
 def summary_path(environ: Mapping[str, str]) -> Path | None:
     """The file for the Markdown summary on the job's page; None on other hosts."""
     path = environ.get(SUMMARY_VARIABLE, "")
-    return Path(path) if path else None
+    if path:
+        return Path(path)
+    return None
 
 
 def outputs_path(environ: Mapping[str, str]) -> Path | None:
     """The file for the CI step's outputs; None on other hosts."""
     path = environ.get(OUTPUT_VARIABLE, "")
-    return Path(path) if path else None
+    if path:
+        return Path(path)
+    return None
 
 
 def append_to(path: Path, text: str, variable: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from perfgate.document.budget import parse_place
 from perfgate.document.history import Acceptance, Confirmation, moment
-from perfgate.document.trend import MOST_KNOWN, Evidence, KnownChange, TrendChange, TrendSeries, TrendState, place_of
+from perfgate.document.trend import MOST_KNOWN, Evidence, KnownChange, TrendChange, TrendSeries, TrendState
 from perfgate.judging.trend.near import NEAR, index_of
 from perfgate.judging.trend.triage import TriagedChanges
 
@@ -77,7 +77,7 @@ def is_recent(when: str, newest: str) -> bool:
 
 
 def name_of(series: TrendSeries) -> str:
-    return f"{series.metric} · {place_of(series.workload, series.shape, series.labels)}"[:80]
+    return f"{series.metric} · {series.place_words}"[:80]
 
 
 def _is_same(earlier: KnownChange, change: TrendChange, series: TrendSeries) -> bool:

@@ -56,7 +56,7 @@ def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: Triag
     cause = msgspec.structs.replace(cause, triage=triage)
     if cause.standing == "resolved" and (state == "acknowledged" or (state == "new" and cause.news)):
         return msgspec.structs.replace(cause, suggests="fixed")
-    if triage and state == "fixed" and cause.standing in ("new", "open"):
+    if triage and state == "fixed" and cause.is_unsettled:
         newest = series[cause.changes[0].series].points[-1]
         if moment(newest.started_at) > moment(triage.changed_at):
             return msgspec.structs.replace(cause, suggests="new")
@@ -84,7 +84,7 @@ def expired(acceptances: Iterable[Acceptance], causes: Iterable[TrendCause], tod
     """The acceptances that ended in the last weeks, and acceptances that ended while their regression is open."""
     open_commits: set[str | None] = set()
     for cause in causes:
-        if cause.standing in ("new", "open"):
+        if cause.is_unsettled:
             open_commits |= _commits(cause)
     recent = (today - RECENT).isoformat()
     ended = [acceptance for acceptance in acceptances if not acceptance.counts_on(today)]

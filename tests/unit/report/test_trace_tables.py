@@ -7,8 +7,17 @@ import io
 import pytest
 from rich.console import Console
 
-from perfgate.document.trace import StepDocument, StepRow, StepTimeline, TopDocument, TopRow, TopTimeline
-from perfgate.judging.report.render.trace import render_steps, render_top
+from perfgate.document.trace import (
+    RanksDocument,
+    RepeatedRank,
+    StepDocument,
+    StepRow,
+    StepTimeline,
+    TopDocument,
+    TopRow,
+    TopTimeline,
+)
+from perfgate.judging.report.render.trace import render_ranks, render_steps, render_top
 
 KERNEL = (
     "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int, int, int, float const*, int, float const*)"
@@ -36,3 +45,21 @@ def test_render_steps__terminal_too_narrow_for_the_table__a_line_for_each_number
     assert "length 1.50 ms\n" in text
     assert "computing 320 µs\n" in text
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_render_ranks__two_recordings_of_one_rank__names_the_recording_that_is_compared() -> None:
+    document = RanksDocument(
+        path="job",
+        slow_ranks=[],
+        slow_links=[],
+        links=0,
+        collectives=0,
+        skew=None,
+        skews=[],
+        ranks=[],
+        repeated=[RepeatedRank(rank=0, chosen="a.json", others=["b.json"])],
+    )
+    stream = io.StringIO()
+    render_ranks(document, Console(file=stream, width=200), shown=5)
+    assert "rank 0 has 2 recordings" in stream.getvalue()
+    assert "only a.json is compared, not b.json" in stream.getvalue()

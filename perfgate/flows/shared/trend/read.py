@@ -22,7 +22,6 @@ from perfgate.document.trend import (
     TrendPoint,
     TrendSeries,
     TrendState,
-    place_of,
 )
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.shared.doors import Progress
@@ -390,7 +389,7 @@ def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> li
 
 
 def _names(series: Sequence[TrendSeries]) -> list[str]:
-    return sorted({f"{entry.metric} · {place_of(entry.workload, entry.shape, entry.labels)}" for entry in series})
+    return sorted({f"{entry.metric} · {entry.place_words}" for entry in series})
 
 
 def _is_known(name: str) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -26,6 +27,7 @@ from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.locale import Language, speaking
 
+_Change = TypeVar("_Change", CommitChange, EnvironmentChange, PackageChange)
 _STYLES = {"slow": "yellow", "fast": "green", "undecided": "yellow", "impossible": "dim"}
 # More than any search has; the document of an untrusted job may list thousands.
 _MOST_TRIALS = 40
@@ -69,8 +71,10 @@ def render_bisection(document: BisectionDocument, console: Console, language: La
 def render_bisection_answer(document: BisectionDocument | None, job_url: str | None, language: Language) -> str:
     """The Markdown of the comment that answers an order; without a document, that the measuring job left none."""
     with speaking(language):
-        words = document and BisectionWords(document, code_span)
-        trials = words.trials[:_MOST_TRIALS] if words else []
+        words, trials = None, []
+        if document is not None:
+            words = BisectionWords(document, code_span)
+            trials = words.trials[:_MOST_TRIALS]
         return tidied(render("order/bisection.md.j2", "markdown", words=words, trials=trials, job_url=job_url))
 
 
@@ -115,8 +119,9 @@ class BisectionWords:
     @property
     def effort(self) -> Words:
         document = self.document
-        skipped = sum(trial.answer == "impossible" for trial in document.tried)
-        stored = sum(trial.answered_by == "store" for trial in document.tried)
+        answers = Counter(trial.answer for trial in document.tried)
+        sources = Counter(trial.answered_by for trial in document.tried)
+        skipped, stored, counted_alone = answers["impossible"], sources["store"], sources["count"]
         facts = [counted(document.gates, "gate"), say("in {duration}", duration=duration(document.duration))]
         if document.good:
             searched = counted(len(document.changes) + document.irrelevant, "commit")
@@ -124,13 +129,16 @@ class BisectionWords:
                 0,
                 say("{commits}, of which {left} change nothing that runs", commits=searched, left=document.irrelevant),
             )
-        if counted_alone := sum(trial.answered_by == "count" for trial in document.tried):
+        if counted_alone:
             facts.append(say("{answers} by counters alone", answers=counted(counted_alone, "answer")))
         if stored:
             facts.append(say("{answers} from stored runs", answers=counted(stored, "answer")))
         if skipped:
-            states = counted(skipped, "environment") if self._is_list else counted(skipped, "stack")
-            states = counted(skipped, "commit") if document.good else states
+            states = counted(skipped, "stack")
+            if document.good:
+                states = counted(skipped, "commit")
+            elif self._is_list:
+                states = counted(skipped, "environment")
             facts.append(say("{states} could not be tried", states=states))
         return Words(" · ".join(facts))
 
@@ -159,7 +167,9 @@ class BisectionWords:
         """The noun for a trial."""
         if self.document.good:
             return say("commit")
-        return say("environment") if self._is_list else say("old stack with")
+        if self._is_list:
+            return say("environment")
+        return say("old stack with")
 
     @property
     def trials(self) -> list[TrialWords]:
@@ -185,8 +195,7 @@ class BisectionWords:
         return say("Undecided: a gate stayed inconclusive; the culprit is among {left}", left=suspects)
 
     def _slow_commit(self) -> Words:
-        culprits = [self.document.changes[at] for at in self.document.culprits[0]]
-        commits = [change for change in culprits if isinstance(change, CommitChange)]
+        commits = self._culprits(CommitChange)
         last = commits[-1]
         if len(commits) == 1:
             return say(
@@ -202,12 +211,16 @@ class BisectionWords:
         )
 
     def _slow_environment(self) -> Words:
-        culprits = [self.document.changes[at] for at in self.document.culprits[0]]
-        steps = [step for step in culprits if isinstance(step, EnvironmentChange)]
+        steps = self._culprits(EnvironmentChange)
         before, after = self._quoted(steps[0].before), self._quoted(steps[-1].after)
         if len(steps) == 1:
             return say("Slower since {after}; {before} is not", after=after, before=before)
         return say("{after} is slower and {before} is not; those between cannot be tried", after=after, before=before)
+
+    def _culprits(self, kind: type[_Change]) -> list[_Change]:
+        """The changes of the first block of culprits, which are all of one kind."""
+        changes = self.document.changes
+        return [change for at in self.document.culprits[0] if isinstance(change := changes[at], kind)]
 
     def _packages(self) -> Words:
         document = self.document
@@ -234,8 +247,7 @@ class BisectionWords:
         return say("{culprit} makes it slower, alone", culprit=blocks[0])
 
     def _slow_release(self) -> Words:
-        culprits = [self.document.changes[at] for at in self.document.culprits[0]]
-        steps = [step for step in culprits if isinstance(step, PackageChange)]
+        steps = self._culprits(PackageChange)
         first, last = steps[0], steps[-1]
         package, before, after = map(self._quoted, (last.package, str(first.before), last.after))
         if first == last:
@@ -255,17 +267,23 @@ class BisectionWords:
             note = Words(f" ({say('measured twice')})")
         elif trial.answered_by == "count":
             note = Words(f" ({say('counted')})")
-        applied = trial.changes[-1:] if self.document.cumulative else trial.changes
+        applied = trial.changes
+        if self.document.cumulative:
+            applied = applied[-1:]
         return TrialWords(self._names(applied, full=True), say(_ANSWERS[trial.answer]), note, trial.folder or "")
 
     def _names(self, positions: Iterable[int], *, full: bool = False) -> Words:
         names = [self._name(self.document.changes[position], full=full) for position in positions]
-        listed, more = ", ".join(names[:_SHOWN]), len(names) - _SHOWN
-        return Words(f"{listed}{say(' and {more} more', more=more)}" if more > 0 else listed)
+        words, more = Words(", ".join(names[:_SHOWN])), len(names) - _SHOWN
+        if more > 0:
+            words = Words(words + say(" and {more} more", more=more))
+        return words
 
     def _name(self, change: PackageChange | CommitChange | EnvironmentChange, *, full: bool) -> str:
         if isinstance(change, CommitChange):
-            return f"{self._id(change.commit)} {self.quote(change.subject)}" if full else self._id(change.commit)
+            if full:
+                return f"{self._id(change.commit)} {self.quote(change.subject)}"
+            return self._id(change.commit)
         if isinstance(change, EnvironmentChange):
             return self.quote(change.after)
         if self.document.cumulative:

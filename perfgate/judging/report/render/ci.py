@@ -17,7 +17,7 @@ from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import beyond
 from perfgate.judging.report.text.templates import Medium, line, render
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import headline
@@ -83,7 +83,9 @@ def verdict_annotation(decision: DecisionDocument, language: Language = "en") ->
     """The verdict as an annotation without a line, None for a verdict that needs no action."""
     if decision.verdict in ("PASS", "SKIPPED"):
         return None
-    level: Level = "warning" if decision.verdict == "WARN" else "error"
+    level: Level = "error"
+    if decision.verdict == "WARN":
+        level = "warning"
     with speaking(language):
         words = headline(Summary(decision), "plain")
     return Annotation(level, f"perfgate: {decision.verdict}", words)
@@ -95,7 +97,9 @@ def _at_causes(summary: Summary) -> list[Annotation]:
         cause = summary.cause_of(comparison)
         if cause is not None and cause.line:
             titled.setdefault(cause.line, (comparison, cause))
-    messages: dict[str, list[str]] = {place: [] for place in titled}
+    messages: dict[str, list[str]] = {}
+    for line_of_cause in titled:
+        messages[line_of_cause] = []
     for cause, places in summary.causes:
         if cause.line:
             messages.setdefault(cause.line, []).append(plain_line(CauseView(cause, places).in_full))
@@ -115,7 +119,9 @@ def _annotation(
     comparison, cause = titled
     words = line("ci/annotation_title.j2", "plain", label=label(comparison, summary), named=comparison)
     own = [plain_line(CauseView(cause).in_short)]
-    level: Level = "error" if summary.verdict == "FAIL" and comparison.gating else "warning"
+    level: Level = "warning"
+    if summary.verdict == "FAIL" and comparison.gating:
+        level = "error"
     return Annotation(level, f"perfgate: {words}", _joined(messages or own), location)
 
 
@@ -158,5 +164,5 @@ def run_markdown(run: RunDocument, language: Language = "en") -> str:
 def no_verdict(why: str, exit_code: int | None, language: Language = "en", *, medium: Medium = "plain") -> str:
     """One line with the reason for the missing verdict and how the measurement ended."""
     with speaking(language):
-        end = say(_ENDS[exit_code]) if exit_code in _ENDS else EMPTY
+        end = say(_ENDS.get(exit_code or 0, ""))
         return line("ci/no_verdict.j2", medium, why=why, code=exit_code, end=end)

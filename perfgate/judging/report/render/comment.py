@@ -61,7 +61,9 @@ class _Part(NamedTuple):
 
     @property
     def fold(self) -> str:
-        return self.section.fold if self.summary else ""
+        if self.summary:
+            return self.section.fold
+        return ""
 
 
 def render_comment(decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000) -> str:
@@ -114,8 +116,10 @@ def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
     parts: list[_Part] = []
     for section in sections:
         content = section.fill(summary)
-        text = tidied(content.text) if content else ""
-        if content and text:
+        if content is None:
+            continue
+        text = tidied(content.text)
+        if text:
             parts.append(_Part(section, text, content.summary))
     return parts
 
@@ -168,8 +172,11 @@ def _folds(parts: list[_Part]) -> list[str]:
         if not first.fold:
             folds.append(first.text)
             continue
-        summary = " · ".join(part.summary for part in (first, *following))
-        texts = [first.text, *(f"**{part.summary}**\n\n{part.text}" for part in following)]
+        titles, texts = [first.summary], [first.text]
+        for part in following:
+            titles.append(part.summary)
+            texts.append(f"**{part.summary}**\n\n{part.text}")
+        summary = " · ".join(titles)
         folds.append("\n\n".join([f"<details><summary>{summary}</summary>", *texts, "</details>"]))
     return folds
 

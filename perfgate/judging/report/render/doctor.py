@@ -11,7 +11,7 @@ from perfgate.document.doctor import FitnessCheck, PlantedOutcome, PlantedResult
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import duration, percent
-from perfgate.judging.report.text.words import phrase, say
+from perfgate.judging.report.text.words import EMPTY, phrase, say
 
 _STATUS = {
     "ok": (phrase("ok"), "green"),
@@ -67,26 +67,24 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
     for result in results:
         if result.reason:
             style = _OUTCOME[result.outcome][1]
-            why = say("too busy to decide: ") if result.outcome == "too_busy" else ""
+            why = EMPTY
+            if result.outcome == "too_busy":
+                why = say("too busy to decide: ")
             console.print(Text(f"{clean(result.name)}: {why}{clean(result.reason, limit=_LONG)}", style))
 
 
 def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
     """Print the smallest slowdown that the gate would have detected in unchanged code."""
     for resolution in resolutions:
-        text = (
-            say(
-                "{pairs} pairs are too few to detect any slowdown of {metric}",
-                pairs=resolution.pairs,
-                metric=resolution.metric,
-            )
-            if resolution.smallest is None
-            else say(
-                "this machine detects a slowdown of {share} in {metric} within {time}",
-                share=percent(resolution.smallest),
-                metric=resolution.metric,
-                time=duration(resolution.seconds),
-            )
+        sentence = phrase("this machine detects a slowdown of {share} in {metric} within {time}")
+        if resolution.smallest is None:
+            sentence = phrase("{pairs} pairs are too few to detect any slowdown of {metric}")
+        text = say(
+            sentence,
+            pairs=resolution.pairs,
+            metric=resolution.metric,
+            share=percent(resolution.smallest),
+            time=duration(resolution.seconds),
         )
         detail = say(
             " ({pairs} pairs of spread {spread}, {time} of timed calls)",
@@ -101,8 +99,10 @@ def _seen(result: PlantedResult) -> Text:
     lines: list[str] = [result.verdict or say("exit code {code}", code=result.exit_code)]
     fired = sorted(result.fired, key=lambda metric: metric != result.metric)
     lines += fired[:1]
-    lines += [say("and {count} more", count=len(fired) - 1)] if len(fired) > 1 else []
-    lines += [say("at {line}", line=result.line)] if result.line else []
+    if len(fired) > 1:
+        lines.append(say("and {count} more", count=len(fired) - 1))
+    if result.line:
+        lines.append(say("at {line}", line=result.line))
     return Text("\n".join(clean(text) for text in lines))
 
 

@@ -130,9 +130,9 @@ def _explain_word(word: str, device: DeviceKind, limits: _Settings) -> str:
     if len(entries_of_word) > 1:
         return _render("several", word=word, listed=list(map(_listed, entries_of_word)))
     entry = entries_of_word[0]
-    term = GLOSSARY.get(entry.name) if entry.kind == "term" else None
-    if term is None:
+    if entry.kind != "term":
         return _explain(entry.name, device, limits)
+    term = GLOSSARY[entry.name]
     return _render("term", name=say(term.name), explanation=say(term.explanation))
 
 
@@ -160,8 +160,7 @@ def list_names(language: Language) -> str:
 
 def _listed(entry_name: Named) -> tuple[Words, Words]:
     """The name of an entry and its title."""
-    title = _title(entry_name)
-    return Words(entry_name.name), say(title) if title else EMPTY
+    return Words(entry_name.name), say(_title(entry_name))
 
 
 def _title(entry_name: Named) -> str:
@@ -215,7 +214,9 @@ def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
 
 def _explain_metric(metric: Metric, limits: _Settings) -> str:
     card = CARDS[metric.step]
-    unit = _SORTS[metric.number_sort] if metric.unit == "1" else _UNITS.get(metric.unit, metric.unit)
+    unit = _UNITS.get(metric.unit, metric.unit)
+    if metric.unit == "1":
+        unit = _SORTS[metric.number_sort]
     part, how = Words(metric.part), compared(metric.name)
     gate = _GATE.get(how, _NEVER_SHOWN)
     if metric.leading:
@@ -276,11 +277,14 @@ def _explain_limit(name: str, limits: _Settings) -> str:
 def _limit(limit: Limit, settings: _Settings) -> LimitEntry:
     """A limit of the checklist, and the project's setting."""
     setting = settings.get(limit.name)
-    value = limit.default if setting is None else setting
+    default = Words(f"{limit.default:g}")
+    value = default
+    if setting is not None:
+        value = Words(f"{setting:g}")
     return LimitEntry(
         key=limit.name,
-        value=Words(f"{value:g}"),
-        default=Words(f"{limit.default:g}"),
+        value=value,
+        default=default,
         overridden=setting is not None,
         source=say(limit.source),
     )

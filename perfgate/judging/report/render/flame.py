@@ -171,11 +171,12 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
     Text from the recording is embedded as compressed data, and in tables as escaped text.
     """
     with speaking(language):
-        compares = any(tree.base is not None and tree.head is not None for tree in trees)
         subtitle = numbers.counted(len(trees), "recording")
         if len(trees) == 1:
             subtitle = Words(clean(trees[0].label))
-        title = say("Flame graph of base and head") if compares else say("Flame graph")
+        title = say("Flame graph")
+        if any(tree.base is not None and tree.head is not None for tree in trees):
+            title = say("Flame graph of base and head")
         calls = [(tree, _doubt(tree)) for tree in trees if tree.call or tree.by_counts is not None]
         return render_page(
             "flame/page.html.j2",
@@ -195,9 +196,10 @@ def _doubt(tree: FlameTree) -> Words:
     """Why the frames are coloured by counts; empty if they are coloured by time."""
     if not tree.by_counts:
         return EMPTY
-    is_decided = any(mark.seconds for mark in tree.marks)
-    reason = say(_DOUBTS.get(tree.by_counts, _EXCLUDED))
-    return Words(f"{reason} {say(_COUNTS_AND_TIMES if is_decided else _COUNTS_ALONE)}")
+    reason, colours = say(_DOUBTS.get(tree.by_counts, _EXCLUDED)), say(_COUNTS_ALONE)
+    if any(mark.seconds for mark in tree.marks):
+        colours = say(_COUNTS_AND_TIMES)
+    return Words(f"{reason} {colours}")
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
@@ -210,10 +212,12 @@ def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
     paths: list[str] = []
     for node, parent in enumerate(tree.parent):
         name = _plain(tree.texts[tree.name[node]]).replace(";", ":")
-        paths.append(name if parent == NONE else f"{paths[parent]};{name}")
+        if parent != NONE:
+            name = f"{paths[parent]};{name}"
+        paths.append(name)
         spent = [round(totals[node].own * 1e9) for totals in sides]
         if any(spent):
-            yield f"{paths[node]} {' '.join(map(str, spent))}"
+            yield f"{name} {' '.join(map(str, spent))}"
 
 
 def speedscope(trees: Sequence[FlameTree]) -> bytes:
@@ -241,7 +245,10 @@ def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[S
                 if roots[node] == root and totals[node].own > 0:
                     samples.append(stack)
                     weights.append(round(totals[node].own * 1e9))
-            words = [tree.label, side if len(tree.sides) > 1 else "", tree.texts[tree.name[root]]]
+            words = [tree.label]
+            if len(tree.sides) > 1:
+                words.append(side)
+            words.append(tree.texts[tree.name[root]])
             name = " · ".join(_plain(word) for word in words if word)
             yield SpeedscopeProfile(name=name, end_value=sum(weights), samples=samples, weights=weights)
 
@@ -263,7 +270,9 @@ def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[l
 
 def _place(tree: FlameTree, node: int) -> str:
     place = tree.place[node]
-    return "" if place == NONE else tree.texts[place]
+    if place == NONE:
+        return ""
+    return tree.texts[place]
 
 
 def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:
@@ -314,9 +323,10 @@ def _frame_sums(tree: FlameTree) -> dict[tuple[int, int], _FrameSums]:
     sums: dict[tuple[int, int], _FrameSums] = {}
     on_stream: list[bool] = []
     for node, (parent, name, kind) in enumerate(zip(tree.parent, tree.name, tree.kind)):
-        on_stream.append(kind == _STREAM if parent == NONE else on_stream[parent])
         if parent == NONE:
+            on_stream.append(kind == _STREAM)
             continue
+        on_stream.append(on_stream[parent])
         zeros = [0.0] * len(sides)
         frame = sums.setdefault((name, kind), _FrameSums(zeros.copy(), zeros.copy(), zeros))
         adds_total = on_stream[node] == (kind in _ON_DEVICE) and not _is_nested_in_same_frame(tree, node)
@@ -391,7 +401,9 @@ def _steps(numbers: Sequence[int]) -> list[int]:
 def _name_first(text: str) -> str:
     """The name of a function before its file, which a narrow frame truncates: ``forward (layers/attention.py)``."""
     function = _PYTHON_NAME.fullmatch(text)
-    return f"{function[2]} ({function[1]})" if function else text
+    if function:
+        return f"{function[2]} ({function[1]})"
+    return text
 
 
 def _plain(text: str) -> str:

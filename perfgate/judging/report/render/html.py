@@ -72,7 +72,9 @@ def render_html(
 
 def _head(summary: Summary) -> ReadyHtml:
     """The title, the facts below it, and the problems to read first."""
-    decision = summary.decision
+    decision, counts = summary.decision, EMPTY
+    if summary.is_measured:
+        counts = counts_line(summary, "html")
     return render_part(
         "page/head.html.j2",
         decision=decision,
@@ -80,7 +82,7 @@ def _head(summary: Summary) -> ReadyHtml:
         headline=headline(summary, "html"),
         cause=worst_cause(summary),
         busy=busy_line(summary, "html"),
-        counts=counts_line(summary, "html") if summary.is_measured else EMPTY,
+        counts=counts,
         coverage=coverage_line(summary, "html"),
         base_line=base_line(summary, "html"),
         warnings=decision.warnings[:_MAX_ROWS],
@@ -140,18 +142,21 @@ def _measurements(summary: Summary, base: RunDocument | None, head: RunDocument)
 
 
 def _plot(at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summary) -> SamplesPlot:
-    call = _call_at(at, summary)
     noise: Sequence[float] = []
     for floor in summary.decision.noise_floors:
         if floor.place == at and floor.metric == LATENCY:
             noise = floor.effects
             break
+    strip, pairs = Markup(""), 0
+    call = _call_at(at, summary)
+    if call is not None:
+        strip, pairs = svg.dot_strip(call.effects, noise, call.tolerance), len(call.effects)
     return SamplesPlot(
         place=place(*at),
         histogram=svg.histogram(base, head),
-        strip=svg.dot_strip(call.effects, noise, call.tolerance) if call else Markup(""),
+        strip=strip,
         calls=numbers.counted(int(base.size + head.size), "call"),
-        pairs=len(call.effects) if call else 0,
+        pairs=pairs,
         noise_pairs=len(noise),
     )
 

@@ -39,10 +39,8 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     """The report of a decision. A regression that fails the gate is a failure, a failed measurement an error."""
     summary = Summary(decision)
     with speaking(language):
-        listed = [
-            *summary.metrics,
-            *(comparison for comparison in summary.regressed if comparison not in summary.metrics),
-        ]
+        # Regressed operators are no metrics, but a verdict may rest on them.
+        operators = [comparison for comparison in summary.regressed if comparison not in summary.metrics]
         cases = [_verdict_case(summary)]
         for failure in decision.failures:
             if failure.side != "pair":
@@ -50,7 +48,8 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
                 text = render("ci/junit_error.txt.j2", "plain", failure=words)
                 name = f"{failure.what} ({failure.side})"
                 cases.append(_case(failure.workload, name, "error", words.message, text))
-        cases += [_metric_case(comparison, summary) for comparison in listed]
+        for comparison in (*summary.metrics, *operators):
+            cases.append(_metric_case(comparison, summary))
     return _document(_with_own_names(cases))
 
 
@@ -71,19 +70,24 @@ def junit_without_verdict(why: str) -> str:
 
 def _verdict_case(summary: Summary) -> ET.Element:
     words = headline(summary, "plain")
-    fails = any(_fails(comparison, summary) for comparison in summary.regressed)
-    kind = None if fails or summary.failures else _VERDICT_KINDS.get(summary.verdict)
+    kind = _VERDICT_KINDS.get(summary.verdict)
+    # Another case already fails.
+    if summary.failures or any(_fails(comparison, summary) for comparison in summary.regressed):
+        kind = None
     return _case(SUITE, VERDICT, kind, summary.verdict, words)
 
 
 def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
     has_limit = formats.limit(comparison) != DASH
     text = render("ci/junit_metric.txt.j2", "plain", row=row(comparison, summary), has_limit=has_limit)
-    kind = "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
+    kind = None
+    if comparison.outcome in ("inconclusive", "not_comparable"):
+        kind = "skipped"
     if _fails(comparison, summary):
         kind = "failure"
-    change = formats.change(comparison)
-    message = change if comparison.reason is None else f"{change}: {word(comparison.reason)}"
+    message: str = formats.change(comparison)
+    if comparison.reason is not None:
+        message += f": {word(comparison.reason)}"
     return _case(place(comparison.workload, comparison.shape), comparison.metric, kind, message, text)
 
 

@@ -53,7 +53,9 @@ def _cell(field: object) -> str:
     if isinstance(field, Mapping):
         field = ";".join(f"{name}={value}" for name, value in sorted(field.items()))
     text = clean(str(field))
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    if text.startswith(_FORMULA):
+        return f"'{text}"
+    return text
 
 
 def parquet_table(rows: Iterable[NumberRow]) -> bytes:
@@ -97,7 +99,9 @@ def _arrow_value(field: object) -> object:
     """A field as Arrow takes it: labels as pairs, and texts in valid UTF-8, which outside names may not be."""
     if isinstance(field, dict):
         return [(_arrow_value(name), _arrow_value(value)) for name, value in sorted(field.items())]
-    return field.encode(errors="replace").decode() if isinstance(field, str) else field
+    if isinstance(field, str):
+        return field.encode(errors="replace").decode()
+    return field
 
 
 def bencher_metrics(rows: Iterable[NumberRow]) -> str:

@@ -57,13 +57,17 @@ def openmetrics_of_runs(runs: Iterable[LabelledRun], further: Iterable[ServiceFa
 
 def unit_of(metric: Metric) -> str:
     """The OpenMetrics name of a metric's unit, empty for a count."""
-    return "ratio" if metric.share else _UNITS.get(metric.unit, "")
+    if metric.share:
+        return "ratio"
+    return _UNITS.get(metric.unit, "")
 
 
 def family_name(metric: Metric) -> str:
     """A metric's name, which ends in its unit: ``perfgate_latency_low_seconds``."""
     name, unit = "perfgate_" + _OTHER.sub("_", metric.name), unit_of(metric)
-    return name if not unit or name.endswith(f"_{unit}") else f"{name}_{unit}"
+    if not unit or name.endswith(f"_{unit}"):
+        return name
+    return f"{name}_{unit}"
 
 
 def _families(runs: Iterable[LabelledRun], steps: frozenset[int] | None) -> Iterator[str]:

@@ -54,13 +54,18 @@ class Table:
     """Columns under titles; a title that ends in ``>`` marks a column of numbers."""
 
     def __init__(self, *titles: str) -> None:
-        names = [title.rstrip(">") for title in titles]
-        self._titles = [say(name) for name in names]
+        self._titles = [say(title.rstrip(">")) for title in titles]
         self._is_number = [title.endswith(">") for title in titles]
         self._rows: list[list[Text]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        self._rows.append([Text(cell) if isinstance(cell, str) else cell for cell in cells])
+        texts: list[Text] = []
+        for cell in cells:
+            if isinstance(cell, Text):
+                texts.append(cell)
+            else:
+                texts.append(Text(cell))
+        self._rows.append(texts)
 
     def __rich_console__(self, console: Any, options: ConsoleOptions) -> Iterator[Any]:
         from rich.box import SIMPLE_HEAD
@@ -80,12 +85,14 @@ class Table:
     def _records(self) -> Iterator[Text]:
         """Each row as lines of a title and a cell, for terminals too narrow for the numbers of all columns."""
         for row in self._rows:
-            first, *rest = (cell.plain.strip() for cell in row)
-            title = self._titles[0]
-            yield Text(first if first.startswith(title) else f"{title} {first}".strip())
-            for title, plain in zip(self._titles[1:], rest):
+            first, title = row[0].plain.strip(), self._titles[0]
+            if not first.startswith(title):
+                first = f"{title} {first}".strip()
+            yield Text(first)
+            for title, cell in zip(self._titles[1:], row[1:]):
+                plain = cell.plain.strip()
                 if plain:
-                    yield Text("  " + " ".join(filter(None, (title, plain))))
+                    yield Text(f"  {f'{title} {plain}'.strip()}")
 
     def _widths(self, most: int) -> list[int]:
         """The widths of the columns in a line of ``most`` letters.
@@ -101,10 +108,13 @@ class Table:
             title = cell_len(name)
             cell = max((cell_len(row[index].plain) for row in self._rows), default=1)
             wide, folded = max(cell, title), max(cell, min(title, _LEAST_TITLE))
-            is_number = self._is_number[index]
             widths.append(wide)
-            numbers_folded.append(folded if is_number else wide)
-            all_folded.append(folded if is_number else min(folded, _LEAST_TEXT))
+            if self._is_number[index]:
+                numbers_folded.append(folded)
+                all_folded.append(folded)
+            else:
+                numbers_folded.append(wide)
+                all_folded.append(min(folded, _LEAST_TEXT))
         _narrow(widths, numbers_folded, most)
         _narrow(widths, all_folded, most)
         return widths
@@ -126,7 +136,10 @@ class Table:
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
         cells = []
         for cell, wide, is_number in zip(row, widths, self._is_number):
-            cells.append(cell.rstrip().rjust(wide) if is_number else cell.ljust(wide))
+            if is_number:
+                cells.append(cell.rstrip().rjust(wide))
+            else:
+                cells.append(cell.ljust(wide))
         return (" " * _BETWEEN).join(cells)
 
 
@@ -144,8 +157,9 @@ class TerminalOutput:
         return self._rich().width
 
     def print(self, item: Any) -> None:
-        is_ours = self._is_plain and isinstance(item, (Text, Table))
-        lines = item.lines(self.width) if is_ours else None
+        lines = None
+        if self._is_plain and isinstance(item, (Text, Table)):
+            lines = item.lines(self.width)
         if lines is None:
             self._rich().print(item)
         else:

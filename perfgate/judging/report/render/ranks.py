@@ -98,4 +98,6 @@ def _map(heat_map: HeatMap) -> DrawnMap:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_DIGITS}g}")
+    if value is None:
+        return None
+    return float(f"{value:.{_DIGITS}g}")

@@ -79,7 +79,9 @@ def reason_words(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
     """A message in words; imports the catalogue only for a message, because that takes as long as reading a short trace."""
     from perfgate.judging.report.text.messages import word
 
-    return clean(word(message), limit=limit) if message else ""
+    if message:
+        return clean(word(message), limit=limit)
+    return ""
 
 
 def print_notes(notes: Sequence[Message], console: TerminalOutput) -> None:
@@ -137,7 +139,9 @@ def render_top(document: TopDocument, console: TerminalOutput) -> None:
 def _name_width(console: TerminalOutput) -> int:
     """The letters of a name on the line of its numbers, or on a separate line in a narrow terminal."""
     width = console.width - _NUMBERS
-    return width if width >= _LEAST_NAME else console.width
+    if width >= _LEAST_NAME:
+        return width
+    return console.width
 
 
 def render_gaps(document: GapDocument, console: TerminalOutput) -> None:
@@ -257,4 +261,6 @@ def times_of(*seconds: float | None) -> list[str]:
 
 
 def _label(number: int | None) -> str:
-    return "–" if number is None else str(number)
+    if number is None:
+        return "–"
+    return str(number)

@@ -171,7 +171,9 @@ def _heaviest(top: TopTimeline) -> Iterator[str]:
 def _from(words: str, places: Iterable[str | None]) -> str:
     """The words with the operator and line behind them, as far as they are known."""
     where = " · ".join(clean(place, limit=2 * _NAME) for place in places if place)
-    return say(_FROM, what=words, where=where) if where else words
+    if where:
+        return say(_FROM, what=words, where=where)
+    return words
 
 
 def _overlap(timeline: AnswerTimeline) -> Iterator[str]:

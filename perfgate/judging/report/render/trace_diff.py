@@ -51,7 +51,9 @@ def changed_name(row: DiffRow, limit: int) -> str:
 
 def _heaviest(names: Sequence[str], limit: int) -> str:
     first = clean(kernel_name(names[0], limit=limit), limit=limit)
-    return f"{first} +{len(names) - 1}" if len(names) > 1 else first
+    if len(names) > 1:
+        return f"{first} +{len(names) - 1}"
+    return first
 
 
 def difference(row: DiffRow) -> str:
@@ -85,7 +87,9 @@ def _totals_table(timeline: DiffTimeline) -> Table:
 def _range(timeline: DiffTimeline, field: str) -> tuple[float, float] | None:
     """The least and the largest difference between two recordings of either side."""
     base, head = _values(timeline.base_each, field), _values(timeline.head_each, field)
-    return (min(head) - max(base), max(head) - min(base)) if base and head else None
+    if base and head:
+        return (min(head) - max(base), max(head) - min(base))
+    return None
 
 
 def _values(totals: Sequence[DiffTotals], field: str) -> list[float]:
@@ -110,14 +114,20 @@ def _changes_table(timeline: DiffTimeline, width: int) -> Table:
 
 
 def _time(cost: DiffCost | None) -> float | None:
-    return cost.time if cost else None
+    if cost:
+        return cost.time
+    return None
 
 
 def _runs(cost: DiffCost | None) -> str:
-    return whole(cost.count) if cost else "0"
+    if cost:
+        return whole(cost.count)
+    return "0"
 
 
 def short_place(place: str) -> str:
     """The last parts of a path with its line: ``…/nn/linear.py:114``."""
     parts = place.split("/")
-    return place if len(parts) <= _PARTS + 1 else "/".join(["…", *parts[-_PARTS:]])
+    if len(parts) <= _PARTS + 1:
+        return place
+    return "/".join(["…", *parts[-_PARTS:]])

@@ -20,7 +20,6 @@ from perfgate.document.trend import (
     TrendCause,
     TrendDocument,
     TrendSeries,
-    place_of,
 )
 from perfgate.judging.report.render.comment import tidied
 from perfgate.judging.report.text import format as formats
@@ -97,7 +96,9 @@ class RunnerFacts:
 def issue_title(key: str, language: Language) -> str:
     with speaking(language):
         title = say("perfgate: how main is doing")
-    return f"{title} ({key})" if key else str(title)
+    if key:
+        return f"{title} ({key})"
+    return str(title)
 
 
 def render_issue(document: TrendDocument, context: CommentContext, *, budget: int = 60_000) -> str:
@@ -154,12 +155,15 @@ class _Report:
         several = [cause for cause in urgent if cause.commit_count > 1][:rows]
         uplifts = [uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in recent_uplifts(document)[:rows]]
         leading = _leading(document)
+        since = EMPTY
+        if document.since:
+            since = day(document.since)
         self._render = partial(
             render,
             document=document,
             headline=headline(document),
             newest=day(document.newest),
-            since=day(document.since) if document.since else EMPTY,
+            since=since,
             searched=searched(document),
             gates=gates_line(document),
             artifact_url=context.artifact_url,
@@ -185,7 +189,9 @@ class _Report:
 
     def render(self, template: str, medium: Medium, folds: int) -> Words:
         """Render the report with its first ``folds`` folds."""
-        ending = "html" if medium == "html" else "md"
+        ending = "md"
+        if medium == "html":
+            ending = "html"
         marks, changes = f"trend/marks.{ending}.j2", f"trend/changes.{ending}.j2"
         return self._render(template, medium, folds=FOLDS[:folds], marks=marks, changes=changes)
 
@@ -205,11 +211,14 @@ def _runner_facts(document: TrendDocument) -> RunnerFacts:
     throttled = [run.throttled for run in runs if run.throttled]
     attention: list[int] = []
     warnings: list[Message] = []
+    new_testbed = None
     if runs:
         attention, warnings = _attention(runs[-1]), runs[-1].warnings[:_MAX_WARNINGS]
+    if len(document.testbeds) > 1:
+        new_testbed = document.testbeds[-1]
     return RunnerFacts(
         weeks=weeks[-_MAX_WEEKS:],
-        new_testbed=document.testbeds[-1] if len(document.testbeds) > 1 else None,
+        new_testbed=new_testbed,
         opened=len(runs),
         failed=failed[-_MAX_FAILED:],
         attention=attention,
@@ -226,7 +235,9 @@ def _largest(values: Sequence[float], unit: str = "") -> Words:
     """The largest share, or quantity of a unit; empty without any."""
     if not values:
         return EMPTY
-    return formats.quantity(max(values), unit) if unit else numbers.percent(max(values))
+    if unit:
+        return formats.quantity(max(values), unit)
+    return numbers.percent(max(values))
 
 
 def _attention(run: RunHealth) -> list[int]:
@@ -247,17 +258,21 @@ def _leading(document: TrendDocument) -> list[TrendSeries]:
 
 def _rank(series: TrendSeries) -> tuple[object, ...]:
     order = list(METRICS)
-    place = order.index(series.metric) if series.metric in METRICS else len(order)
+    place = len(order)
+    if series.metric in METRICS:
+        place = order.index(series.metric)
     return metric(series.metric).step, place, series.workload, series.shape, sorted(series.labels.items())
 
 
 def _number(series: TrendSeries) -> LeadingNumber:
-    step = metric(series.metric).step
+    step, step_title = metric(series.metric).step, EMPTY
+    if step in CARDS:
+        step_title = say(CARDS[step].title)
     return LeadingNumber(
         step=step,
-        step_title=say(CARDS[step].title) if step in CARDS else EMPTY,
+        step_title=step_title,
         metric=metric_name(series.metric),
-        place=place_of(series.workload, series.shape, series.labels),
+        place=series.place_words,
         value=formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
         history=sparkline([point.value for point in series.points], _HISTORY),
     )

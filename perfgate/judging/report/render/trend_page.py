@@ -14,7 +14,6 @@ from perfgate.document.trend import (
     TrendCause,
     TrendDocument,
     TrendSeries,
-    place_of,
 )
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import format as formats
@@ -156,9 +155,10 @@ def _rank(group: Group) -> tuple[float, str, str, str]:
     weight, first = 0.0, group[0]
     for series in group:
         for change in series.changes:
-            is_open = change.standing in ("new", "open")
-            if is_open or change.news:
-                base = 2.0 if is_open and change.direction == "worse" else 1.0
+            if change.is_unsettled or change.news:
+                base = 1.0
+                if change.is_open_regression:
+                    base = 2.0
                 weight = max(weight, base + min(abs(change.delta or 1.0), 1.0))
     return -weight, first.workload, first.shape, first.metric
 
@@ -184,7 +184,9 @@ def _picture(
 
 def noise_words(series: TrendSeries) -> Words:
     """How much one version differs from the next, empty if it is not known."""
-    return EMPTY if series.noise is None else numbers.plus_minus(series.noise)
+    if series.noise is None:
+        return EMPTY
+    return numbers.plus_minus(series.noise)
 
 
 def _kept_beside(moved: MovedSeries, kept_files: Mapping[str, Sequence[KeptLink]]) -> list[KeptFiles]:
@@ -217,14 +219,16 @@ def _status(moved: MovedSeries) -> Words:
 
 def series_cells(group: Group) -> SeriesCells:
     last = group[-1]
-    newest = last.points[-1].value if last.points else None
+    newest = None
+    if last.points:
+        newest = last.points[-1].value
     change, direction = EMPTY, EMPTY
     for latest in last.changes:
-        if last.current and latest.standing in ("new", "open"):
+        if last.current and latest.is_unsettled:
             change, direction = change_words(MovedSeries(last, latest)), Words(latest.direction)
     return SeriesCells(
         metric=metric_name(last.metric),
-        place=place_of(last.workload, last.shape, last.labels),
+        place=last.place_words,
         value=formats.quantity(newest, last.unit, metric=last.metric),
         plot=trend_svg.small_plot(last),
         versions=len(last.points),

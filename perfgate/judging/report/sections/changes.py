@@ -88,7 +88,7 @@ def _improvement(comparison: Comparison) -> str:
         words = f" {size} ({both})"
     elif size:
         words = f" {formats.change(comparison)}: {both}"
-    return joined([named(comparison), Words(words)])
+    return joined(named(comparison), Words(words))
 
 
 def _tighter_budgets(summary: Summary, better: Iterable[Comparison]) -> list[str]:

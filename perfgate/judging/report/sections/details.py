@@ -22,7 +22,9 @@ def card(summary: Summary) -> SectionText | None:
     """One line for each workload: P50, utilization, top operators, batch knee and transfer, with base and main."""
     cards = card_lines(summary)
     most = min(_MOST_CARDS, summary.detail)
-    return section_text("card", cards=cards[:most], more=numbers.beyond(cards, most)) if cards else None
+    if cards:
+        return section_text("card", cards=cards[:most], more=numbers.beyond(cards, most))
+    return None
 
 
 @section("trace")
@@ -45,7 +47,9 @@ def findings(summary: Summary) -> SectionText | None:
     """New findings of the checklist, except those shown with their cause, and the findings that are gone."""
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding.block is None]
-    return section_text("findings", new=new, gone=gone, detail=summary.detail) if new or gone else None
+    if new or gone:
+        return section_text("findings", new=new, gone=gone, detail=summary.detail)
+    return None
 
 
 @section("checklist", drop=70)
@@ -84,7 +88,9 @@ def checklist(summary: Summary) -> SectionText | None:
 def quantiles(summary: Summary) -> SectionText | None:
     """P50, P90 and P99 of the requests and steps of jobs."""
     rows = quantile_rows(summary)[: summary.detail]
-    return section_text("quantiles", rows=rows) if rows else None
+    if rows:
+        return section_text("quantiles", rows=rows)
+    return None
 
 
 @section("unchanged metrics", drop=60, fold="rest")
@@ -110,14 +116,18 @@ def unchanged(summary: Summary) -> SectionText | None:
 def informing(summary: Summary) -> SectionText | None:
     """Both sides' values of metrics that no test compares."""
     rows = summary.informing
-    return section_text("informing", rows=rows, detail=summary.detail) if rows else None
+    if rows:
+        return section_text("informing", rows=rows, detail=summary.detail)
+    return None
 
 
 @section("recorded times", drop=70, fold="rest")
 def recorded(summary: Summary) -> SectionText | None:
     """The profiler's times of whole steps and of their heaviest operators, side by side and not compared."""
     rows = summary.recorded
-    return section_text("recorded", rows=rows, detail=summary.detail) if rows else None
+    if rows:
+        return section_text("recorded", rows=rows, detail=summary.detail)
+    return None
 
 
 @section("undecided metrics", drop=80, fold="rest")
@@ -132,4 +142,6 @@ def undecided(summary: Summary) -> SectionText | None:
 @section("environment and samples", drop=90, fold="compared")
 def environment(summary: Summary) -> SectionText | None:
     """Everything needed to reproduce the decision; None without a measurement."""
-    return section_text("environment", decision=summary.decision) if summary.is_measured else None
+    if summary.is_measured:
+        return section_text("environment", decision=summary.decision)
+    return None

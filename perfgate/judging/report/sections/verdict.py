@@ -38,7 +38,9 @@ def title(summary: Summary) -> SectionText:
 def coverage(summary: Summary) -> SectionText | None:
     """How many of the changed functions were measured, and the others."""
     line = coverage_line(summary, "markdown")
-    return None if line is None else SectionText(line, EMPTY)
+    if line is None:
+        return None
+    return SectionText(line, EMPTY)
 
 
 @section("notes")
@@ -64,7 +66,9 @@ def facts(summary: Summary) -> SectionText | None:
 @section("what to do")
 def remedy(summary: Summary) -> SectionText | None:
     """The reasons of a verdict other than PASS, and of a FAIL without a regression, and the next action."""
-    return SectionText(remedy_text(summary, "markdown"), EMPTY) if has_remedy(summary) else None
+    if has_remedy(summary):
+        return SectionText(remedy_text(summary, "markdown"), EMPTY)
+    return None
 
 
 @section("workload file")

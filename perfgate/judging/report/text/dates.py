@@ -23,4 +23,6 @@ def minute(text: str) -> Words:
 
 def short(commit: str | None) -> str:
     """A commit in its short form; it is still outside text."""
-    return commit[:_COMMIT_LENGTH] if commit else ""
+    if commit:
+        return commit[:_COMMIT_LENGTH]
+    return ""

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, SIGNATURE
-from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
+from perfgate.document.comparison import (
+    Bound,
+    Checked,
+    Comparison,
+    Exact,
+    NumberComparison,
+    Outcome,
+    Paired,
+    Recorded,
+)
 from perfgate.document.explanation import OperatorDelta
 from perfgate.judging.report.text.numbers import DASH, NO_CHANGE, amounts, counted, percent, percent_number, setting
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
@@ -43,13 +52,16 @@ def is_leak(metric: str) -> bool:
 
 def time_of(operator: OperatorDelta) -> Paired:
     """The time of an operator as its test compared it."""
+    outcome: Outcome = "informs"
+    if operator.outcome != "untested":
+        outcome = operator.outcome
     return Paired(
         workload=operator.workload,
         shape=operator.shape,
         metric=f"ops.time:{operator.op}",
         unit="s",
         better="lower",
-        outcome="informs" if operator.outcome == "untested" else operator.outcome,
+        outcome=outcome,
         gating=False,
         base=operator.base,
         head=operator.head,
@@ -92,7 +104,9 @@ def change(comparison: Comparison) -> Words:
         case Checked(is_count=False) if comparison.metric in _CHANGED:
             return say(_CHANGED[comparison.metric])
         case Checked(is_count=False):
-            return say("check failed") if comparison.outcome == "regressed" else say("check passed")
+            if comparison.outcome == "regressed":
+                return say("check failed")
+            return say("check passed")
         case _ if comparison.outcome == "not_comparable" and not isinstance(comparison, Checked):
             return DASH
         case Exact() | Checked():
@@ -110,7 +124,9 @@ def change_of_count(base: float | None, head: float | None, unit: str, *, metric
     size = difference(base, head, unit, metric=metric)
     if not is_leak(metric):
         return say("{change} (exact)", change=size)
-    return say("{change} (a leak)", change=size) if head > base else size
+    if head > base:
+        return say("{change} (a leak)", change=size)
+    return size
 
 
 def change_of_level(delta: float | None, interval: tuple[float, float] | None, unit: str, *, metric: str) -> Words:
@@ -120,7 +136,9 @@ def change_of_level(delta: float | None, interval: tuple[float, float] | None, u
     if interval is None:
         return say("not resolved")
     words, ends = directed_percent(delta, unit, metric=metric), bounds(interval, unit, metric=metric)
-    return words if ends == say("no change") else Words(f"{words} ({ends})")
+    if ends == say("no change"):
+        return words
+    return Words(f"{words} ({ends})")
 
 
 def percent_change(comparison: Comparison) -> Words | None:
@@ -146,8 +164,11 @@ def bounds(interval: tuple[float, float], unit: str, *, metric: str = "") -> Wor
         if percent(near) == percent(far):
             return percent(far)
         return say("{low} to {high}", low=Words(percent_number(near)), high=percent(far))
-    low, high = (directed_percent(end, unit, metric=metric) for end in interval)
-    return low if low == high else say("{low} to {high}", low=low, high=high)
+    low = directed_percent(interval[0], unit, metric=metric)
+    high = directed_percent(interval[1], unit, metric=metric)
+    if low == high:
+        return low
+    return say("{low} to {high}", low=low, high=high)
 
 
 def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
@@ -159,7 +180,9 @@ def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
     more, less = _directions(metric, unit)
     if is_share(metric):
         more, less = _HIGHER_LOWER
-    return say(more if share > 0 else less, size=percent(share))
+    if share > 0:
+        return say(more, size=percent(share))
+    return say(less, size=percent(share))
 
 
 def difference(base: float, head: float, unit: str, *, metric: str = "") -> Words:
@@ -167,7 +190,10 @@ def difference(base: float, head: float, unit: str, *, metric: str = "") -> Word
     if base == head:
         return say("the same")
     more, less = _directions(metric, unit)
-    return say(more if head > base else less, size=quantity(abs(head - base), unit, metric=metric))
+    size = quantity(abs(head - base), unit, metric=metric)
+    if head > base:
+        return say(more, size=size)
+    return say(less, size=size)
 
 
 def _directions(metric: str, unit: str) -> tuple[str, str]:
@@ -187,7 +213,9 @@ def limit(comparison: Comparison) -> Words:
         # The allowance is an amount, shown as such instead of as a share of the base.
         amount = round(comparison.tolerance * max(comparison.base, 1))
         return difference(0, amount, comparison.unit, metric=comparison.metric)
-    return Words("0") if comparison.tolerance == 0 else setting(comparison.tolerance)
+    if comparison.tolerance == 0:
+        return Words("0")
+    return setting(comparison.tolerance)
 
 
 def _distance(comparison: Bound) -> Words:
@@ -198,16 +226,22 @@ def _distance(comparison: Bound) -> Words:
     if comparison.head == comparison.bound:
         return say("at {bound}", bound=name)
     is_above = comparison.head > comparison.bound
+    if not comparison.bound and is_above:
+        return say("above {bound}", bound=name)
     if not comparison.bound:
-        return say("above {bound}" if is_above else "below {bound}", bound=name)
+        return say("below {bound}", bound=name)
     size = percent(comparison.head / comparison.bound - 1)
-    return say("{size} above {bound}" if is_above else "{size} below {bound}", size=size, bound=name)
+    if is_above:
+        return say("{size} above {bound}", size=size, bound=name)
+    return say("{size} below {bound}", size=size, bound=name)
 
 
 def _name_of(bound: Bound) -> Words:
     if bound.is_sla:
         return say("the SLA")
-    return say("the budget") if bound.is_budget else say("the limit")
+    if bound.is_budget:
+        return say("the budget")
+    return say("the limit")
 
 
 def _expectation(comparison: Bound) -> Words:
@@ -215,10 +249,14 @@ def _expectation(comparison: Bound) -> Words:
     if comparison.head is None:
         return say("not shown to be met")
     missing = int(comparison.bound - comparison.head)
-    return counted(missing, "missing", "missing") if missing else say("all ran")
+    if missing:
+        return counted(missing, "missing", "missing")
+    return say("all ran")
 
 
 def _passed(value: float | None) -> Words:
     if value is None:
         return DASH
-    return say("passed") if value else say("failed")
+    if value:
+        return say("passed")
+    return say("failed")

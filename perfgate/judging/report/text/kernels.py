@@ -24,7 +24,9 @@ def kernel_name(name: str, *, limit: int) -> str:
     if "gemm" in name and (cutlass := re.match(_CUTLASS, name)):
         return f"cutlass…{cutlass[3]}_{cutlass[4]}"
     first, _, rest = name.partition(" ")
-    short = _without_arguments((rest.lstrip() if rest and first in _RETURN_TYPES else name).replace(_ANONYMOUS, ""))
+    if rest and first in _RETURN_TYPES:
+        name = rest.lstrip()
+    short = _without_arguments(name.replace(_ANONYMOUS, ""))
     if len(short) > limit:
         short = _outermost(short)
     if len(short) <= limit:
@@ -35,8 +37,9 @@ def kernel_name(name: str, *, limit: int) -> str:
 
 def with_short_kernel(text: str) -> str:
     """The short name of a kernel instead of its long one with namespaces and templates; any other text as it is."""
-    is_kernel = len(text) > _LONGEST and _TEMPLATE.search(text) and _PYTEST_ID not in text
-    return kernel_name(text, limit=_LONGEST) if is_kernel else text
+    if len(text) > _LONGEST and _TEMPLATE.search(text) and _PYTEST_ID not in text:
+        return kernel_name(text, limit=_LONGEST)
+    return text
 
 
 def _without_arguments(name: str) -> str:
@@ -60,10 +63,18 @@ def _outermost(name: str) -> str:
             inside += letter
         else:
             if inside:
-                functor = re.search(_FUNCTOR, inside)
-                is_short = len(inside) <= _LEAST_IN_TEMPLATE
-                parts.append(inside if is_short else f"…{functor[1]}…" if functor else "…")
+                parts.append(_inside(inside))
                 inside = ""
             parts.append(letter)
         depth += letter == "<"
     return "".join(parts) + (inside and "…")
+
+
+def _inside(template: str) -> str:
+    """The arguments of a template; of long ones only the functor."""
+    if len(template) <= _LEAST_IN_TEMPLATE:
+        return template
+    functor = re.search(_FUNCTOR, template)
+    if functor:
+        return f"…{functor[1]}…"
+    return "…"

@@ -79,7 +79,9 @@ class Markdown:
 
     @staticmethod
     def link(url: str, text: str) -> Ready:
-        return Ready(f"[{Words(text)}]({url})" if is_linkable(url) else text)
+        if is_linkable(url):
+            return Ready(f"[{text}]({url})")
+        return Ready(text)
 
     @staticmethod
     def strong(text: str) -> Ready:
@@ -125,7 +127,9 @@ class Plain:
 
     @staticmethod
     def link(url: str, text: str) -> Ready:
-        return Ready(f"{text} ({url})" if is_linkable(url) else text)
+        if is_linkable(url):
+            return Ready(f"{text} ({url})")
+        return Ready(text)
 
 
 class Html:
@@ -183,7 +187,9 @@ class Html:
 
     @staticmethod
     def link(url: str, text: str) -> Markup:
-        return Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text)
+        if is_linkable(url):
+            return Markup('<a href="{}">{}</a>').format(url, text)
+        return escape(text)
 
     @staticmethod
     def strong(text: str) -> Markup:
@@ -192,7 +198,9 @@ class Html:
     @staticmethod
     def raw(text: str) -> Markup:
         """Only for files of this package itself: the style sheet."""
-        return Markup(text) if isinstance(text, Words) else escape(text)
+        if isinstance(text, Words):
+            return Markup(text)
+        return escape(text)
 
 
 FILTERS = ("prose", "command", "literal", "block", "link", "ready", "strong", "plain", "raw")
@@ -223,12 +231,19 @@ def our_text(value: object) -> str | None:
 
 def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str) -> str:
     """A translated sentence of a document; ``escaped`` escapes outside text at its start, ``within`` elsewhere."""
-    first, *rest = pieces_of(text if isinstance(text, SentencePieces) else word(text))
-    return _piece(escaped, first) + "".join(_piece(within, piece) for piece in rest)
+    if not isinstance(text, SentencePieces):
+        text = word(text)
+    first, *rest = pieces_of(text)
+    sentence = _piece(escaped, first)
+    for piece in rest:
+        sentence += _piece(within, piece)
+    return sentence
 
 
 def _piece(escaped: Callable[[str], str], piece: str) -> str:
-    return piece if isinstance(piece, Words) else escaped(piece)
+    if isinstance(piece, Words):
+        return piece
+    return escaped(piece)
 
 
 def _clean_prose(text: str) -> str:

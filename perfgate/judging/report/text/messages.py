@@ -33,8 +33,9 @@ def word(message: Message | str) -> str:
     sentence = MESSAGES.get(message.code)
     if sentence is None:
         return _uncatalogued(message)
-    is_one = sentence.one is not None and message.values.get("count") == 1
-    english = sentence.one if is_one and sentence.one is not None else sentence.other
+    english = sentence.other
+    if sentence.one is not None and message.values.get("count") == 1:
+        english = sentence.one
     try:
         return _fill(translate(english), message.values)
     except (KeyError, ValueError, TypeError, AttributeError, IndexError):
@@ -44,11 +45,16 @@ def word(message: Message | str) -> str:
 def told(message: Message | str) -> str:
     """A message as a part of a sentence of ours, which templates escape word by word."""
     first, *rest = pieces_of(word(message))
-    return joined([_prose(first, begins=True), *(_prose(piece, begins=False) for piece in rest)])
+    pieces = [_prose(first, begins=True)]
+    for piece in rest:
+        pieces.append(_prose(piece, begins=False))
+    return joined(*pieces)
 
 
 def _prose(piece: str, *, begins: bool) -> str:
-    return piece if isinstance(piece, Words) else Prose(piece, begins=begins)
+    if isinstance(piece, Words):
+        return piece
+    return Prose(piece, begins=begins)
 
 
 def word_all(messages: Sequence[Message]) -> str:
@@ -71,23 +77,31 @@ def word_findings(findings: Iterable[Finding]) -> list[tuple[Finding, str]]:
     alike: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
         alike.setdefault(_of_any_rank(finding) or number, []).append(finding)
-    worst = [min(group, key=_badness) for group in alike.values()]
-    return [(first, _of_ranks(first, group)) for first, group in zip(worst, alike.values())]
+    worded = []
+    for group in alike.values():
+        worst = min(group, key=_badness)
+        worded.append((worst, _of_ranks(worst, group)))
+    return worded
 
 
 def _of_any_rank(finding: Finding) -> tuple[object, ...] | None:
     """The key that findings of several ranks share, None for a finding without a rank."""
     if not _RANK.match(str(finding.evidence.get("shape", ""))):
         return None
-    words = {name: value for name, value in finding.evidence.items() if isinstance(value, str) and name != "shape"}
-    return (finding.rule, *sorted(words.items()))
+    words = []
+    for name, value in sorted(finding.evidence.items()):
+        if isinstance(value, str) and name != "shape":
+            words.append((name, value))
+    return (finding.rule, *words)
 
 
 def _badness(finding: Finding) -> tuple[int, float]:
     """Sort key, the worst finding first: by severity, then by the distance of the value from its limit."""
-    value, bound = (finding.evidence.get(name) for name in (finding.rule, "limit"))
-    is_numeric = isinstance(value, (int, float)) and isinstance(bound, (int, float))
-    return _SEVERITIES.index(finding.severity), -abs(float(value) - float(bound)) if is_numeric else 0.0  # type: ignore[arg-type]
+    value, bound = finding.evidence.get(finding.rule), finding.evidence.get("limit")
+    distance = 0.0
+    if isinstance(value, (int, float)) and isinstance(bound, (int, float)):
+        distance = abs(value - bound)
+    return _SEVERITIES.index(finding.severity), -distance
 
 
 def _of_ranks(worst: Finding, group: Sequence[Finding]) -> str:
@@ -97,10 +111,10 @@ def _of_ranks(worst: Finding, group: Sequence[Finding]) -> str:
         return words
     pieces = [*pieces_of(words), Words(" ("), rank]
     if further:
-        pieces += [say("; also ")]
+        pieces.append(say("; also "))
         pieces += pieces_of(_word_list(further[:_MOST_RANKS], say(", ")))
     if len(further) > _MOST_RANKS:
-        pieces += [say(" and {more}", more=numbers.counted(len(further) - _MOST_RANKS, "more", "more"))]
+        pieces.append(say(" and {more}", more=numbers.counted(len(further) - _MOST_RANKS, "more", "more")))
     return _joined([*pieces, Words(")")])
 
 
@@ -116,14 +130,19 @@ def _fill(sentence: str, values: Mapping[str, MessageValue]) -> str:
 
 
 def _joined(pieces: list[str]) -> str:
-    return "".join(pieces) if current_language() == "en" else joined(pieces)
+    if current_language() == "en":
+        return "".join(pieces)
+    return joined(*pieces)
 
 
 def _word_value(value: MessageValue, spec: str) -> str:
     if isinstance(value, Message):
         return word(value)
     if isinstance(value, (list, tuple)):
-        return _word_list(value, say("; ") if any(isinstance(item, Message) for item in value) else say(", "), spec)
+        separator = say(", ")
+        if any(isinstance(item, Message) for item in value):
+            separator = say("; ")
+        return _word_list(value, separator, spec)
     if spec in _FORMATS:
         return _FORMATS[spec](value)
     if isinstance(value, str):
@@ -143,11 +162,15 @@ def _word_list(values: Sequence[MessageValue], separator: str, spec: str = "") -
 def _uncatalogued(message: Message) -> str:
     """A message of a newer perfgate or of a hostile document: all of it is outside text."""
     values = ", ".join(f"{name}={_word_value(value, '')}" for name, value in message.values.items())
-    return f"{message.code} ({values})" if values else message.code
+    if values:
+        return f"{message.code} ({values})"
+    return message.code
 
 
 def _metric(name: MessageValue) -> str:
-    return say(METRICS[name].title) if isinstance(name, str) and name in METRICS else str(name)
+    if isinstance(name, str) and name in METRICS:
+        return say(METRICS[name].title)
+    return str(name)
 
 
 def _number(wording: Callable[[float], str]) -> Callable[[MessageValue], str]:

@@ -47,7 +47,9 @@ class InPlace(Protocol):
 
 def place(workload: str, shape: str) -> str:
     """The place of a number: the workload, and the shape unless it is the only, unnamed one."""
-    return workload if shape in {"", "default"} else f"{workload}/{shape}"
+    if shape in {"", "default"}:
+        return workload
+    return f"{workload}/{shape}"
 
 
 def place_of(entry: InPlace) -> str:
@@ -74,8 +76,9 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
 
 
 def title_of(entry: Comparison | NoiseFloor) -> str:
-    clock = entry.clock if isinstance(entry, (Paired, NoiseFloor)) else "wall"
-    return metric_name(entry.metric, clock)
+    if isinstance(entry, (Paired, NoiseFloor)):
+        return metric_name(entry.metric, entry.clock)
+    return metric_name(entry.metric)
 
 
 def missing_words(entry: Missing) -> str:
@@ -85,12 +88,14 @@ def missing_words(entry: Missing) -> str:
         words.append(say(" in {pairs}", pairs=counted(len(entry.pairs), "pair")))
     if not entry.differs and entry.named_by in _ALTHOUGH:
         words.append(say(_ALTHOUGH[entry.named_by]))
-    return joined(words)
+    return joined(*words)
 
 
 def _missing(entry: Missing) -> str:
     place, side = place_of(entry), Words(entry.side)
-    metric = say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric)
+    metric = metric_name(entry.metric)
+    if entry.metric in _PARTS:
+        metric = say(_PARTS[entry.metric])
     if entry.differs and entry.named_by == "configuration":
         return say("{metric} of {place} does not match the base's perfgate.toml", metric=metric, place=place)
     if entry.differs:
@@ -108,17 +113,21 @@ def evidence_of(comparison: Paired) -> str:
     """The unit that ``pairs`` counts: pairs of processes, turns of a step, quads of a job, or its runs if each is a process."""
     if not comparison.is_of_job:
         return comparison.evidence
-    is_of_runs = comparison.starts == comparison.pairs and comparison.pairs != 1
-    return "run" if is_of_runs else "quad"
+    if comparison.starts == comparison.pairs and comparison.pairs != 1:
+        return "run"
+    return "quad"
 
 
 def named(comparison: Comparison, *, placeless: bool = False) -> str:
     """The metric of a comparison and, unless ``placeless``, its place."""
     metric, at = title_of(comparison), place_of(comparison)
     if comparison.is_of_operator:
-        sentence = phrase("calls to {metric}") if placeless else phrase("calls to {metric} in {place}")
-        return say(sentence, metric=metric, place=at)
-    return metric if placeless else say("{metric} of {place}", metric=metric, place=at)
+        if placeless:
+            return say("calls to {metric}", metric=metric)
+        return say("calls to {metric} in {place}", metric=metric, place=at)
+    if placeless:
+        return metric
+    return say("{metric} of {place}", metric=metric, place=at)
 
 
 def calls_or_metric(comparison: Comparison) -> str:
@@ -140,10 +149,12 @@ def with_more(texts: Iterable[str], more: int) -> SentencePieces:
         pieces.append(text)
     if more > 0:
         pieces.append(say(" and {more}", more=counted(more, "more", "more")))
-    return joined(pieces)
+    return joined(*pieces)
 
 
 def first_line(text: str | None) -> str:
     """The first non-blank line of a message, empty without one."""
     lines = (text or "").strip().splitlines()
-    return lines[0].strip() if lines else ""
+    if lines:
+        return lines[0].strip()
+    return ""

@@ -32,28 +32,33 @@ def amounts(values: Sequence[float | None], unit: str, *, share: bool = False) -
     finite = [_without_residue(value, unit) for value in values if value is not None and math.isfinite(value)]
     factor, name = _scale(finite, unit, share=share)
     digits = _digits(finite, unit, factor)
-    zero = f"0 {unit}" if unit in _SCALES else f"0{name}"
+    zero = Words(f"0{name}")
+    if unit in _SCALES:
+        zero = Words(f"0 {unit}")
     texts = []
     for value in values:
         if value is None or not math.isfinite(value):
             texts.append(DASH)
         elif _without_residue(value, unit) == 0:
-            texts.append(Words(zero))
+            texts.append(zero)
         else:
             texts.append(Words(_number(value / factor, digits) + name))
     return texts
 
 
 def _without_residue(value: float, unit: str) -> float:
-    return 0.0 if unit == "s" and abs(value) < _SHORTEST else value
+    if unit == "s" and abs(value) < _SHORTEST:
+        return 0.0
+    return value
 
 
 def _digits(values: Sequence[float], unit: str, factor: float) -> int:
     """Significant digits: one more if the values are close to each other, and 0 for whole counts."""
     if factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in values):
         return 0
-    are_close = len(values) > 1 and 0 < max(values) - min(values) < 0.01 * abs(max(values))
-    return 4 if are_close else 3
+    if len(values) > 1 and 0 < max(values) - min(values) < 0.01 * abs(max(values)):
+        return 4
+    return 3
 
 
 def percent(share: float | None) -> Words:
@@ -66,7 +71,9 @@ def percent(share: float | None) -> Words:
 def sign_of(number: float) -> str:
     if number == 0:
         return ""
-    return "+" if number > 0 else "−"
+    if number > 0:
+        return "+"
+    return "−"
 
 
 def signed_percent(share: float) -> Words:
@@ -89,7 +96,9 @@ def to_two_digits(value: float, *, up: bool) -> float:
     if value == 0:
         return 0.0
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    return (math.ceil if up else math.floor)(value / unit) * unit
+    if up:
+        return math.ceil(value / unit) * unit
+    return math.floor(value / unit) * unit
 
 
 def setting(share: float | None) -> Words:
@@ -151,16 +160,18 @@ def beyond(listed: Sized, most: int) -> int:
 
 def whole(value: float) -> Words:
     """A count; a fraction keeps one decimal."""
-    decimals = 0 if float(value).is_integer() else 1
-    return Words(f"{value:,.{decimals}f}")
+    if float(value).is_integer():
+        return Words(f"{value:,.0f}")
+    return Words(f"{value:,.1f}")
 
 
 def percent_number(share: float) -> str:
     if _is_tiny(share):
         return say("under {size}", size=Words("0.1"))
     size = abs(share) * 100
-    decimals = 0 if size >= 100 else 1
-    return f"{size:,.{decimals}f}"
+    if size >= 100:
+        return f"{size:,.0f}"
+    return f"{size:,.1f}"
 
 
 def _is_tiny(share: float) -> bool:

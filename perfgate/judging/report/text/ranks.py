@@ -82,7 +82,9 @@ def _of_ranks(document: RanksDocument, shown: int) -> list[RankAnswer]:
         collectives = counted(document.collectives, "collective")
         return [RankAnswer(say(_NO_DELAY, ranks=counted(len(document.ranks), "rank"), collectives=collectives))]
     timed = sum(row.own is not None for row in document.ranks)
-    return [RankAnswer(say(_ALIKE, ranks=counted(timed, "rank")) if timed > 1 else say(_TOO_FEW))]
+    if timed < 2:
+        return [RankAnswer(say(_TOO_FEW))]
+    return [RankAnswer(say(_ALIKE, ranks=counted(timed, "rank")))]
 
 
 def _slow_rank(slow: SlowRankRow) -> RankAnswer:
@@ -97,8 +99,10 @@ def _slow_stage(slow: SlowStageRow) -> RankAnswer:
 
 def _delay(row: DelayRow) -> RankAnswer:
     sentence, seconds = _DELAYS_STEP, row.per_step
-    if row.once:
-        sentence, seconds = _ONCE_SOMEWHERE if row.step is None else _ONCE, row.worst
+    if row.once and row.step is None:
+        sentence, seconds = _ONCE_SOMEWHERE, row.worst
+    elif row.once:
+        sentence, seconds = _ONCE, row.worst
     elif row.per_step is None:
         sentence, seconds = _DELAYS, row.total
     words = say(
@@ -123,8 +127,11 @@ def _of_links(document: RanksDocument, shown: int) -> list[RankAnswer]:
 
 
 def _slow_link(link: SlowLinkRow) -> RankAnswer:
+    sentence = _SLOW_LINK
+    if link.group is not None:
+        sentence = _SLOW_LOCAL_LINK
     words = say(
-        _SLOW_LINK if link.group is None else _SLOW_LOCAL_LINK,
+        sentence,
         link=clean(link.link),
         source=link.source,
         target=link.target,
@@ -166,13 +173,12 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
         words.append(say(_LEFT_OUT, left_out=len(left_out), all=recordings, reasons="; ".join(reasons)))
     for repeated in document.repeated:
         recordings = counted(1 + len(repeated.others), "recording")
-        chosen, alternatives = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
-        words.append(
-            say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, alternatives=alternatives)
-        )
+        chosen, others = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
+        words.append(say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, others=others))
     if document.missing:
         words.append(say(_MISSING, ranks=", ".join(map(str, document.missing))))
-    words += [say(_ENDED_EARLY, rank=name_of(ended), last=ended.last) for ended in document.ended_early]
+    for ended in document.ended_early:
+        words.append(say(_ENDED_EARLY, rank=name_of(ended), last=ended.last))
     return [RankAnswer(text, is_bad=True) for text in words]
 
 
@@ -184,4 +190,6 @@ def name_of(row: RankEntry) -> str:
 def rank_name(rank: int | None, device: int | None) -> str:
     if rank is not None:
         return f"rank {rank}"
-    return "all" if device is None else f"device {device}"
+    if device is None:
+        return "all"
+    return f"device {device}"

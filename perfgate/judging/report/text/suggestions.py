@@ -22,7 +22,9 @@ _OF = {
 def unnamed_operator(suggestion: Suggestion) -> str:
     """The operator of a suggestion, empty if its sentence names it; a kernel of a GPU by its short name."""
     op = str(suggestion.evidence.get("op") or "")
-    return "" if with_short_kernel(op) in word(suggestion.message) else kernel_name(op, limit=_LONGEST_OPERATOR)
+    if with_short_kernel(op) in word(suggestion.message):
+        return ""
+    return kernel_name(op, limit=_LONGEST_OPERATOR)
 
 
 def gain_words(suggestion: Suggestion) -> Words:
@@ -43,5 +45,8 @@ def gain_words(suggestion: Suggestion) -> Words:
 
 def times(speedup: float) -> Words:
     """A speed-up with enough digits to differ from none: ``1.08``, ``2.3``, ``14``."""
-    digits = 2 if speedup < 2 else 1
-    return Words(f"{speedup:.{digits}f}" if speedup < 10 else f"{speedup:.0f}")
+    if speedup < 2:
+        return Words(f"{speedup:.2f}")
+    if speedup < 10:
+        return Words(f"{speedup:.1f}")
+    return Words(f"{speedup:.0f}")

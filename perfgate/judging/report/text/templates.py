@@ -66,7 +66,9 @@ def render_with_summary(template: str, **values: object) -> tuple[Words, Words]:
 def line(template: str, medium: Medium, **values: object) -> Words:
     """Render a template to one line, so that it can be laid out over several lines itself."""
     text = " ".join(environment(medium).get_template(template).render(values).split())
-    return ReadyHtml(text) if medium == "html" else Words(text)
+    if medium == "html":
+        return ReadyHtml(text)
+    return Words(text)
 
 
 def inlined(*sources: str) -> Inlined:
@@ -102,7 +104,7 @@ def _environment(medium: Medium, language: Language) -> Environment:
     jinja.globals["language"] = Words(language)
     jinja.globals["version"] = Words(__version__)
     # After a colon: a Chinese colon is as wide as a character, with its space.
-    jinja.globals["gap"] = Words("" if language == "zh" else " ")
+    jinja.globals["gap"] = Words({"en": " ", "zh": ""}[language])
     jinja.filters.update({name: getattr(media, name) for name in FILTERS if hasattr(media, name)})
     jinja.filters.update(_NUMBER_FILTERS)
     jinja.filters.update(_DOCUMENT_FILTERS)
@@ -148,7 +150,9 @@ def _sentence(medium: type[Markdown | Plain | Html], language: Language, english
         return medium.ready(words % escaped)
     sentence = ""
     for number, piece in enumerate(_PLACE.split(words)):
-        text = escaped[piece] if number % 2 else piece % ()
+        text = piece % ()
+        if number % 2:
+            text = escaped[piece]
         sentence += gap_between(sentence, text) + text
     return medium.ready(sentence)
 

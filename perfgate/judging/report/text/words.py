@@ -82,7 +82,7 @@ def say(english: str, **values: str | int) -> str:
             pieces.append(Words(value))
         else:
             pieces += pieces_of(value)
-    return joined(pieces)
+    return joined(*pieces)
 
 
 def phrase(english: str) -> str:
@@ -90,7 +90,7 @@ def phrase(english: str) -> str:
     return english
 
 
-def joined(texts: Iterable[str]) -> SentencePieces:
+def joined(*texts: str) -> SentencePieces:
     """Texts one after another, each still ours or still to be escaped; in Chinese with the gaps around Latin letters."""
     spaced: list[str] = []
     for text in texts:
@@ -103,5 +103,16 @@ def joined(texts: Iterable[str]) -> SentencePieces:
     return SentencePieces(spaced)
 
 
+def composed(pattern: str, *texts: str) -> SentencePieces:
+    """Texts in a pattern of punctuation, the same in every language: ``composed("{} ({})", metric, place)``."""
+    start, *ends = pattern.split("{}")
+    pieces: list[str] = [Words(start)]
+    for text, end in zip(texts, ends):
+        pieces += [text, Words(end)]
+    return joined(*pieces)
+
+
 def pieces_of(text: str) -> tuple[str, ...]:
-    return text.pieces if isinstance(text, SentencePieces) else (text,)
+    if isinstance(text, SentencePieces):
+        return text.pieces
+    return (text,)

@@ -93,7 +93,9 @@ def blocks(summary: Summary) -> list[RegressionBlock]:
 def blocks_with_more(summary: Summary) -> tuple[list[RegressionBlock], int]:
     """The blocks, and how many regressions have none although others do."""
     listed = blocks(summary)
-    return listed, len(summary.decision.regressions) - len(listed) if listed else 0
+    if not listed:
+        return [], 0
+    return listed, len(summary.decision.regressions) - len(listed)
 
 
 def suggestion_lines(suggestion: Suggestion) -> list[str]:
@@ -157,7 +159,9 @@ def _name(worst: Comparison, cost: BlockCost, *, has_cause: bool, in_title: bool
         return "metric"
     if isinstance(worst, Bound) and not worst.is_of_kernels and worst.head is not None:
         return "bound"
-    return "metric" if cost.slower else "change"
+    if cost.slower:
+        return "metric"
+    return "change"
 
 
 def _places(comparisons: Iterable[Comparison]) -> tuple[str, ...]:
@@ -166,13 +170,15 @@ def _places(comparisons: Iterable[Comparison]) -> tuple[str, ...]:
 
 
 def _cost(regression: Regression, comparisons: Iterable[Comparison], summary: Summary, *, in_title: bool) -> BlockCost:
+    titled, apart, at_most = None, None, None
+    if in_title:
+        titled = summary.worst
+    if regression.apart is not None:
+        apart = formats.quantity(regression.apart, "s")
+    if regression.at_most is not None:
+        at_most = numbers.percent(regression.at_most)
     slower = _worst_shapes(summary.comparisons_at(regression.slower))
-    return BlockCost(
-        slower=_slower(slower, summary.worst if in_title else None),
-        apart=None if regression.apart is None else formats.quantity(regression.apart, "s"),
-        of_job=any(map(_is_of_job, comparisons)),
-        at_most=None if regression.at_most is None else numbers.percent(regression.at_most),
-    )
+    return BlockCost(_slower(slower, titled), apart, any(map(_is_of_job, comparisons)), at_most)
 
 
 def _searched_in_vain(regression: Regression, summary: Summary) -> bool:
@@ -213,7 +219,9 @@ def _suggestion(regression: Regression, causes: Collection[Cause], summary: Summ
     if any(tip.evidence.get("op") == cause.op for cause in causes):
         tip = msgspec.structs.replace(tip, evidence={})
     is_measured = tip.gain is not None and tip.gain.is_measured
-    return tip if is_measured else msgspec.structs.replace(tip, gain=None)
+    if is_measured:
+        return tip
+    return msgspec.structs.replace(tip, gain=None)
 
 
 def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
@@ -221,7 +229,7 @@ def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
 
     The block has already named the change behind them.
     """
-    lines = {causes[0].line} if causes else set()
+    lines = {cause.line for cause in causes[:1]}
     also = []
     for cause in causes:
         if cause.line and cause.line not in lines:
@@ -256,7 +264,9 @@ def _holding(comparison: Comparison, summary: Summary) -> str | None:
     """The tensor that holds the additional memory; None if the comparison is not about memory held."""
     cause = summary.cause_of(comparison)
     is_known = cause is not None and cause.amount == "held" and cause.sites
-    return cause.sites[0].tensor if cause and is_known else None
+    if cause and is_known:
+        return cause.sites[0].tensor
+    return None
 
 
 def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCommands:
@@ -266,13 +276,14 @@ def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCo
     short_command = None
     # A CI job's folder is gone by the time its report is read.
     if folder is not None and not summary.decision.in_ci:
-        from_folder = ["--from", folder] if folder else []
-        short_command = _accept_command([str(number), *from_folder], summary)
-    return AcceptCommands(
-        command=_accept_command(regression.accepts, summary),
-        short_command=short_command,
-        order=order(number, regression.accepts) if order else None,
-    )
+        keys = [str(number)]
+        if folder:
+            keys += ["--from", folder]
+        short_command = _accept_command(keys, summary)
+    comment = None
+    if order is not None:
+        comment = order(number, regression.accepts)
+    return AcceptCommands(_accept_command(regression.accepts, summary), short_command, comment)
 
 
 def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:

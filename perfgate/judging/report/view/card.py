@@ -145,10 +145,14 @@ def _both(row: StepComparison) -> Words:
     """
     base, head = formats.quantities([row.base, row.head], row.unit, metric=row.metric)
     if row.evidence is None:
-        return say("{head}, not compared", head=head) if row.head is not None else say("not compared")
+        if row.head is not None:
+            return say("{head}, not compared", head=head)
+        return say("not compared")
     if base != head:
         return numbers.span(base, head)
-    return Words(f"{base} = {head}") if METRICS[row.metric].whole else head
+    if METRICS[row.metric].whole:
+        return Words(f"{base} = {head}")
+    return head
 
 
 def _operators(rows: Iterable[StepComparison]) -> list[tuple[str, Words]]:

@@ -14,7 +14,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, templates
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import listed, metric_name, place, with_more
-from perfgate.judging.report.text.words import EMPTY, Words, joined, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, composed, joined, phrase, say
 from perfgate.judging.report.view.summary import Summary
 
 # Limit on the lines named for one cause.
@@ -122,43 +122,53 @@ class CauseView:
     ) -> None:
         self._cause, self._linked = cause, linked
         self.places = places or (place(*cause.place),)
-        self._unit = "B" if cause.amount in _BYTES else "1"
+        self._unit = "1"
+        if cause.amount in _BYTES:
+            self._unit = "B"
         self._aspect = cause.also or cause.aspect
         self.op = cause.op
         if cause.compiling and cause.op in MESSAGES:  # the reason is a code if torch names no guard
             self.op = str(word(Message(cause.op)))
-        self.line = linked(cause.line) if cause.line else cause.line
-        has_origin = names_origin and cause.origin is not None and cause.origin.reach != "line"
-        self._origin = cause.origin if has_origin else None
-        self.code = self._origin.code if self._origin else cause.code
-        first = cause.sites[0] if cause.sites else None
-        self._tensor = first.tensor if first else None
-        self._here_count = first.head - first.base if first else cause.more_count
+        self.line, self.code = cause.line, cause.code
+        if cause.line:
+            self.line = linked(cause.line)
+        self._origin = None
+        if names_origin and cause.origin is not None and cause.origin.reach != "line":
+            self._origin, self.code = cause.origin, cause.origin.code
+        self._tensor, self._here_count = None, cause.more_count
+        if cause.sites:
+            first = cause.sites[0]
+            self._tensor, self._here_count = first.tensor, first.head - first.base
         self._here, self._more = self._amount(self._here_count), self._amount(cause.more_count)
         self.base, self.head = self._sides()
         self._base_input, self._head_input = _changed_input(cause)
-        is_slower = cause.more_time is not None and cause.more_time > 0
-        self.time = formats.quantity(cause.more_time, "s") if is_slower else EMPTY
+        self.time = EMPTY
+        if cause.more_time is not None and cause.more_time > 0:
+            self.time = formats.quantity(cause.more_time, "s")
 
     def _amount(self, count: float) -> Words:
-        return formats.difference(0, count, self._unit) if count else EMPTY
+        if count:
+            return formats.difference(0, count, self._unit)
+        return EMPTY
 
     def _sides(self) -> tuple[Words, Words]:
         """Both counts; a cause known by its time alone has none."""
         counts = self._cause.base_count, self._cause.head_count
         if not any(counts):
             return numbers.DASH, numbers.DASH
-        base, head = map(numbers.whole, counts) if self._unit == "1" else formats.quantities(counts, self._unit)
+        if self._unit == "1":
+            return numbers.whole(counts[0]), numbers.whole(counts[1])
+        base, head = formats.quantities(counts, self._unit)
         return base, head
 
     @property
     def in_short(self) -> str:
-        return joined([self._title(), self._at(), self.in_all, self._ending()])
+        return joined(self._title(), self._at(), self.in_all, self._ending())
 
     @property
     def without_total(self) -> str:
         """In short, without the total of several lines."""
-        return joined([self._title(), self._at(), self._ending()])
+        return joined(self._title(), self._at(), self._ending())
 
     @property
     def in_table(self) -> str:
@@ -169,7 +179,7 @@ class CauseView:
             parts.append(say(" in full precision"))
         elif self._aspect in _EFFECTS:
             parts.append(say(_EFFECTS[self._aspect]))
-        return joined([*parts, self._inputs()])
+        return joined(*parts, self._inputs())
 
     @property
     def in_full(self) -> str:
@@ -184,9 +194,11 @@ class CauseView:
         if aspect in _EFFECTS:
             parts.append(say(_EFFECTS[aspect]))
         if self.time:
-            includes_callees = self._cause.inclusive or _IN.get(self._cause.kind)
-            parts.append(say(", {time} more" if includes_callees else ", {time} more self time", time=self.time))
-        return joined([*parts, self._reason()])
+            sentence = phrase(", {time} more self time")
+            if self._cause.inclusive or self._cause.kind in _IN:
+                sentence = phrase(", {time} more")
+            parts.append(say(sentence, time=self.time))
+        return joined(*parts, self._reason())
 
     @property
     def in_all(self) -> str:
@@ -221,13 +233,15 @@ class CauseView:
             parts.append(say(" in each rank ({base} → {head})", base=self.base, head=self.head))
         elif ranks:
             parts.append(say(" in rank {rank} ({base} → {head})", rank=ranks, base=self.base, head=self.head))
-        return joined(parts)
+        return joined(*parts)
 
     def _change(self) -> str:
         cause, aspect = self._cause, self._aspect
         if cause.compiling:
             singular, plural = _COMPILATIONS[cause.compiling]
-            return say(singular if abs(cause.more_count) == 1 else plural, more=self._more)
+            if abs(cause.more_count) == 1:
+                return say(singular, more=self._more)
+            return say(plural, more=self._more)
         if aspect in _RECORDING:
             return say(_RECORDING[aspect], op=self.op)
         if self._here:
@@ -252,7 +266,7 @@ class CauseView:
             sentence = _ONE.get(amount, sentence)
         words = say(sentence, here=self._here, op=self.op)
         if amount not in _AMOUNTS and self.op in _FAMILIAR:
-            return joined([words, Words(" ("), _FAMILIAR[self.op], Words(")")])
+            return composed("{} ({})", words, _FAMILIAR[self.op])
         return words
 
     def _on_inputs(self, sentence: str) -> str:
@@ -271,7 +285,9 @@ class CauseView:
             return say(sentence, changed=self._linked(self._origin.line), line=line)
         if not line:
             return EMPTY
-        return say(" since {line}", line=line) if is_mode else say(" at {line}", line=line)
+        if is_mode:
+            return say(" since {line}", line=line)
+        return say(" at {line}", line=line)
 
     def _ending(self) -> str:
         """The effect besides the operator's running, the remedy, and the reason of a compilation."""
@@ -280,10 +296,12 @@ class CauseView:
             parts.append(say(_EFFECTS[self._aspect]))
         if self._aspect in _REMEDIES:
             parts.append(say(_REMEDIES[self._aspect]))
-        return joined([*parts, self._reason()])
+        return joined(*parts, self._reason())
 
     def _reason(self) -> str:
-        return say(": {op}", op=self.op) if self._cause.compiling else EMPTY
+        if self._cause.compiling:
+            return say(": {op}", op=self.op)
+        return EMPTY
 
     def _subject(self) -> str:
         cause, places = self._cause, listed(self.places)
@@ -315,10 +333,14 @@ class CauseView:
         ranks = self._cause.ranks
         if ranks == "each":
             return say(" in each rank")
-        return say(" in rank {rank}", rank=ranks) if ranks else EMPTY
+        if ranks:
+            return say(" in rank {rank}", rank=ranks)
+        return EMPTY
 
     def _inputs(self) -> str:
-        return self._on_inputs(phrase(": on {head_input} instead of {base_input}")) if self._head_input else EMPTY
+        if self._head_input:
+            return self._on_inputs(phrase(": on {head_input} instead of {base_input}"))
+        return EMPTY
 
     def _lines(self) -> list[tuple[str, Words]]:
         """The first lines that add to it, each with how much; the file is named once."""
@@ -327,7 +349,9 @@ class CauseView:
         located = [site for site in self._cause.sites if site.line]
         for site in located[:_NAMED_LINES]:
             line = site.line or ""
-            name = line.removeprefix(file) if lines else self._linked(line)
+            name = line.removeprefix(file)
+            if not lines:
+                name = self._linked(line)
             file = file or line.rpartition(":")[0]
             lines.append((name, formats.quantity(site.head - site.base, self._unit)))
         return lines
@@ -335,8 +359,10 @@ class CauseView:
     def _at_lines(self) -> str:
         lines = self._lines()
         if len(lines) < 2:
-            return say(" at {line}", line=self.line) if self.line else EMPTY
-        amounts: list[str] = [joined([line, Words(" ("), more, Words(")")]) for line, more in lines]
+            if self.line:
+                return say(" at {line}", line=self.line)
+            return EMPTY
+        amounts = [composed("{} ({})", line, more) for line, more in lines]
         return say(" at {lines}", lines=with_more(amounts, numbers.beyond(self._cause.sites, _NAMED_LINES)))
 
 
@@ -348,7 +374,9 @@ def worst_cause(summary: Summary) -> str | None:
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
     cause = summary.leading_cause
-    return None if cause is None else CauseView(cause).without_total
+    if cause is None:
+        return None
+    return CauseView(cause).without_total
 
 
 def worded_causes(placed: Iterable[tuple[Cause, tuple[str, ...]]]) -> list[CauseView]:
@@ -366,7 +394,9 @@ def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
     old, new = max(changed, key=_extent)
     old_shape, _, old_layout = old.partition(" ")
     new_shape, _, new_layout = new.partition(" ")
-    return (old_shape, new_shape) if old_layout == new_layout else (old, new)
+    if old_layout == new_layout:
+        return (old_shape, new_shape)
+    return (old, new)
 
 
 def _extent(forms: tuple[str, str]) -> tuple[int, float]:
@@ -385,7 +415,10 @@ def account_words(summary: Summary, medium: templates.Medium) -> Words | None:
         return None
     if explained.metric is None or not explained.contributions:
         return None
-    seconds = [part.seconds for part in explained.contributions]
+    more, saved = 0.0, 0.0
+    for part in explained.contributions:
+        more += max(0.0, part.seconds)
+        saved += max(0.0, -part.seconds)
     measured, rest = explained.measured, explained.measured - explained.explained
     least = _NOTABLE * measured
     return templates.line(
@@ -394,8 +427,8 @@ def account_words(summary: Summary, medium: templates.Medium) -> Words | None:
         place=place(explained.workload, explained.shape),
         metric=metric_name(explained.metric, summary.clock_of(explained)),
         measured=formats.quantity(measured, "s"),
-        more=formats.quantity(sum(part for part in seconds if part > 0), "s"),
-        saved=_if_notable(-sum(part for part in seconds if part < 0), least),
+        more=formats.quantity(more, "s"),
+        saved=_if_notable(saved, least),
         share=numbers.percent(explained.explained / measured),
         left=_if_notable(rest, least),
         over=_if_notable(-rest, least),
@@ -405,8 +438,12 @@ def account_words(summary: Summary, medium: templates.Medium) -> Words | None:
 
 
 def _if_notable(seconds: float, least: float) -> Words:
-    return formats.quantity(seconds, "s") if seconds >= least else EMPTY
+    if seconds >= least:
+        return formats.quantity(seconds, "s")
+    return EMPTY
 
 
 def _bound(bottleneck: Bottleneck | None) -> Words:
-    return say(_BOUNDS[bottleneck]) if bottleneck else EMPTY
+    if bottleneck:
+        return say(_BOUNDS[bottleneck])
+    return EMPTY

@@ -127,9 +127,10 @@ def terminal_notes(warnings: Iterable[Message]) -> list[Message]:
 
 def _of_side(note: Message) -> Message:
     """The note inside a note about a side, without that side."""
-    inner = note.values.get("note") if isinstance(note, Message) else None
-    if isinstance(inner, Message):
-        return inner
+    if isinstance(note, Message):
+        inner = note.values.get("note")
+        if isinstance(inner, Message):
+            return inner
     return note
 
 
@@ -161,11 +162,16 @@ def quantile_rows(summary: Summary) -> list[QuantileRow]:
 
 def _worded_number(row: StepComparison, main: StoredComparison | None) -> NumberView:
     values = [row.base, row.head, row.bound]
-    of_main = [main.head, main.typical, *(main.interval or ())] if main else []
-    base, head, bound, *_ = formats.quantities([*values, *of_main], row.unit, metric=row.metric)
+    beside, stored = values, None
+    if main:
+        beside = [*values, main.head, main.typical, *(main.interval or ())]
+        stored = stored_row(main, values)
+    base, head, bound, *_ = formats.quantities(beside, row.unit, metric=row.metric)
     limit = numbers.setting(row.tolerance)
     if row.bound is not None:
-        limit = Words(f"≤ {bound}" if row.at_most else f"≥ {bound}")
+        limit = Words(f"≥ {bound}")
+        if row.at_most:
+            limit = Words(f"≤ {bound}")
     return NumberView(
         row=row,
         stored=main,
@@ -176,7 +182,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Number
         head=head,
         span=_span(row, base, head),
         difference=_difference(row),
-        main=stored_row(main, values) if main else None,
+        main=stored,
         limit=limit,
     )
 
@@ -200,14 +206,17 @@ def _difference(row: StepComparison) -> Words:
     if row.base is None or row.head is None:
         return numbers.DASH
     # A ratio is higher or lower, a count more or fewer.
-    is_ratio = row.unit == "1" and not float(row.base).is_integer()
-    unit = "" if is_ratio else row.unit
+    unit = row.unit
+    if unit == "1" and not float(row.base).is_integer():
+        unit = ""
     if row.evidence == "count":
         if row.delta is None:
             return formats.difference(row.base, row.head, row.unit, metric=row.metric)
         return formats.directed_percent(row.delta, unit, metric=row.metric)
     if row.interval is None or row.delta is None:
-        return say("measured once per side") if row.evidence is None else say("too few turns")
+        if row.evidence is None:
+            return say("measured once per side")
+        return say("too few turns")
     if row.is_resolved:
         ends = formats.bounds(row.interval, unit, metric=row.metric)
         return Words(f"{formats.directed_percent(row.delta, unit, metric=row.metric)} ({ends})")
@@ -260,7 +269,9 @@ def _worded_step(step: StepSummary) -> StepView:
     notes: dict[tuple[str, bool], None] = {}
     for finding, words in word_findings(judged):
         notes[words, finding in new] = None
-    hidden = len(notes) - _SHOWN_FINDINGS
+    hidden, more = len(notes) - _SHOWN_FINDINGS, None
+    if hidden > 0:
+        more = say("{count} more", count=hidden)
     status, key = step.status, Words("unknown")
     if step.status in STATUS_NAMES:
         status, key = say(STATUS_NAMES[step.status]), Words(step.status)
@@ -272,7 +283,7 @@ def _worded_step(step: StepSummary) -> StepView:
         key=key,
         busy=busy_machine(step.waited),
         notes=list(notes)[:_SHOWN_FINDINGS],
-        more=say("{count} more", count=hidden) if hidden > 0 else None,
+        more=more,
         reason=step.reason,
     )
 
@@ -292,20 +303,22 @@ def new_of(step: StepSummary) -> list[JudgedFinding]:
 
 
 def step_title(step: StepSummary) -> str:
-    return say(CARDS[step.number].title) if step.number in CARDS else step.slug
+    if step.number in CARDS:
+        return say(CARDS[step.number].title)
+    return step.slug
 
 
 def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> list[FindingView]:
     views = []
     for finding, words in word_findings(findings):
-        line = finding.evidence.get("line")
+        line = str(finding.evidence.get("line") or "")
         views.append(
             FindingView(
                 step=step.number,
                 title=step_title(step),
                 place=place(step.workload, str(finding.evidence.get("shape") or "")),
                 words=words,
-                line=str(line) if line else None,
+                line=line or None,
                 block=_block_of(finding, summary),
             )
         )
@@ -314,10 +327,11 @@ def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> 
 
 def _block_of(finding: Finding, summary: Summary) -> int | None:
     """The number of the listed cause that is identical to the finding's own."""
-    cause = finding.cause if isinstance(finding, JudgedFinding) else None
-    if cause is None or cause >= len(summary.decision.causes):
+    if not isinstance(finding, JudgedFinding) or finding.cause is None:
         return None
-    own = _group(cause, summary)
+    if finding.cause >= len(summary.decision.causes):
+        return None
+    own = _group(finding.cause, summary)
     for number, regression in enumerate(listed_regressions(summary), 1):
         if any(_group(at, summary) == own for at in regression.causes):
             return number
@@ -326,4 +340,6 @@ def _block_of(finding: Finding, summary: Summary) -> int | None:
 
 def _group(cause: int, summary: Summary) -> int:
     group = summary.decision.causes[cause].group
-    return cause if group is None else group
+    if group is None:
+        return cause
+    return group

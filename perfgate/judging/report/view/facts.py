@@ -15,7 +15,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line, listed
 from perfgate.judging.report.text.templates import Medium, line
-from perfgate.judging.report.text.words import EMPTY, SentencePieces, Words, joined, say
+from perfgate.judging.report.text.words import EMPTY, SentencePieces, Words, composed, say
 from perfgate.judging.report.view.headline import loaded_differences
 from perfgate.judging.report.view.summary import Summary, code_of
 
@@ -121,7 +121,7 @@ def _function_names(functions: Iterable[ChangedFunction], summary: Summary) -> S
     for function in functions:
         changed = summary.linked(function.line) if function.side == "head" else function.line
         if function.function:
-            changed = joined([function.function, Words(" ("), changed, Words(")")])
+            changed = composed("{} ({})", function.function, changed)
         names.append(changed)
     return listed(names, _MOST_FUNCTIONS)
 
@@ -188,7 +188,9 @@ def _untimed(summary: Summary) -> Untimed | None:
 def _number(failure: Failure, name: str) -> float:
     message = failure.error.message
     value = message.values.get(name) if isinstance(message, Message) else None
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    if isinstance(value, (int, float)):
+        return float(value)
+    return 0.0
 
 
 def budget_of(failure: Failure) -> int:

@@ -26,7 +26,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import told
 from perfgate.judging.report.text.names import evidence_of, metric_name, missing_words, named, place_of, title_of
 from perfgate.judging.report.text.templates import Medium, line
-from perfgate.judging.report.text.words import EMPTY, Words, joined, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, composed, joined, phrase, say
 from perfgate.judging.report.view.summary import Summary, code_of
 
 # The most significant fields of a different stack.
@@ -42,7 +42,6 @@ _VERDICTS = {
 # Times that a PASS did not bound, in its title.
 _MOST_OPEN = 2
 _COUNTS = (LOW_PRECISION_OPS,)
-_SPACE = Words(" ")
 
 
 def headline(summary: Summary, medium: Medium) -> Words:
@@ -50,25 +49,26 @@ def headline(summary: Summary, medium: Medium) -> Words:
     stack: str = ""
     if decision.comparing == "stack":
         stack = _stack(stack_differences(decision))
-    title = _title(summary) or _reason(decision)
+    title = _title(summary)
+    if not title:
+        title = told(decision.reasons[0]) if decision.reasons else say("no reason was given")
     return line("shared/headline.j2", medium, verdict=say(_VERDICTS[summary.verdict]), stack=stack, title=title)
 
 
 def _stack(differences: Sequence[TestbedDifference]) -> str:
     """The first difference of an upgraded stack, and how many others there are."""
+    upgrade = say("upgrade")
     if not differences:
-        return joined([say("upgrade"), Words(": ")])
-    more = say(" and {more_differences} more", more_differences=len(differences) - 1)
-    parts = [say("upgrade"), Words(" ("), changed_field(differences[0])]
+        return composed("{}: ", upgrade)
+    more = EMPTY
     if len(differences) > 1:
-        parts.append(more)
-    return joined([*parts, Words("): ")])
+        more = say(" and {more_differences} more", more_differences=len(differences) - 1)
+    return composed("{} ({}{}): ", upgrade, changed_field(differences[0]), more)
 
 
 def changed_field(difference: TestbedDifference) -> str:
     absent = say("none")
-    sides = difference.base or absent, difference.head or absent
-    return joined([difference.field, _SPACE, sides[0], Words(" → "), sides[1]])
+    return composed("{} {} → {}", difference.field, difference.base or absent, difference.head or absent)
 
 
 def _title(summary: Summary) -> str | None:
@@ -82,7 +82,9 @@ def _title(summary: Summary) -> str | None:
         return _of_loss(worst, summary)
     if summary.failures:
         return _of_failure(summary)
-    return _of_undecided(summary) if summary.verdict == "INCONCLUSIVE" else None
+    if summary.verdict == "INCONCLUSIVE":
+        return _of_undecided(summary)
+    return None
 
 
 def _worst(summary: Summary) -> Comparison | None:
@@ -91,13 +93,11 @@ def _worst(summary: Summary) -> Comparison | None:
     return summary.worst or next(iter(broken), None)
 
 
-def _reason(decision: DecisionDocument) -> str:
-    return told(decision.reasons[0]) if decision.reasons else say("no reason was given")
-
-
 def further_reasons(summary: Summary) -> list[Message]:
     """The decision's reasons that are not in the title, without acceptances, which are shown with their causes."""
-    reasons = summary.decision.reasons[1 if _title(summary) is None else 0 :]
+    reasons = summary.decision.reasons
+    if _title(summary) is None:
+        reasons = reasons[1:]
     return [reason for reason in reasons if code_of(reason) != "verdict.accepted"]
 
 
@@ -123,7 +123,7 @@ def _of_loss(worst: Comparison, summary: Summary) -> str:
         return _of_stalls(worst, summary)
     is_of_kernels = isinstance(worst, Bound) and worst.is_of_kernels
     if reason is not None and (worst.metric == SIGNATURE or is_of_kernels):
-        return joined([told(reason), Words(" ("), place, Words(")")])
+        return composed("{} ({})", told(reason), place)
     if isinstance(worst, Exact) or worst.metric in _COUNTS:
         return _of_count(worst, summary)
     if isinstance(worst, Checked):
@@ -134,7 +134,9 @@ def _of_loss(worst: Comparison, summary: Summary) -> str:
 
 
 def _with_reason(words: str, comparison: Comparison) -> str:
-    return words if comparison.reason is None else joined([words, Words(": "), told(comparison.reason)])
+    if comparison.reason is None:
+        return words
+    return composed("{}: {}", words, told(comparison.reason))
 
 
 def _of_bound(worst: Bound) -> str:
@@ -149,7 +151,7 @@ def _of_bound(worst: Bound) -> str:
     words = say(sentence, metric=metric, place=place, head=head, change=change, limit=limit)
     if not worst.limit:
         return words
-    return joined([words, Words(" ("), _with_reason(worst.limit, worst), Words(")")])
+    return composed("{} ({})", words, _with_reason(worst.limit, worst))
 
 
 def _of_count(worst: Comparison, summary: Summary) -> str:
@@ -160,14 +162,17 @@ def _of_count(worst: Comparison, summary: Summary) -> str:
         words = say("{span} (a leak)", span=span)
     else:
         words = say("{span} (exact)", span=span)
-    return joined([_named(worst, summary), _SPACE, words, _accepted(worst)])
+    return composed("{} {}{}", _named(worst, summary), words, _accepted(worst))
 
 
 def _of_time(worst: Comparison, summary: Summary) -> str:
     change = formats.percent_change(worst)
     span = numbers.span(*formats.sides(worst))
-    sized = Words(f" {change} ({span})" if change else f" ({span})")
-    return joined([_named(worst, summary), sized, _accepted(worst)])
+    if change:
+        span = Words(f"{change} ({span})")
+    else:
+        span = Words(f"({span})")
+    return composed("{} {}{}", _named(worst, summary), span, _accepted(worst))
 
 
 def _of_waiting_device(worst: Comparison, summary: Summary) -> str | None:
@@ -183,8 +188,14 @@ def _of_waiting_device(worst: Comparison, summary: Summary) -> str | None:
         device=_with_half_width(busy),
         host=_with_half_width(host),
     )
-    prefix = [] if _is_only_place(summary) else [place_of(worst), Words(": ")]
-    return joined([*prefix, words, _accepted(worst)])
+    return joined(_place_before(worst, summary), words, _accepted(worst))
+
+
+def _place_before(comparison: Comparison, summary: Summary) -> str:
+    """The place with a colon; empty if it is the only one."""
+    if _is_only_place(summary):
+        return EMPTY
+    return composed("{}: ", place_of(comparison))
 
 
 def _with_half_width(time: Paired) -> Words:
@@ -198,7 +209,7 @@ def _with_half_width(time: Paired) -> Words:
 
 def _of_stalls(worst: Comparison, summary: Summary) -> str:
     """The stalls, with the change of the mean call of their place."""
-    parts = [] if _is_only_place(summary) else [place_of(worst), Words(": ")]
+    parts = [_place_before(worst, summary)]
     if worst.reason:
         parts.append(told(worst.reason))
     for comparison in summary.metrics:
@@ -207,19 +218,21 @@ def _of_stalls(worst: Comparison, summary: Summary) -> str:
             if change:
                 parts.append(say("; mean call {change}", change=change))
             break
-    return joined([*parts, _accepted(worst)])
+    return joined(*parts, _accepted(worst))
 
 
 def _accepted(comparison: Comparison) -> str:
-    return say(", accepted by {accepted}", accepted=told(comparison.accepted)) if comparison.accepted else EMPTY
+    if comparison.accepted:
+        return say(", accepted by {accepted}", accepted=told(comparison.accepted))
+    return EMPTY
 
 
 def _of_harness(summary: Summary) -> str:
     change = summary.telling_harness_changes[0]
-    words = joined([told(change.message), Words(" ("), change.workload, Words(")")])
+    words = composed("{} ({})", told(change.message), change.workload)
     if len(change.lines) != 1:
         return words
-    return joined([words, say(" at {line}", line=change.lines[0])])
+    return joined(words, say(" at {line}", line=change.lines[0]))
 
 
 def _of_failure(summary: Summary) -> str:
@@ -230,7 +243,7 @@ def _of_failure(summary: Summary) -> str:
     elif failure.side == "head":
         who = say("the change could not be measured:")
     failed = say("{what} of {workload} failed", what=failure.what, workload=failure.workload)
-    return joined([who, _SPACE, failed])
+    return composed("{} {}", who, failed)
 
 
 def _of_undecided(summary: Summary) -> str | None:
@@ -248,7 +261,7 @@ def _of_undecided(summary: Summary) -> str | None:
         return None
     if decision.missing:
         first_missing = missing_words(decision.missing[0])
-        return joined([first_missing, _and_more(len(decision.missing) - 1, "more number")])
+        return joined(first_missing, _and_more(len(decision.missing) - 1, "more number"))
     if summary.unjudged:
         return _of_unjudged(summary.unjudged[0])
     if summary.too_slow:
@@ -261,17 +274,21 @@ def _of_noise(summary: Summary) -> str | None:
         return say("no metric could be compared")
     if summary.inconclusive:
         return _of_open(summary.inconclusive[0], summary)
-    return say("the recordings contain no comparable times") if summary.has_reason("untimed") else None
+    if summary.has_reason("untimed"):
+        return say("the recordings contain no comparable times")
+    return None
 
 
 def _and_more(count: int, noun: str) -> Words:
-    return say(" and {more}", more=numbers.counted(count, noun)) if count > 0 else EMPTY
+    if count > 0:
+        return say(" and {more}", more=numbers.counted(count, noun))
+    return EMPTY
 
 
 def _of_testbeds(differences: Sequence[TestbedDifference]) -> str:
     first = say("base and head ran on different testbeds ({differing}", differing=differences[0].field)
     more = _and_more(len(differences) - 1, "more field")
-    return joined([first, more, say("); nothing was compared")])
+    return joined(first, more, say("); nothing was compared"))
 
 
 def _of_unjudged(rule: Bound) -> str:
@@ -280,7 +297,7 @@ def _of_unjudged(rule: Bound) -> str:
         sentence = phrase("{subject} could not be judged")
     words = say(sentence, subject=named(rule))
     if rule.limit:
-        words = joined([words, Words(" ("), rule.limit, Words(")")])
+        words = composed("{} ({})", words, rule.limit)
     return _with_reason(words, rule)
 
 
@@ -290,7 +307,7 @@ def _of_slow_calls(summary: Summary) -> str:
         unchanged = numbers.counted(len(summary.unchanged), "metric")
         words = say("{unchanged} unchanged, but times were not measured", unchanged=unchanged)
     slow = summary.too_slow[0]
-    return joined([words, Words(" ("), slow.workload, Words(": "), told(slow.error.message), Words(")")])
+    return composed("{} ({}: {})", words, slow.workload, told(slow.error.message))
 
 
 def _of_open(comparison: Comparison, summary: Summary) -> str:
@@ -301,7 +318,7 @@ def _of_open(comparison: Comparison, summary: Summary) -> str:
     if isinstance(comparison, Paired) and comparison.pairs:
         pairs = numbers.counted(comparison.pairs, evidence_of(comparison))
         parts.append(say(" after {pairs}", pairs=pairs))
-    return joined(parts)
+    return joined(*parts)
 
 
 def _of_pass(summary: Summary) -> str | None:
@@ -311,21 +328,19 @@ def _of_pass(summary: Summary) -> str | None:
         words = _of_no_slowdown(summary) or _of_unchanged(summary)
     else:
         return None
-    return joined([words, *_not_excluded(summary), *_replaced(summary.decision)])
+    return joined(words, *_not_excluded(summary), *_replaced(summary.decision))
 
 
 def _of_improvement(summary: Summary) -> str:
     best = summary.improved[0]
     span = numbers.span(*formats.sides(best))
-    parts = [_named(best, summary)]
-    if not isinstance(best, Exact) and formats.percent_change(best):
-        parts.append(Words(f" {formats.change(best)}: {span}"))
-    else:
-        parts.append(Words(f" {say('improved')}: {span}"))
-        faster = _faster(summary)
-        if faster:
-            parts += [say(", "), _named(faster, summary), Words(f" {formats.change(faster)}")]
-    return joined([*parts, say(", {unchanged} unchanged", unchanged=Words(f"{len(summary.unchanged):,}"))])
+    is_in_percent = not isinstance(best, Exact) and formats.percent_change(best)
+    change = formats.change(best) if is_in_percent else say("improved")
+    parts: list[str] = [composed("{} {}: {}", _named(best, summary), change, span)]
+    faster = _faster(summary)
+    if not is_in_percent and faster:
+        parts += [say(", "), composed("{} {}", _named(faster, summary), formats.change(faster))]
+    return joined(*parts, say(", {unchanged} unchanged", unchanged=Words(f"{len(summary.unchanged):,}")))
 
 
 def deciding_times(summary: Summary) -> list[Paired]:
@@ -372,12 +387,14 @@ def _of_no_slowdown(summary: Summary) -> str | None:
         change=numbers.signed_percent(worst.delta or 0.0),
         at_most=numbers.signed_percent(_worse_end(worst)),
     )
-    return joined([*parts, *_wider_margins(times, margin), Words(": "), words])
+    return joined(*parts, *_wider_margins(times, margin), Words(": "), words)
 
 
 def _worse_end(time: Paired) -> float:
     low, high = time.interval or (0.0, 0.0)
-    return low if time.better == "higher" else high
+    if time.better == "higher":
+        return low
+    return high
 
 
 def _margin(times: Sequence[Paired], summary: Summary, *, of_jobs: bool) -> float:
@@ -385,7 +402,9 @@ def _margin(times: Sequence[Paired], summary: Summary, *, of_jobs: bool) -> floa
     margins = [time.excluded for time in times if time.excluded is not None]
     if not margins:
         return summary.decision.excluded
-    return min(multimode(margins)) if of_jobs else max(margins)
+    if of_jobs:
+        return min(multimode(margins))
+    return max(margins)
 
 
 def _wider_margins(times: Sequence[Paired], margin: float) -> list[str]:
@@ -395,10 +414,13 @@ def _wider_margins(times: Sequence[Paired], margin: float) -> list[str]:
         if time.excluded is not None and time.excluded > margin:
             wider[time.excluded, title_of(time)] = None
     words: list[str] = []
+    separator = Words(" (")
     for excluded, metric in wider:
-        words += [say(", ") if words else Words(" (")]
-        words += [say("{margin} for {metric}", margin=numbers.setting(excluded), metric=metric)]
-    return [*words, Words(")")] if words else []
+        words += [separator, say("{margin} for {metric}", margin=numbers.setting(excluded), metric=metric)]
+        separator = say(", ")
+    if words:
+        words.append(Words(")"))
+    return words
 
 
 def _of_unchanged(summary: Summary) -> str:
@@ -408,7 +430,7 @@ def _of_unchanged(summary: Summary) -> str:
         words = say("{rules} of perfgate.toml met", rules=numbers.counted(met, "rule"))
     if not summary.inconclusive:
         return words
-    return joined([words, say(", {undecided} undecided", undecided=Words(f"{len(summary.inconclusive):,}"))])
+    return joined(words, say(", {undecided} undecided", undecided=Words(f"{len(summary.inconclusive):,}")))
 
 
 def _not_excluded(summary: Summary) -> list[str]:
@@ -460,5 +482,7 @@ def stack_differences(decision: DecisionDocument) -> list[TestbedDifference]:
 
 
 def _rank(difference: TestbedDifference) -> tuple[int, bool]:
-    rank = _FIRST_FIELDS.index(difference.field) if difference.field in _FIRST_FIELDS else len(_FIRST_FIELDS)
+    rank = len(_FIRST_FIELDS)
+    if difference.field in _FIRST_FIELDS:
+        rank = _FIRST_FIELDS.index(difference.field)
     return rank, difference.base is None or difference.head is None

@@ -81,6 +81,7 @@ def rows_of_check(
     for comparison in decision.comparisons:
         yield from _compared(comparison)
     for number in decision.checklist:
+        low, high = number.interval or (None, None)
         yield NumberRow(
             step=number.step,
             metric=number.metric,
@@ -91,8 +92,8 @@ def rows_of_check(
             value=number.delta,
             unit=_RELATIVE,
             better=metric(number.metric).better,
-            low=number.interval[0] if number.interval else None,
-            high=number.interval[1] if number.interval else None,
+            low=low,
+            high=high,
             confidence=number.confidence,
         )
 
@@ -130,13 +131,15 @@ def _of_counters(run: RunDocument, side: str) -> Iterator[NumberRow]:
     for counters in run.counters:
         counts = {**counters.values, **{f"ops.count:{op.op}": op.count for op in counters.ops}}
         for name, count in counts.items():
-            described = metric(name)
+            described, labels = metric(name), {}
+            if name in counters.unstable:
+                labels[_UNSTABLE] = "yes"
             yield NumberRow(
                 step=described.step,
                 metric=name,
                 workload=counters.workload,
                 shape=counters.shape,
-                labels={_UNSTABLE: "yes"} if name in counters.unstable else {},
+                labels=labels,
                 side=side,
                 value=count,
                 unit=_unit(name),
@@ -157,8 +160,9 @@ def _compared(comparison: Comparison) -> Iterator[NumberRow]:
         value=comparison.head,
         unit=comparison.unit,
         better=comparison.better,
-        n=comparison.pairs if isinstance(comparison, Paired) else None,
     )
+    if isinstance(comparison, Paired):
+        row = row._replace(n=comparison.pairs)
     if isinstance(comparison, Bound):
         yield row._replace(side="bound", value=comparison.bound)
     else:
@@ -194,4 +198,6 @@ def _procedure_of(comparison: Comparison) -> dict[str, str]:
 
 def _unit(name: str) -> str:
     is_known = name in METRICS or name.startswith(("ops.time:", "ops.count:"))
-    return metric(name).unit if is_known else ""
+    if is_known:
+        return metric(name).unit
+    return ""

@@ -74,6 +74,12 @@ class _BothSides:
     def longest(self) -> float:
         return max(self.times.values(), default=0.0)
 
+    def add_times(self, base: float, head: float | None) -> None:
+        if base:
+            self.times["base"] = base
+        if head:
+            self.times["head"] = head
+
 
 def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[OperatorTable]:
     """Per workload and shape the operators of both sides.
@@ -83,16 +89,22 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
     """
     operators: dict[_Place, dict[str, _BothSides]] = {}
     for run, side in ((head, "head"), (base, "base")):
-        for row in run.operators if run else []:
+        if run is None:
+            continue
+        for row in run.operators:
             both = operators.setdefault(row.place, {}).setdefault(row.op, _BothSides(row.op))
             both.counts[side] = row.count
             if decision.recorded:
                 both.times[side] = row.self_time
-    for timed in [] if decision.recorded else decision.operators:
-        if timed.base is not None and timed.op != OUTSIDE_OPERATORS:
-            both = operators.setdefault(timed.place, {}).setdefault(timed.op, _BothSides(timed.op))
-            both.times = {side: time for side, time in (("base", timed.base), ("head", timed.head)) if time}
-    return [_operator_table(at, list(rows.values())) for at, rows in list(operators.items())[:_MAX_TABLES]]
+    if not decision.recorded:
+        for timed in decision.operators:
+            if timed.base is not None and timed.op != OUTSIDE_OPERATORS:
+                both = operators.setdefault(timed.place, {}).setdefault(timed.op, _BothSides(timed.op))
+                both.add_times(timed.base, timed.head)
+    tables = []
+    for at, rows in list(operators.items())[:_MAX_TABLES]:
+        tables.append(_operator_table(at, list(rows.values())))
+    return tables
 
 
 def _operator_table(at: _Place, operators: list[_BothSides]) -> OperatorTable:
@@ -123,7 +135,9 @@ def _cells(operator: _BothSides, longest: float, of_head: float) -> OperatorCell
 
 
 def _count(calls: float | None) -> Words:
-    return DASH if calls is None else whole(calls)
+    if calls is None:
+        return DASH
+    return whole(calls)
 
 
 def _status(before: float | None, after: float | None) -> Words:
@@ -133,7 +147,16 @@ def _status(before: float | None, after: float | None) -> Words:
         return say("new")
     if after is None:
         return say("gone")
-    return say("more") if after > before else say("fewer")
+    if after > before:
+        return say("more")
+    return say("fewer")
+
+
+def unit_of(metric: str) -> str:
+    """The unit of a metric; a name that is not in the catalogue has none."""
+    if metric in METRICS:
+        return METRICS[metric].unit
+    return "1"
 
 
 def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterRow]:
@@ -142,7 +165,7 @@ def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterRow
     rows = []
     for key in list(dict.fromkeys([*after, *before]))[:_MAX_ROWS]:
         workload, shape, metric = key
-        unit = METRICS[metric].unit if metric in METRICS else "1"
+        unit = unit_of(metric)
         values = [before.get(key), after.get(key)]
         base_cell, head_cell = formats.quantities(values, unit, metric=metric)
         changed = base is not None and values[0] != values[1]
@@ -162,8 +185,9 @@ def _counters(run: RunDocument | None) -> Mapping[tuple[str, str, str], float]:
 
 def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedDifference]:
     """The comparable fields of both testbeds, differences first."""
-    after = head.testbed.comparable
-    before = base.testbed.comparable if base else after
+    before = after = head.testbed.comparable
+    if base is not None:
+        before = base.testbed.comparable
     fields = sorted(before.keys() | after.keys())
     rows = [TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in fields]
     rows.sort(key=lambda row: row.base == row.head)
@@ -172,7 +196,9 @@ def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedDif
 
 def paired_samples(base: RunDocument | None, head: RunDocument) -> dict[_Place, tuple[Floats, Floats]]:
     """The calls of both sides in all pairs, in seconds, by workload and shape in document order."""
-    before = base.replicates if base else []
+    before: list[Replicate] = []
+    if base is not None:
+        before = base.replicates
     places: dict[_Place, None] = {}
     for replicate in [*before, *head.replicates]:
         for shape in replicate.shapes:
@@ -186,4 +212,6 @@ def _calls(replicates: Iterable[Replicate], workload: str, shape: str) -> Floats
         if replicate.arm == "ab" and replicate.workload == workload and shape in replicate.shapes:
             nanoseconds = unpack(replicate.shapes[shape].wall)
             arrays.append(nanoseconds.astype(np.float64) * _NANOSECOND)
-    return np.concatenate(arrays) if arrays else np.empty(0)
+    if arrays:
+        return np.concatenate(arrays)
+    return np.empty(0)

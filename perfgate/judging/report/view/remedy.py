@@ -110,14 +110,16 @@ def remedy_text(summary: Summary, medium: Medium) -> Words:
         further = _further_needs(lacking, summary)
     reasons = [reason for reason in further_reasons(summary) if code_of(reason) not in _WORDED]
     missing, more_missing = missing_numbers(decision.missing)
-    is_about_invalid = not _is_same_tree(summary) and not _failed_sides(summary)
+    invalid = decision.invalid[1:_MOST_REASONS]
+    if _is_same_tree(summary) or _failed_sides(summary):
+        invalid = []
     return render(
         "shared/remedy.j2",
         medium,
         reasons=reasons[:_MOST_REASONS],
         missing=missing,
         more_missing=more_missing,
-        invalid=decision.invalid[1:_MOST_REASONS] if is_about_invalid else [],
+        invalid=invalid,
         to_do=to_do,
         further=further,
         broken_promise=any(map(_is_open_promise, summary.inconclusive)),
@@ -142,11 +144,14 @@ def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
     """The remedy as one item per line, for media that format lists themselves."""
     if not has_remedy(summary):
         return []
+    ready = Words
+    if medium == "html":
+        ready = ReadyHtml
     lines = []
     for line in remedy_text(summary, medium).splitlines():
         item = line.strip().removeprefix("- ")
         if item:
-            lines.append(ReadyHtml(item) if medium == "html" else Words(item))
+            lines.append(ready(item))
     return lines
 
 
@@ -159,7 +164,9 @@ def _is_same_tree(summary: Summary) -> bool:
 
 
 def _failed_sides(summary: Summary) -> set[str]:
-    return set() if summary.is_about_harness else {failure.side for failure in summary.failures}
+    if summary.is_about_harness:
+        return set()
+    return {failure.side for failure in summary.failures}
 
 
 def _obstacle(summary: Summary) -> str | None:
@@ -281,7 +288,9 @@ def _on_too_little(summary: Summary) -> str | None:
             "re-run the measuring job and check its log: the missing part may be the one that got worse, so there is "
             "no verdict without it."
         )
-    return _on_nothing_judged(summary) if is_open else None
+    if is_open:
+        return _on_nothing_judged(summary)
+    return None
 
 
 def _on_nothing_judged(summary: Summary) -> str | None:
@@ -344,7 +353,7 @@ def _for_more_evidence(lacking: Sequence[_OpenNumber], summary: Summary) -> str:
     if open_number.evidence == "run":
         sentence = phrase("about {needed} per side would settle it; this job measured {pairs}.")
     words = say(sentence, needed=evidence, pairs=measured)
-    return joined([words, _by_another_job(open_number, summary), _by_a_longer_job(open_number, summary)])
+    return joined(words, _by_another_job(open_number, summary), _by_a_longer_job(open_number, summary))
 
 
 def _is_out_of_reach(open_number: _OpenNumber, summary: Summary) -> bool:
@@ -394,9 +403,10 @@ def _further_needs(lacking: Sequence[_OpenNumber], summary: Summary) -> str | No
     first = lacking[0].comparison
     sentence = phrase("This number is for {metric} of {place}. The others would need:")
     parts = [say(sentence, metric=title_of(first), place=place_of(first))]
-    for number, entry in enumerate(lacking[1 : 1 + _MOST_REASONS]):
+    separator = EMPTY
+    for entry in lacking[1 : 1 + _MOST_REASONS]:
         comparison = entry.comparison
         needed = say(" of {place} {needed}", place=place_of(comparison), needed=counted(entry.needed, entry.evidence))
-        parts += [say(", ")] if number else []
-        parts += [Words(" "), title_of(comparison), needed]
-    return joined(parts)
+        parts += [separator, Words(" "), title_of(comparison), needed]
+        separator = say(", ")
+    return joined(*parts)

@@ -47,7 +47,11 @@ class ComparisonRow:
 
 
 def row(comparison: Comparison, summary: Summary, block: int | None = None) -> ComparisonRow:
-    cause = summary.cause_of(comparison)
+    cause, worded_cause, failed_check = summary.cause_of(comparison), None, None
+    if cause is not None:
+        worded_cause = CauseView(cause).in_short
+    if isinstance(comparison, Checked):
+        failed_check = comparison.reason
     changed = comparison.place in summary.changed_places
     # A time, or a count without parts, does not show its own composition.
     is_whole = comparison.unit == "s" or (isinstance(comparison, Exact) and not comparison.parts)
@@ -55,8 +59,8 @@ def row(comparison: Comparison, summary: Summary, block: int | None = None) -> C
         comparison=comparison,
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
-        cause=CauseView(cause).in_short if cause else None,
-        failed_check=comparison.reason if isinstance(comparison, Checked) else None,
+        cause=worded_cause,
+        failed_check=failed_check,
         listed_below=cause is None and changed and comparison.outcome == "regressed" and is_whole,
         block=block,
     )
@@ -94,14 +98,18 @@ def label(comparison: Comparison, summary: Summary) -> Words:
     if isinstance(comparison, Bound) and comparison.outcome == "unchanged":
         return say("met")
     if is_one_sided(comparison):
-        return say("not slower") if comparison.unit == "s" else say("not worse")
+        if comparison.unit == "s":
+            return say("not slower")
+        return say("not worse")
     if isinstance(comparison, Exact) and comparison.outcome == "unchanged" and comparison.base != comparison.head:
         return say("allowed")  # another count, within the limit or for a reason that is no regression
     if comparison.outcome != "regressed":
         return say(_OUTCOME_LABELS[comparison.outcome])
     if comparison.accepted:
         return say("accepted")
-    return Words("FAIL") if comparison.gating and summary.verdict == "FAIL" else say("worse")
+    if comparison.gating and summary.verdict == "FAIL":
+        return Words("FAIL")
+    return say("worse")
 
 
 def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
@@ -110,7 +118,9 @@ def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
     for comparison in comparisons:
         if isinstance(comparison, Paired) and comparison.interval is not None and comparison.confidence is not None:
             levels.add(comparison.confidence)
-    return numbers.confidence(levels.pop()) if len(levels) == 1 else None
+    if len(levels) == 1:
+        return numbers.confidence(levels.pop())
+    return None
 
 
 def whole_call(test: OperatorDelta, summary: Summary) -> Words | None:

@@ -67,7 +67,9 @@ def step_rows(run: RunDocument) -> list[ChecklistRow]:
 
 def step_row(step: StepResult, several: bool = False) -> ChecklistRow:
     """One step in words, with the name of its workload if there are ``several``."""
-    name = f"{step.slug} · {step.workload}" if several else step.slug
+    name = step.slug
+    if several:
+        name = f"{step.slug} · {step.workload}"
     return ChecklistRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
 
 
@@ -114,7 +116,7 @@ def _notes(step: StepResult) -> list[str]:
     if busy is not None:
         notes.append(busy)
     notes += _value_notes([value for value in step.values if value.value is not None])
-    notes += _missing_notes(value for value in step.values if value.value is None)
+    notes += _missing_notes(step.values)
     for finding, words in word_findings(step.findings):
         notes.append(f"{_MARKS[finding.severity]} {clean(words, limit=_LONGEST_NOTE)}")
     if step.error:
@@ -147,8 +149,11 @@ def _leads(value: Value) -> bool:
 def _missing_notes(values: Iterable[Value]) -> list[str]:
     names_by_reason: dict[str, dict[str, None]] = {}
     for value in values:
-        reason = word(value.reason) if value.reason else ""
-        names_by_reason.setdefault(reason, {})[_name(value)] = None
+        reason = ""
+        if value.reason:
+            reason = word(value.reason)
+        if value.value is None:
+            names_by_reason.setdefault(reason, {})[_name(value)] = None
     notes: list[str] = []
     for reason, names in names_by_reason.items():
         joined = Words(say(", ").join(names))
@@ -160,20 +165,27 @@ def _missing_notes(values: Iterable[Value]) -> list[str]:
 
 
 def _name(value: Value) -> str:
-    labels = [f"{key} {text}" for key, text in sorted(value.labels.items()) if text != "default"]
+    labels = []
+    for key, text in sorted(value.labels.items()):
+        if text != "default":
+            labels.append(f"{key} {text}")
     name = metric_name(value.metric)
-    return clean(f"{name} ({', '.join(labels)})" if labels else name)
+    if labels:
+        name += f" ({', '.join(labels)})"
+    return clean(name)
 
 
 def _interval(value: Value, unit: str) -> str:
     if value.interval is None or value.interval == (None, None):
         return ""
-    low, high = (_end(end, value, unit) for end in value.interval)
-    return f" ({numbers.reach(low, high)})"
+    low, high = value.interval
+    return f" ({numbers.reach(_end(low, value, unit), _end(high, value, unit))})"
 
 
 def _end(end: float | None, value: Value, unit: str) -> Words:
-    return say("not estimable") if end is None else formats.quantity(end, unit, metric=value.metric)
+    if end is None:
+        return say("not estimable")
+    return formats.quantity(end, unit, metric=value.metric)
 
 
 def busy_machine(waited: float | None) -> Words | None:

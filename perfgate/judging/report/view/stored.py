@@ -47,7 +47,9 @@ def stored_row(comparison: StoredComparison, neighbours: Sequence[float | None] 
     row = [comparison.head, comparison.typical, *ends, *neighbours]
     head, typical, low, high, *_ = formats.quantities(row, comparison.unit, metric=comparison.metric)
     reach = _reach(low, high)
-    outside = None
+    outside, busy = None, None
+    if comparison.busy:
+        busy = numbers.whole(comparison.busy)
     if comparison.outside:
         outside = say(_OUTSIDE[comparison.outside], head=head, range=reach)
     return StoredRow(
@@ -58,7 +60,7 @@ def stored_row(comparison: StoredComparison, neighbours: Sequence[float | None] 
         range=reach,
         standing=_standing(comparison),
         runs=numbers.counted(comparison.runs or comparison.left_out, "run"),
-        busy=numbers.whole(comparison.busy) if comparison.busy else None,
+        busy=busy,
         head_is_busy=comparison.head_is_busy,
         difference=_from_main(comparison),
         outside=outside,
@@ -76,7 +78,9 @@ def _standing(comparison: StoredComparison) -> Words:
 
 def _reach(low: Words, high: Words) -> Words:
     """The ends of a range, or the level that all runs of an exact number agree on."""
-    return low if low == high else say("{low} to {high}", low=low, high=high)
+    if low == high:
+        return low
+    return say("{low} to {high}", low=low, high=high)
 
 
 def _from_main(comparison: StoredComparison) -> Words:

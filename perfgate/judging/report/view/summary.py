@@ -61,8 +61,11 @@ class Summary:
 
     def linked(self, line: str) -> str:
         """A line of the head with its address, if the forge is known and the line lies in the repository."""
-        address = self.context.source(line) if self.context.source else None
-        return Linked(line, address) if address else line
+        if self.context.source is not None:
+            address = self.context.source(line)
+            if address:
+                return Linked(line, address)
+        return line
 
     @property
     def verdict(self) -> Verdict:
@@ -170,7 +173,9 @@ class Summary:
         return list(distinct.values())
 
     def cause_of(self, comparison: Comparison) -> Cause | None:
-        return None if comparison.cause is None else self.decision.causes[comparison.cause]
+        if comparison.cause is None:
+            return None
+        return self.decision.causes[comparison.cause]
 
     def stored_beside(self, row: StepComparison) -> StoredComparison | None:
         """Main's stored runs of a number of the checklist."""
@@ -202,7 +207,9 @@ class Summary:
         places: dict[int, dict[str, None]] = {}
         for number, cause in enumerate(self.decision.causes):
             if not cause.tested:
-                first = number if cause.same_as is None else cause.same_as
+                first = number
+                if cause.same_as is not None:
+                    first = cause.same_as
                 places.setdefault(first, {})[place(*cause.place)] = None
         return [(self.decision.causes[number], tuple(names)) for number, names in places.items()]
 
@@ -279,7 +286,9 @@ class Summary:
 
 def code_of(message: Message | str | None) -> str:
     """The code of a message; empty for the text of another program."""
-    return message.code if isinstance(message, Message) else ""
+    if isinstance(message, Message):
+        return message.code
+    return ""
 
 
 def _number_key(entry: StepComparison | StoredComparison) -> tuple[object, ...]:

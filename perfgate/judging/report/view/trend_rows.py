@@ -109,7 +109,9 @@ class ChangeView:
     @property
     def commit(self) -> CommitView:
         """The only commit that can be the culprit, empty if there are several."""
-        return self.commits[0] if self.commits and self.source.commit_count == 1 else _NO_COMMIT
+        if self.commits and self.source.commit_count == 1:
+            return self.commits[0]
+        return _NO_COMMIT
 
     @property
     def when(self) -> Words:
@@ -178,7 +180,7 @@ class CauseRow:
     certain: Sequence[ChangeView]
     next: Sequence[str]
     triage: TriageView | None
-    suggests: Words | None
+    suggests: Words
     differences: Sequence[TestbedDifference]
 
 
@@ -256,9 +258,12 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
     """A cause with at most ``most`` of its changes besides the leading one."""
     first, *further = moved_by(cause, document)
     further.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
+    suggests = EMPTY
+    if cause.suggests:
+        suggests = say(_SUGGESTIONS[cause.suggests])
     return CauseRow(
         lead=change_row(first),
-        settled=say(_SETTLED[cause.standing]) if cause.standing in _SETTLED else EMPTY,
+        settled=say(_SETTLED.get(cause.standing, "")),
         further=[change_row(moved) for moved in further[:most]],
         other_count=len(further),
         more=numbers.beyond(further, most),
@@ -267,7 +272,7 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
         certain=_certain(cause, first, further),
         next=[*_next_commands(cause, first), *_triage_commands(cause)],
         triage=triage_view(cause.triage),
-        suggests=say(_SUGGESTIONS[cause.suggests]) if cause.suggests else None,
+        suggests=suggests,
         differences=cause.differences,
     )
 
@@ -292,14 +297,10 @@ def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
     return any(change.direction == cause.direction for change in changes)
 
 
-def _is_open_regression(cause: TrendCause) -> bool:
-    return cause.direction == "worse" and cause.standing in ("new", "open")
-
-
 def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
     """The commands that confirm a regression, find its commit, and accept it."""
     series, change = lead
-    if not _is_open_regression(cause) or not change.first_bad:
+    if not cause.is_open_regression or not change.first_bad:
         return []
     commands = []
     if change.evidence == "suspected" and change.confirmation is None:
@@ -307,7 +308,9 @@ def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
     bisect = bisect_command(cause, lead)
     if bisect:
         commands.append(bisect)
-    metric = _at_its_place(series) if len(cause.changes) == 1 else "*"
+    metric = "*"
+    if len(cause.changes) == 1:
+        metric = _at_its_place(series)
     commands.append(f"perfgate baseline accept {shlex.quote(metric)} --commit {short(change.first_bad)} --reason TEXT")
     return commands
 
@@ -318,15 +321,19 @@ def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
     None without a range to search. A number that only the checklist has is compared by no gate: any regression counts.
     """
     series, change = lead
-    if not _is_open_regression(cause) or not change.last_good or not change.first_bad:
+    if not cause.is_open_regression or not change.last_good or not change.first_bad:
         return None
-    metric = "" if series.labels or series.informing else f"{shlex.quote(_at_its_place(series))} "
+    metric = f"{shlex.quote(_at_its_place(series))} "
+    if series.labels or series.informing:
+        metric = ""
     return f"perfgate bisect {metric}--good {short(change.last_good)} --bad {short(change.first_bad)}"
 
 
 def check_command(good: str | None, bad: str | None) -> str:
     """The command that measures two commits on one machine; empty if one of them is not known."""
-    return f"git checkout {short(bad)} && perfgate check --base {short(good)}" if good and bad else ""
+    if good and bad:
+        return f"git checkout {short(bad)} && perfgate check --base {short(good)}"
+    return ""
 
 
 def _at_its_place(series: TrendSeries) -> str:
@@ -362,7 +369,7 @@ def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView
         change = formats.change_of_count(bridged.old, bridged.new, series.unit, metric=series.metric)
     return BridgedView(
         metric=metric_name(series.metric),
-        place=place_of(series.workload, series.shape, series.labels),
+        place=series.place_words,
         change=change,
         span=numbers.span(old, new),
         direction=Words(bridged.direction),
@@ -372,7 +379,7 @@ def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView
 def _triage_commands(cause: TrendCause) -> list[str]:
     """The command that acknowledges a regression, or gives it the state that its histories suggest."""
     state = cause.suggests
-    if state is None and _is_open_regression(cause) and cause.triage is None:
+    if state is None and cause.is_open_regression and cause.triage is None:
         state = "acknowledged"
     if not cause.first_bad or state is None:
         return []
@@ -427,7 +434,7 @@ def change_row(moved: MovedSeries) -> ChangeView:
     return ChangeView(
         source=change,
         metric=metric_name(series.metric),
-        place=place_of(series.workload, series.shape, series.labels),
+        place=series.place_words,
         change=change_words(moved),
         span=numbers.span(before, after),
         commits=[_worded_commit(commit) for commit in change.commits],
@@ -438,9 +445,11 @@ def change_row(moved: MovedSeries) -> ChangeView:
 
 
 def _worded_commit(commit: CommitLabel) -> CommitView:
-    request = commit.change_request if _REQUEST.fullmatch(commit.change_request) else ""
-    subject = commit.subject.removesuffix(f" ({request})") if request else commit.subject
-    return CommitView(short(commit.commit), subject, commit.author, Words(request))
+    request, subject = EMPTY, commit.subject
+    if _REQUEST.fullmatch(commit.change_request):
+        request = Words(commit.change_request)
+        subject = subject.removesuffix(f" ({request})")
+    return CommitView(short(commit.commit), subject, commit.author, request)
 
 
 def change_words(moved: MovedSeries) -> Words:
@@ -473,7 +482,9 @@ def headline(document: TrendDocument) -> Words:
         return say("nothing moved; {still} still open", still=still)
     if moved:
         return listed
-    return say("nothing moved") if document.looked_at else say("too few runs to look at yet")
+    if document.looked_at:
+        return say("nothing moved")
+    return say("too few runs to look at yet")
 
 
 def searched(document: TrendDocument) -> Words:
@@ -506,7 +517,9 @@ def mark_of(document: TrendDocument, *, is_bad: bool) -> Words:
     """The verdict on main's histories, by which a page is coloured."""
     if is_bad:
         return Words("FAIL")
-    return Words("PASS") if document.looked_at else Words("SKIPPED")
+    if document.looked_at:
+        return Words("PASS")
+    return Words("SKIPPED")
 
 
 def gates_line(document: TrendDocument) -> Words | None:

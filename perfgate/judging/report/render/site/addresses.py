@@ -43,7 +43,9 @@ def run_address(run_id: str) -> str:
 
 def runs_address(page: int) -> str:
     """A page of the list of runs, counted from 1."""
-    return ALL_RUNS if page == 1 else f"runs/page-{page}.html"
+    if page == 1:
+        return ALL_RUNS
+    return f"runs/page-{page}.html"
 
 
 def compare_address(earlier: str, later: str) -> str:
@@ -53,19 +55,25 @@ def compare_address(earlier: str, later: str) -> str:
 def run_of(address: str) -> str | None:
     """The first digits of the id of the run that an address is the page of."""
     match = _RUN.fullmatch(address)
-    return match[1] if match else None
+    if match:
+        return match[1]
+    return None
 
 
 def runs_page_of(address: str) -> int | None:
     if address == ALL_RUNS:
         return 1
     match = _RUNS.fullmatch(address)
-    return int(match[1]) if match else None
+    if match:
+        return int(match[1])
+    return None
 
 
 def compared_of(address: str) -> tuple[str, str] | None:
     match = _COMPARE.fullmatch(address)
-    return (match[1], match[2]) if match else None
+    if match:
+        return (match[1], match[2])
+    return None
 
 
 def commit_anchor(commit: str) -> Words:
@@ -100,4 +108,6 @@ class SiteLinks:
     audit: str = ""
 
     def has(self, address: str) -> bool:
-        return is_address(address) if self.written is None else address in self.written
+        if self.written is None:
+            return is_address(address)
+        return address in self.written

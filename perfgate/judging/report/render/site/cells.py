@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from perfgate.document.history import StoredRun
 from perfgate.document.site import BesideLevel, Position, SiteContent
-from perfgate.document.trend import TrendCause, TrendSeries, place_of
+from perfgate.document.trend import TrendCause, TrendSeries
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.frame import SitePage, TestbedLink
 from perfgate.judging.report.render.trend_page import ChangeCells, change_cells, runs_beside
@@ -78,14 +78,16 @@ class LevelCells:
 
 def is_regressed(series: TrendSeries) -> bool:
     """Whether a series has a regression that is open."""
-    return any(change.direction == "worse" and change.standing in ("new", "open") for change in series.changes)
+    return any(change.is_open_regression for change in series.changes)
 
 
 def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
     """A change as a row of a table, with links to its series and to the runs on both sides of it."""
     cells = change_cells(moved)
+    status = cells.status
     # The pages compare with no earlier report, to which a change could be new.
-    status = say("open") if moved.change.standing in ("new", "open") else cells.status
+    if moved.change.is_unsettled:
+        status = say("open")
     address, compare = page.to_series(moved.series), page.to_both(*runs_beside(moved))
     return replace(cells, status=status, address=address, compare=compare)
 
@@ -134,18 +136,20 @@ def _level_cells(placed: BesideLevel, page: SitePage) -> LevelCells:
     values = [placed.before, placed.value, placed.typical, *ends]
     before, value, typical, low, high = formats.quantities(values, series.unit, metric=series.metric)
     is_too_short = placed.value is not None and placed.interval is None and placed.versions > 0
-    position = say(_POSITIONS[placed.position])
+    position, plot = say(_POSITIONS[placed.position]), Markup("")
+    if placed.is_apart:
+        plot = trend_svg.small_plot(series)
     if is_too_short and placed.position == "unknown":
         position = say("too few versions")
     return LevelCells(
         metric=metric_name(series.metric),
-        place=place_of(series.workload, series.shape, series.labels),
+        place=series.place_words,
         before=before,
         value=value,
         typical=typical,
         interval=numbers.reach(low, high),
         position=Words(placed.position),
         position_words=position,
-        plot=trend_svg.small_plot(series) if placed.is_apart else Markup(""),
+        plot=plot,
         address=page.to_series(series),
     )

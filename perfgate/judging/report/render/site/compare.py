@@ -106,4 +106,6 @@ def _procedure(run: RunDocument) -> Words:
         return say("quick")
     if kinds == {False}:
         return say("full")
-    return say("not recorded") if kinds <= {None} else say("quick and full")
+    if kinds <= {None}:
+        return say("not recorded")
+    return say("quick and full")

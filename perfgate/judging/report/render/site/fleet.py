@@ -111,7 +111,9 @@ def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
 
 def _clock_ahead(runs: Iterable[StoredRun]) -> Words:
     ahead = max((moment(run.started_at) - moment(run.recorded_at) for run in runs), default=timedelta())
-    return numbers.duration(ahead.total_seconds()) if ahead > CLOCK_SLACK else EMPTY
+    if ahead > CLOCK_SLACK:
+        return numbers.duration(ahead.total_seconds())
+    return EMPTY
 
 
 def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:

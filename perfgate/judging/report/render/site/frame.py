@@ -21,7 +21,7 @@ from perfgate.judging.report.render.site.addresses import (
 )
 from perfgate.judging.report.text.dates import day
 from perfgate.judging.report.text.templates import inlined, render_page
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 
 _STYLES = ("page/style.css", "trend/style.css", "site/style.css")
 _NAVIGATION = {
@@ -59,7 +59,9 @@ class SitePage:
         return Words("../" * self.address.count("/"))
 
     def to(self, address: str) -> Words:
-        return Words(f"{self.root}{address}" if self.links.has(address) else "")
+        if not self.links.has(address):
+            return EMPTY
+        return Words(f"{self.root}{address}")
 
     def to_run(self, run_id: str) -> Words:
         return self.to(run_address(run_id))

@@ -22,10 +22,12 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
     """The verdicts, newest first, each with the class of its label, and how a failure was settled."""
     with speaking(language):
         page, records, history = SitePage(GATES, content, links), content.gates, content.trend.gates
-        standing = {gate.commit for gate in history.standing} if history else set()
-        mark = "SKIPPED"
+        mark, count, standing = "SKIPPED", 0, set[str]()
         if history:
-            mark = "FAIL" if standing else "PASS"
+            mark, count = "PASS", history.gates
+            standing = {gate.commit for gate in history.standing}
+        if standing:
+            mark = "FAIL"
         rows = []
         for record in records[:_MAX_ROWS]:
             label = Words(_LABELS.get(record.verdict, ""))
@@ -34,7 +36,7 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
             "gates",
             say("Gates"),
             mark=Words(mark),
-            headline=numbers.counted(history.gates if history else 0, "gate"),
+            headline=numbers.counted(count, "gate"),
             line=gates_line(content.trend),
             rows=rows,
             more=numbers.beyond(records, _MAX_ROWS),

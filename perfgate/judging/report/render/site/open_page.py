@@ -67,12 +67,13 @@ class _Anchors:
         self._anchors: set[str] = set()
 
     def about(self, commit: str | None) -> AboutCommit:
-        full = commit if commit and COMMIT_ID.fullmatch(commit) else ""
-        anchor = commit_anchor(full) if full else EMPTY
+        if not commit or not COMMIT_ID.fullmatch(commit):
+            return AboutCommit("", EMPTY)
+        anchor = commit_anchor(commit)
         if anchor in self._anchors:
-            anchor = EMPTY
+            return AboutCommit(commit, EMPTY)
         self._anchors.add(anchor)
-        return AboutCommit(full, anchor)
+        return AboutCommit(commit, anchor)
 
 
 def render_open(content: SiteContent, links: SiteLinks, language: Language) -> str:
@@ -112,8 +113,11 @@ def _picture(cause: TrendCause, page: SitePage, anchors: _Anchors) -> tuple[Abou
 
 def _returned(trend: TrendDocument, anchors: _Anchors) -> list[tuple[AboutCommit, CauseRow]]:
     """The regressions that are back at the old level and may be marked as fixed."""
-    causes = [cause for cause in trend.causes if cause.suggests == "fixed"]
-    return [(anchors.about(cause.first_bad), cause_row(cause, trend, most=0)) for cause in causes[:_MAX_CAUSES]]
+    rows: list[tuple[AboutCommit, CauseRow]] = []
+    for cause in trend.causes:
+        if cause.suggests == "fixed" and len(rows) < _MAX_CAUSES:
+            rows.append((anchors.about(cause.first_bad), cause_row(cause, trend, most=0)))
+    return rows
 
 
 def _failed_gates(trend: TrendDocument, anchors: _Anchors) -> list[tuple[AboutCommit, GateRecord, TriageView | None]]:
@@ -121,8 +125,10 @@ def _failed_gates(trend: TrendDocument, anchors: _Anchors) -> list[tuple[AboutCo
     if trend.gates is None:
         return []
     states = {triage.commit: triage for triage in trend.gates.triages}
-    gates = trend.gates.standing[:_MAX_CAUSES]
-    return [(anchors.about(gate.commit), gate, triage_view(states.get(gate.commit))) for gate in gates]
+    rows = []
+    for gate in trend.gates.standing[:_MAX_CAUSES]:
+        rows.append((anchors.about(gate.commit), gate, triage_view(states.get(gate.commit))))
+    return rows
 
 
 def _confirmed(page: SitePage) -> list[ConfirmedRow]:
@@ -133,7 +139,9 @@ def _confirmed(page: SitePage) -> list[ConfirmedRow]:
     rows = []
     for entry in page.content.confirmations[:_MAX_ROWS]:
         measured = by_place.get((entry.workload, entry.shape, entry.metric, entry.fingerprint))
-        outcome = say(_OUTCOMES[entry.outcome]) if entry.outcome in _OUTCOMES else Words(entry.outcome)
+        outcome = Words(entry.outcome)
+        if entry.outcome in _OUTCOMES:
+            outcome = say(_OUTCOMES[entry.outcome])
         interval, address = numbers.DASH, EMPTY
         if entry.low is not None and entry.high is not None:
             unit = measured.unit if measured else ""

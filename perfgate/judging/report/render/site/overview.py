@@ -19,7 +19,7 @@ from perfgate.judging.report.render.site.series import workload_anchor
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import (
     ChangeView,
     MovedSeries,
@@ -52,7 +52,9 @@ class NumberCells:
 
     @property
     def direction(self) -> Words:
-        return Words(self.change.source.direction if self.change else "")
+        if self.change is None:
+            return EMPTY
+        return Words(self.change.source.direction)
 
     @property
     def is_worse(self) -> bool:
@@ -113,7 +115,9 @@ def _headline(content: SiteContent) -> Words:
     causes = content.trend.open_regressions
     if causes:
         return say("{regressions} open", regressions=numbers.counted(len(causes), "regression"))
-    return say("no regression is open") if content.trend.looked_at else say("too few runs to look at yet")
+    if content.trend.looked_at:
+        return say("no regression is open")
+    return say("too few runs to look at yet")
 
 
 def _by_workload(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
@@ -131,7 +135,9 @@ def _workload(series: Sequence[TrendSeries], page: SitePage) -> WorkloadCells:
     places = _places(series)
     cells = []
     for entries in places[:_MAX_PLACES]:
-        testbed = entries[0].fingerprint[:10] if several else ""
+        testbed = ""
+        if several:
+            testbed = entries[0].fingerprint[:10]
         leading = [_number(entry, page) for entry in _leading(entries)]
         cells.append(PlaceCells(entries[0].shape, testbed, leading))
     address = Words(f"{ALL_SERIES}#{workload_anchor(name)}")
@@ -164,13 +170,15 @@ def _leading(series: Sequence[TrendSeries]) -> list[TrendSeries]:
 
 
 def _number(series: TrendSeries, page: SitePage) -> NumberCells:
-    changes = [change for change in series.changes if change.standing != "refuted"]
-    last = MovedSeries(series, changes[-1]) if changes else None
+    last, is_open = None, False
+    for change in series.changes:
+        if change.standing != "refuted":
+            last, is_open = change_row(MovedSeries(series, change)), change.is_unsettled
     return NumberCells(
         metric=metric_name(series.metric),
         value=formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
         plot=trend_svg.small_plot(series),
         address=page.to_series(series),
-        change=change_row(last) if last else None,
-        is_open=last is not None and last.change.standing in ("new", "open"),
+        change=last,
+        is_open=is_open,
     )

@@ -82,16 +82,23 @@ def render_runs(content: SiteContent, links: SiteLinks, language: Language, *, p
     with speaking(language):
         view, pages = SitePage(runs_address(page), content, links), page_count(content)
         first = (page - 1) * RUNS_A_PAGE
+        newer, older, compare_form = EMPTY, EMPTY, EMPTY
+        if page > 1:
+            newer = view.to(runs_address(page - 1))
+        if page < pages:
+            older = view.to(runs_address(page + 1))
+        if links.forms:
+            compare_form = Words(f"{view.root}{COMPARE}")
         return view.render(
             "runs",
             say("Runs"),
             count=len(content.runs),
             rows=[run_cells(run, view) for run in content.runs[first : first + RUNS_A_PAGE]],
-            newer=view.to(runs_address(page - 1)) if page > 1 else EMPTY,
-            older=view.to(runs_address(page + 1)) if page < pages else EMPTY,
+            newer=newer,
+            older=older,
             page=page,
             pages=pages,
-            compare_form=Words(f"{view.root}{COMPARE}" if links.forms else ""),
+            compare_form=compare_form,
         )
 
 
@@ -172,12 +179,14 @@ def _took(began: str, ended: str) -> Words:
 
 
 def _kept_file(link: KeptLink) -> KeptFile:
-    is_address = is_linkable(link.address) or _SERVED_PATH.fullmatch(link.address)
+    address = EMPTY
+    if is_linkable(link.address) or _SERVED_PATH.fullmatch(link.address):
+        address = Words(link.address)
     return KeptFile(
         link=link,
         kind=say(_KINDS.get(link.kind, _KINDS["trace"])),
         size=formats.quantity(float(link.bytes), "B"),
-        address=Words(link.address if is_address else ""),
+        address=address,
     )
 
 
@@ -203,7 +212,9 @@ def _steps(run: RunDocument) -> list[RunStep]:
     steps = []
     for step in sorted(run.steps, key=lambda step: (step.number, step.workload))[:_MAX_ROWS]:
         row = step_row(step)
-        title = say(CARDS[row.number].title) if row.number in CARDS else row.name
+        title = row.name
+        if row.number in CARDS:
+            title = say(CARDS[row.number].title)
         steps.append(RunStep(row, step, title, numbers.duration(step.duration or None)))
     return steps
 

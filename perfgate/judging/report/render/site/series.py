@@ -87,7 +87,7 @@ def render_series(
         page = SitePage(series_address(series, branch), content, links)
         points = series.points[-_MAX_VALUES:]
         values = [_value_row(point, series, page) for point in reversed(points)]
-        metric, place = metric_name(series.metric), place_of(series.workload, series.shape, series.labels)
+        metric, place = metric_name(series.metric), series.place_words
         return page.render(
             "series",
             Words(f"{metric} · {clean(place)}"),
@@ -111,7 +111,9 @@ def render_series(
 def _value_row(point: TrendPoint, series: TrendSeries, page: SitePage) -> ValueRow:
     ends = point.interval or (None, None)
     value, low, high = formats.quantities([point.value, *ends], series.unit, metric=series.metric)
-    interval = EMPTY if None in ends else numbers.reach(low, high)
+    interval = EMPTY
+    if point.interval:
+        interval = numbers.reach(low, high)
     return ValueRow(point, value, interval, page.to_run(point.run_id))
 
 
@@ -128,7 +130,9 @@ def _choices(number: int, series: TrendSeries, page: SitePage, branch: str) -> l
     """The values of one property: each leads to the series with most of the other properties in common."""
     own = _properties(series)
     best: dict[str, tuple[int, TrendSeries]] = {}
-    candidates = page.content.branches.get(branch, []) if branch else page.content.trend.series
+    candidates = page.content.trend.series
+    if branch:
+        candidates = page.content.branches.get(branch, [])
     for entry in candidates:
         theirs = _properties(entry)
         same = sum(a == b for a, b in zip(own, theirs)) - (own[number] == theirs[number])
