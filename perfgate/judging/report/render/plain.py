@@ -54,8 +54,12 @@ class Table:
     """Columns under titles; a title that ends in ``>`` marks a column of numbers."""
 
     def __init__(self, *titles: str) -> None:
-        self._titles = [say(title.rstrip(">")) for title in titles]
-        self._is_number = [title.endswith(">") for title in titles]
+        self._titles: list[str] = []
+        self._is_number: list[bool] = []
+        for title in titles:
+            name = title.removesuffix(">")
+            self._titles.append(say(name))
+            self._is_number.append(name != title)
         self._rows: list[list[Text]] = []
 
     def add_row(self, *cells: str | Text) -> None:
