@@ -17,7 +17,7 @@ from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import beyond
 from perfgate.judging.report.text.templates import Medium, line, render
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import headline
@@ -164,5 +164,7 @@ def run_markdown(run: RunDocument, language: Language = "en") -> str:
 def no_verdict(why: str, exit_code: int | None, language: Language = "en", *, medium: Medium = "plain") -> str:
     """One line with the reason for the missing verdict and how the measurement ended."""
     with speaking(language):
-        end = say(_ENDS.get(exit_code or 0, ""))
+        end = EMPTY
+        if exit_code in _ENDS:
+            end = say(_ENDS[exit_code])
         return line("ci/no_verdict.j2", medium, why=why, code=exit_code, end=end)

@@ -258,12 +258,14 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
     """A cause with at most ``most`` of its changes besides the leading one."""
     first, *further = moved_by(cause, document)
     further.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
-    suggests = EMPTY
+    settled, suggests = EMPTY, EMPTY
+    if cause.standing in _SETTLED:
+        settled = say(_SETTLED[cause.standing])
     if cause.suggests:
         suggests = say(_SUGGESTIONS[cause.suggests])
     return CauseRow(
         lead=change_row(first),
-        settled=say(_SETTLED.get(cause.standing, "")),
+        settled=settled,
         further=[change_row(moved) for moved in further[:most]],
         other_count=len(further),
         more=numbers.beyond(further, most),
