@@ -17,6 +17,7 @@ from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
+from perfgate.conductor.workers.rooms import Rooms
 from perfgate.config import load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
@@ -271,7 +272,7 @@ signal.setitimer(signal.ITIMER_REAL, 0.03, 0.03)"""
 )
 def test_stopped_for_moments(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     # As on a kernel without walls.
-    monkeypatch.setattr(Bench, "_walls", lambda *_: None)
+    monkeypatch.setattr(Rooms, "walls", lambda *_: None)
     start = """\
 import signal
 def is_beside(number):

@@ -65,6 +65,11 @@ class Load(NamedTuple):
     seconds: float
     lateness: Floats
 
+    @property
+    def errors(self) -> list[str]:
+        """The errors of the requests that failed."""
+        return [exchange.error for exchange in self.exchanges if exchange.error]
+
 
 @dataclass
 class ExchangeRecording:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.conductor.sides.program import SideProgram
 from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import JobNumber, TurnResult
 from perfgate.document.samples import SampleSet, pack
@@ -97,3 +98,16 @@ class SidePlace:
     without: set[str] = field(default_factory=set)
     profile: Path | None = None
     room: Room | None = None
+
+    def run(
+        self, line: str, variables: Mapping[str, str], *, cpus: list[int] | None = None, log: Path | None = None
+    ) -> SideProgram:
+        """Start a program in this place, with further environment variables."""
+        return SideProgram(
+            line,
+            folder=self.root,
+            environment={**self.environment, **variables},
+            log=log or self.log,
+            cpus=self.cpus if cpus is None else cpus,
+            room=self.room,
+        )

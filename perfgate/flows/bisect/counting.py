@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.conductor.machine.lock import lock_path, machine_lock
-from perfgate.conductor.sides.checklist.checklist import run_checklist
+from perfgate.conductor.sides.checklist.checklist import ChecklistPlan, run_checklist
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.virtualenv import differing_files, read_requirements
@@ -130,18 +130,8 @@ class StateCounter:
         session = start_session("check", config.measure.seed, None)
         # Workers have another current folder.
         with tempfile.TemporaryDirectory(dir=self.options.out.resolve(), prefix=".counts-") as folder:
-            findings = [
-                run_checklist(
-                    opened.bench,
-                    checkout,
-                    reference,
-                    steps=(COUNTING_STEP,),
-                    quick=True,
-                    folder=Path(folder),
-                    leave_out_waits=True,
-                )
-                for reference in references
-            ]
+            plan = ChecklistPlan((COUNTING_STEP,), Path(folder), leave_out_waits=True)
+            findings = [run_checklist(opened.bench, checkout, reference, plan) for reference in references]
             return assemble_run(
                 config,
                 session=msgspec.structs.replace(session, finished_at=now()),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.checklist.checklist import Findings, run_checklist
+from perfgate.conductor.sides.checklist.checklist import ChecklistPlan, Findings, run_checklist
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config, WorkloadReference, load_config
@@ -66,7 +66,7 @@ def measure(bench: Bench, checkout: Checkout, tmp_path: Path) -> Measure:
         before = bench.config
         bench.config = with_settings(before, **settings)
         try:
-            return run_checklist(bench, checkout, reference_to(name), steps=steps, quick=True, folder=tmp_path)
+            return run_checklist(bench, checkout, reference_to(name), ChecklistPlan(steps, tmp_path))
         finally:
             bench.config = before
 

@@ -16,6 +16,7 @@ import pytest
 from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
+from perfgate.conductor.workers.rooms import Rooms
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.judging.report.text.messages import word
 from perfgate.protocol import CallTimed, TimeCallRequest
@@ -89,7 +90,7 @@ def test_run_checklist__call_kills_the_fork_server__nothing_is_measured_after_th
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As on a kernel whose walls let signals pass.
-    monkeypatch.setattr(Bench, "_walls", lambda *_: None)
+    monkeypatch.setattr(Rooms, "walls", lambda *_: None)
     findings = measure("call_kills_server", steps=(2, 3))
     for step in findings.steps:
         _expect(_error(step), "signal", "the fork server was killed by SIGKILL", None)

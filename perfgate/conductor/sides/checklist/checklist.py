@@ -69,47 +69,82 @@ class Findings:
 
         A step that had no turn yet is added as it is.
         """
-        known = {step.number: index for index, step in enumerate(self.steps)}
+        places = {step.number: place for place, step in enumerate(self.steps)}
         for step in steps:
-            if step.number not in known:
+            place = places.get(step.number)
+            if place is None:
                 self.steps.append(step)
                 self.workload = replace(self.workload, steps=sorted({*self.workload.steps, step.number}))
                 continue
-            first = self.steps[known[step.number]]
+            first = self.steps[place]
             if is_left_to_turns(first):
                 first = _without_first_turn(first, step)
-            turn = {REPEAT: str(turns[step.number])}
-            values = [replace(value, labels={**value.labels, **turn}) for value in step.values]
-            self.steps[known[step.number]] = replace(
-                first, values=[*first.values, *values], duration=first.duration + step.duration
-            )
+            values = list(first.values)
+            for value in step.values:
+                values.append(replace(value, labels={**value.labels, REPEAT: str(turns[step.number])}))
+            self.steps[place] = replace(first, values=values, duration=first.duration + step.duration)
 
 
 def _without_first_turn(first: StepResult, again: StepResult) -> StepResult:
     """A first turn that left its experiments out, with a place for each number that another turn has."""
     reason = Message(LEFT_TO_TURNS)
-    known = {(value.metric, frozenset(value.labels.items())) for value in first.values}
-    missing = [
-        replace(value, value=None, interval=None, count=None, reason=reason)
-        for value in again.values
-        if (value.metric, frozenset(value.labels.items())) not in known
-    ]
+    places = {(value.metric, frozenset(value.labels.items())) for value in first.values}
+    missing = []
+    for value in again.values:
+        if (value.metric, frozenset(value.labels.items())) not in places:
+            missing.append(replace(value, value=None, interval=None, count=None, reason=reason))
     if first.status != "unavailable":
         return replace(first, values=[*first.values, *missing])
     return replace(first, status=again.status, reason=again.reason, findings=again.findings, values=missing)
 
 
-def _in_order(steps: Iterable[int], informing: Iterable[int], *, checks: bool) -> list[int | None]:
-    """The steps and the check of the output, in the order in which one pass takes them.
+@dataclass(frozen=True)
+class ChecklistPlan:
+    """The steps of one pass, and how it measures them; files go into ``folder``.
 
-    The steps with numbers of a young process come first: the first call that step 1 times is the first there is, and memory is
-    that of the calls, whichever other steps were asked for. Those that take long come last, each in a process of its own.
+    No step begins after ``deadline`` (of the monotonic clock). The steps ``informing`` come last and share a limited time.
+    The steps ``exact_only`` come at the very end and measure only their exact numbers. The steps ``without_experiments`` leave
+    those to further turns. Step 1 times calls for ``steady`` seconds a shape, or by default for the configured time.
+    ``earlier`` are the seconds that the steps took on the other side, or another time. ``checks`` enables the check of the
+    output, and ``brief`` marks further turns. With ``leave_out_waits`` calls are timed without waits for a CPU.
     """
-    deciding, others = list(steps), list(informing)
-    young = [step for step in STEPS_OF_A_YOUNG_PROCESS if step in deciding or step in others]
-    quick = [step for step in deciding if step not in young and not _takes_long(step)]
-    late = [step for step in others if step not in young]
-    return [*young, *quick, *([_CHECK] if checks else []), *late, *filter(_takes_long, deciding)]
+
+    steps: tuple[int, ...]
+    folder: Path
+    quick: bool = True
+    informing: tuple[int, ...] = ()
+    exact_only: tuple[int, ...] = ()
+    without_experiments: Collection[int] = ()
+    deadline: float = math.inf
+    steady: float | None = None
+    earlier: Mapping[int, float] = field(default_factory=dict)
+    layout_seed: int = 0
+    checks: bool = True
+    brief: bool = False
+    leave_out_waits: bool = False
+
+    @property
+    def every_step(self) -> tuple[int, ...]:
+        return (*self.steps, *self.informing, *self.exact_only)
+
+    def in_order(self) -> list[int | None]:
+        """The steps and the check of the output, in the order in which one pass takes them.
+
+        The steps with numbers of a young process come first: the first call that step 1 times is the first there is, and memory
+        is that of the calls, whichever other steps are requested. Long steps come last, each in a process of its own.
+        """
+        young: list[int | None] = [step for step in STEPS_OF_A_YOUNG_PROCESS if step in (*self.steps, *self.informing)]
+        usual: list[int | None] = []
+        long: list[int | None] = []
+        for step in self.steps:
+            if _takes_long(step):
+                long.append(step)
+            elif step not in young:
+                usual.append(step)
+        if self.checks:
+            usual.append(_CHECK)
+        usual += [step for step in self.informing if step not in young]
+        return [*young, *usual, *long, *self.exact_only]
 
 
 def _takes_long(step: int | None) -> bool:
@@ -125,72 +160,22 @@ def informing_seconds(number: int, earlier: Mapping[int, float], exact_only: Col
     return MOST_INFORMING_SECONDS if completes or number in exact_only else INFORMING_SECONDS
 
 
-def run_checklist(  # noqa: PLR0913 - all by name, one call
-    bench: Bench,
-    checkout: Checkout,
-    reference: WorkloadReference,
-    *,
-    steps: tuple[int, ...],
-    informing: tuple[int, ...] = (),
-    quick: bool,
-    folder: Path,
-    deadline: float = math.inf,
-    steady: float | None = None,
-    earlier: Mapping[int, float] | None = None,
-    layout_seed: int = 0,
-    checks: bool = True,
-    brief: bool = False,
-    exact_only: tuple[int, ...] = (),
-    without_experiments: Collection[int] = (),
-    leave_out_waits: bool = False,
-) -> Findings:
-    """Run the steps and the correctness check on one workload; files go into ``folder``.
-
-    No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
-    ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, or by default as
-    long as perfgate.toml requests. ``earlier`` are the seconds that the steps took on the other side, or another time.
-    ``checks`` enables the check of the output, and ``brief`` marks further turns. The steps ``exact_only`` come at the very end
-    and measure their exact numbers alone. The steps ``without_experiments`` leave those to further turns. With
-    ``leave_out_waits`` calls are timed without the process's waits for a CPU.
+def run_checklist(bench: Bench, checkout: Checkout, reference: WorkloadReference, plan: ChecklistPlan) -> Findings:
+    """Run the steps and the correctness check on one workload.
 
     A failure is recorded as an error with its traceback; everything else is still measured, in a fresh process where an error
     may have spoiled the device for this one. An experiment cannot fail a step: one that fails after an experiment
-    ran in the same process, or with it, is repeated in a fresh process without experiments.
+    ran in the same process, or with it, is repeated in a fresh process without experiments. The check also runs after the
+    deadline, because no output passes without it.
     """
-    asked = (*steps, *informing, *exact_only)
-    runner = _StepRunner(
-        bench,
-        reference,
-        remaining=[*_in_order(steps, informing, checks=checks), *exact_only],
-        informing=(*informing, *exact_only),
-        exact_only=exact_only,
-        quick=quick,
-        folder=folder,
-        deadline=deadline,
-        steady=bench.config.measure.steady if steady is None else steady,
-        earlier=earlier or {},
-        brief=brief,
-        leave_out_waits=leave_out_waits,
-        without_experiments=dict.fromkeys(without_experiments, Message(LEFT_TO_TURNS)),
-        findings=Findings(workload_record(checkout, reference, asked, quick=quick)),
-    )
+    runner = _StepRunner(bench, checkout, reference, plan)
     while runner.remaining:
         try:
-            with bench.worker(
-                checkout, reference, cpus=bench.cpus, layout_seed=layout_seed, log_name=reference.name
-            ) as (
-                worker,
-                loaded,
-            ):
-                runner.findings.workload = workload_record(checkout, reference, asked, loaded=loaded, quick=quick)
-                runner.findings.load_seconds = loaded.seconds
-                runner.is_spoiled_by_errors = "spoiled_by_errors" in loaded.capabilities
-                runner.is_fresh = True
-                runner.ran.clear()
+            with bench.worker(checkout, reference, layout_seed=plan.layout_seed) as (worker, loaded):
+                runner.begin(loaded)
                 while runner.remaining and runner.run_next(worker, loaded):
                     pass
         except WorkerError as error:
-            runner.findings.workload = workload_record(checkout, reference, asked, error=error.detail, quick=quick)
             runner.give_up(error)
     runner.findings.steps.sort(key=lambda step: step.number)
     return runner.findings
@@ -201,63 +186,75 @@ class _StepRunner:
     """Asks workers for the steps that remain, one after the other, and for the check of the output."""
 
     bench: Bench
+    checkout: Checkout
     reference: WorkloadReference
-    remaining: list[int | None]
-    informing: tuple[int, ...]
-    exact_only: tuple[int, ...]
-    quick: bool
-    folder: Path
-    deadline: float
-    steady: float
-    earlier: Mapping[int, float]
-    brief: bool
-    leave_out_waits: bool
-    findings: Findings
+    plan: ChecklistPlan
     # Seconds that the informing steps took so far.
     spent: float = 0.0
     # Whether an error of the device spoils the worker for what follows.
     is_spoiled_by_errors: bool = False
-    # Whether the worker has run no step yet.
-    is_fresh: bool = False
-    # The steps that ran in the worker so far.
+    # The steps that ran in the worker so far, and whether it has done anything yet.
     ran: list[int] = field(default_factory=list)
-    # The steps that are repeated without experiments, each with the reason.
-    without_experiments: dict[int, Message] = field(default_factory=dict)
+    is_fresh: bool = False
+
+    def __post_init__(self) -> None:
+        plan, configured = self.plan, self.bench.config.measure.steady
+        self.findings = Findings(self._record())
+        self.remaining = plan.in_order()
+        self.steady = configured if plan.steady is None else plan.steady
+        # The steps that are repeated without experiments, each with the reason.
+        self.without_experiments = dict.fromkeys(plan.without_experiments, Message(LEFT_TO_TURNS))
+
+    def _record(self, loaded: Loaded | None = None, error: ErrorDetail | None = None) -> WorkloadRecord:
+        plan = self.plan
+        return workload_record(
+            self.checkout, self.reference, plan.every_step, loaded=loaded, error=error, quick=plan.quick
+        )
+
+    def begin(self, loaded: Loaded) -> None:
+        """Begin with a fresh worker."""
+        self.findings.workload = self._record(loaded)
+        self.findings.load_seconds = loaded.seconds
+        self.is_spoiled_by_errors = "spoiled_by_errors" in loaded.capabilities
+        self.is_fresh = True
+        self.ran.clear()
 
     def run_next(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the next step, or the check. Return whether the worker can be asked again."""
-        if self._needs_fresh_process(self.remaining[0]) and not self.is_fresh:
+        plan, number = self.plan, self.remaining[0]
+        if self._needs_fresh_process(number) and not self.is_fresh:
             return False
         self.is_fresh = False
-        done = {step.number: step.duration for step in self.findings.steps}
-        to_come = [number for number in self.remaining if number is not _CHECK]
-        self.bench.foresee(foresee_steps(self.earlier, done, to_come))
-        number = self.remaining.pop(0)
-        usable = True
+        durations = {step.number: step.duration for step in self.findings.steps}
+        to_come = [step for step in self.remaining if step is not _CHECK]
+        self.bench.foresee(foresee_steps(plan.earlier, durations, to_come))
+        del self.remaining[0]
         if number is _CHECK:
-            usable = self._check(worker, loaded)
-        elif time.monotonic() > self.deadline:
+            return self._check(worker, loaded)
+        if time.monotonic() > plan.deadline:
             self._leave_out(number, TIME_SPENT)
-        elif number not in self.informing:
-            usable = self._run_step(worker, number)
-        elif self.spent > (limit := informing_seconds(number, self.earlier, self.exact_only)):
-            late = Message("gate.checklist-time-spent", {"seconds": limit, "step": number})
-            self._leave_out(number, late)
-        else:
-            started = time.monotonic()
-            usable = self._run_step(worker, number, at_most=INFORMING_TIMEOUT)
-            self.spent += max(0.0, time.monotonic() - started - self._steady_seconds(number))
-        return usable
+            return True
+        if number not in plan.informing and number not in plan.exact_only:
+            return self._run_step(worker, number)
+        limit = informing_seconds(number, plan.earlier, plan.exact_only)
+        if self.spent > limit:
+            self._leave_out(number, Message("gate.checklist-time-spent", {"seconds": limit, "step": number}))
+            return True
+        started = time.monotonic()
+        is_usable = self._run_step(worker, number, at_most=INFORMING_TIMEOUT)
+        self.spent += max(0.0, time.monotonic() - started - self._steady_seconds(number))
+        return is_usable
 
     def _needs_fresh_process(self, number: int | None) -> bool:
         """Whether a step needs a fresh process; on an accelerator, where loading takes seconds, not for exact numbers."""
-        return _takes_long(number) and not (self.bench.is_accelerated and number in self.exact_only)
+        return _takes_long(number) and not (self.bench.is_accelerated and number in self.plan.exact_only)
 
     def give_up(self, error: WorkerError) -> None:
         """No worker is available: record its error for the remaining steps."""
-        self.findings.steps += [
-            _unmeasured(number, self.reference, error=error.detail) for number in self.remaining if number is not _CHECK
-        ]
+        self.findings.workload = self._record(error=error.detail)
+        for number in self.remaining:
+            if number is not _CHECK:
+                self.findings.steps.append(_unmeasured(number, self.reference, error=error.detail))
         self.remaining.clear()
 
     def _leave_out(self, number: int, reason: Message) -> None:
@@ -265,7 +262,9 @@ class _StepRunner:
 
     def _steady_seconds(self, number: int) -> float:
         """The time that the requested steady state adds to a step."""
-        return self.steady * len(self.findings.workload.shapes) if number == STEADY_STEP else 0.0
+        if number != STEADY_STEP:
+            return 0.0
+        return self.steady * len(self.findings.workload.shapes)
 
     def _check(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the correctness check and return whether the worker can be asked again.
@@ -280,17 +279,17 @@ class _StepRunner:
             if worker.experimented:
                 return self._check_again()
             self.bench.say(f"{doing.shown}: {error}")
-            self.findings.correctness = [
-                CorrectnessResult(
-                    workload=self.reference.name, shape=shape, status="error", message=error.detail.message
-                )
-                for shape in loaded.shapes
-            ]
+            failed = CorrectnessResult(
+                workload=self.reference.name, shape="", status="error", message=error.detail.message
+            )
+            self.findings.correctness = [replace(failed, shape=shape) for shape in loaded.shapes]
             return error.alive and not self.is_spoiled_by_errors
-        if worker.experimented and any(result.message or not result.signature for result in reply.results):
+        has_messages = any(result.message for result in reply.results)
+        is_unknown = not all(result.signature for result in reply.results)
+        if worker.experimented and (has_messages or is_unknown):
             return self._check_again()
         self.findings.correctness = reply.results
-        return not (self.is_spoiled_by_errors and any(result.message for result in reply.results))
+        return not (self.is_spoiled_by_errors and has_messages)
 
     def _check_again(self) -> bool:
         self.bench.say(
@@ -304,14 +303,14 @@ class _StepRunner:
 
         It may take ``at_most`` seconds, and step 1 the seconds of the steady state as well.
         """
-        config, findings = self.bench.config, self.findings
+        config, findings, plan = self.bench.config, self.findings, self.plan
         request = StepRequest(
             number=number,
-            quick=self.quick,
+            quick=plan.quick,
             threads=self.bench.threads,
             limits=config.limit_values,
             seed=config.measure.seed,
-            artifacts=str(self.folder),
+            artifacts=str(plan.folder),
             expected_kernels=config.expect.kernels,
             graph_spans=config.graph.spans,
             budgets=config.budgets,
@@ -319,9 +318,9 @@ class _StepRunner:
             copies=config.measure.copy_counts,
             cold_start=config.measure.cold_start,
             shape_space=config.measure.shape_space,
-            brief=self.brief,
-            exact_only=number in self.exact_only,
-            leave_out_waits=self.leave_out_waits and number in TIMED_STEPS,
+            brief=plan.brief,
+            exact_only=number in plan.exact_only,
+            leave_out_waits=plan.leave_out_waits and number in TIMED_STEPS,
             no_experiments=self.without_experiments.get(number),
         )
         doing = Activity(
@@ -329,7 +328,7 @@ class _StepRunner:
         )
         self.bench.say(doing.shown)
         procedure = StepProcedure(
-            quick=self.quick, clock="awake" if request.leave_out_waits else "wall", after=list(self.ran)
+            quick=plan.quick, clock="awake" if request.leave_out_waits else "wall", after=self.ran.copy()
         )
         self.ran.append(number)
         started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
@@ -349,8 +348,9 @@ class _StepRunner:
         findings.operators += reply.operators
         findings.accounts += reply.accounts
         paths = {artifact.path for artifact in findings.artifacts}
-        new = [artifact for artifact in reply.artifacts if artifact.path not in paths]
-        findings.artifacts += [replace(artifact, workload=self.reference.name) for artifact in new]
+        for artifact in reply.artifacts:
+            if artifact.path not in paths:
+                findings.artifacts.append(replace(artifact, workload=self.reference.name))
         return not reply.spoiled
 
     def _repeats(self, worker: Worker, number: int, error: ErrorDetail) -> bool:
@@ -374,14 +374,12 @@ class _StepRunner:
 def _unmeasured(
     number: int, reference: WorkloadReference, *, reason: Message | None = None, error: ErrorDetail | None = None
 ) -> StepResult:
-    return StepResult(
-        number=number,
-        slug=card(number).slug,
-        workload=reference.name,
-        status="error" if error else "unavailable",
-        reason=as_message(error.message) if error else reason,
-        error=error,
+    result = StepResult(
+        number=number, slug=card(number).slug, workload=reference.name, status="unavailable", reason=reason
     )
+    if error is None:
+        return result
+    return replace(result, status="error", reason=as_message(error.message), error=error)
 
 
 def workload_record(
@@ -397,15 +395,16 @@ def workload_record(
         sha256 = hashlib.sha256((checkout.harness / reference.file).read_bytes()).hexdigest()
     except OSError:
         sha256 = ""
-    return WorkloadRecord(
+    record = WorkloadRecord(
         name=reference.name,
         reference=reference.text,
         sha256=sha256,
-        batch=loaded.batch if loaded else 0,
-        shapes=loaded.shapes if loaded else [],
-        sla_p99=loaded.sla_p99 if loaded else None,
-        sla_rate=loaded.sla_rate if loaded else None,
+        batch=0,
+        shapes=[],
         steps=list(steps),
         quick=quick,
         error=error,
     )
+    if loaded is None:
+        return record
+    return replace(record, batch=loaded.batch, shapes=loaded.shapes, sla_p99=loaded.sla_p99, sla_rate=loaded.sla_rate)

@@ -105,7 +105,7 @@ class _CompiledTurns:
         bench, reference, side = self.bench, self.reference, self.sides[self._acting]
         result = self.results[self._acting]
         log_name = f"{reference.name}-compiled"
-        process = bench.worker(side.checkout, reference, cpus=bench.cpus, layout_seed=layout_seed, log_name=log_name)
+        process = bench.worker(side.checkout, reference, layout_seed=layout_seed, log_name=log_name)
         worker, _ = self._stack.enter_context(process)
         self._workers.append(worker)
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(dir=side.folder, prefix=".compiled-"))

@@ -73,11 +73,8 @@ def _count(
     room: Path | None = None,
 ) -> list[CounterSet]:
     bench.say(doing.shown)
-    process = bench.worker(
-        checkout, reference, cpus=bench.cpus, layout_seed=layout_seed, log_name=reference.name, room=room
-    )
     try:
-        with process as (worker, _):
+        with bench.worker(checkout, reference, layout_seed=layout_seed, room=room) as (worker, _):
             timeout = bench.config.measure.step_timeout
             return worker.ask(RecountRequest(parts=parts), Recounted, timeout=timeout, doing=doing).counters
     except WorkerError as error:
@@ -155,8 +152,9 @@ class Recount:
 
     def _parts(self, metrics: Sequence[str]) -> tuple[CountedPart, ...]:
         """The parts of a count to be taken again, besides operators."""
-        differing = {_PART_OF_METRIC.get(name) for name in metrics}
-        needed = differing if self.counted_first else differing | set(_PARTS_OF_FEW_CALLS)
+        needed = set(map(_PART_OF_METRIC.get, metrics))
+        if not self.counted_first:
+            needed.update(_PARTS_OF_FEW_CALLS)
         return tuple(part for part in COUNTED_PARTS if part in needed)
 
     def _count(self, side: ChecklistSide, parts: tuple[CountedPart, ...], *, in_empty_home: bool) -> bool:
@@ -164,7 +162,8 @@ class Recount:
         reference = self.turns.reference
         doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
         layout_seed = self._lot.randrange(1, 2**16)
-        with self.bench.rooms.empty(side.checkout) if in_empty_home else nullcontext() as room:
+        home = self.bench.rooms.empty(side.checkout) if in_empty_home else nullcontext()
+        with home as room:
             counted = _count(self.bench, side.checkout, reference, parts, doing, layout_seed=layout_seed, room=room)
         side.found.counters = confirmed(side.found.counters, counted)
         return bool(counted)
@@ -173,18 +172,23 @@ class Recount:
 def confirmed(first: Sequence[CounterSet], second: Iterable[CounterSet]) -> list[CounterSet]:
     """The counters of some processes, with the ranges over them and another."""
     again = {counted.place: counted for counted in second}
-    return [_confirmed(counted, again[counted.place]) if counted.place in again else counted for counted in first]
+    merged = []
+    for counted in first:
+        other = again.get(counted.place)
+        merged.append(counted if other is None else _confirmed(counted, other))
+    return merged
 
 
 def _confirmed(first: CounterSet, second: CounterSet) -> CounterSet:
-    """A leak counts as the smaller one of the two; any other count that differs is unstable, with a range."""
+    """A leak counts as the smaller of both counts; any other count that differs is unstable, with a range."""
     values, ranges = dict(first.values), dict(first.ranges)
     before, after = _counts(first), _counts(second)
-    names = before.keys() & after.keys()
-    if (KERNELS in first.values) == (KERNELS in second.values):
-        # An operator that a process does not run at all is not listed there.
-        names |= {name for name in before.keys() | after.keys() if name.startswith(OPERATOR_COUNT)}
-    for name in names:
+    # An operator that a process does not run at all is not listed there.
+    lists_all = (KERNELS in first.values) == (KERNELS in second.values)
+    for name in before.keys() | after.keys():
+        is_shared = name in before and name in after
+        if not is_shared and not (lists_all and name.startswith(OPERATOR_COUNT)):
+            continue
         if _is_leak(name) and min(before[name], after[name]) <= metric(name).allowed_more:
             values[name] = 0
             ranges.pop(name, None)
@@ -205,26 +209,32 @@ def _confirmed(first: CounterSet, second: CounterSet) -> CounterSet:
 
 
 def _confirmed_sites(first: CounterSet, second: CounterSet) -> list[CounterSite]:
-    """The sites of the first, and with 0 those that only the second has; of counters that their sites add up to."""
+    """The sites of the first, and with 0 the sites that only the second has, for counters that are sums of their sites."""
     additive = _additive(first) & _additive(second)
     again = {_key(site): site for site in second.sites if site.metric in additive}
-    known = {_key(site) for site in first.sites}
-    absent = [msgspec.structs.replace(site, count=0, between=None) for key, site in again.items() if key not in known]
+    sites = list(first.sites)
+    keys = set(map(_key, sites))
+    for key, site in again.items():
+        if key not in keys:
+            sites.append(msgspec.structs.replace(site, count=0, between=None))
     merged = []
-    for site in [*first.sites, *absent]:
+    for site in sites:
         ends = [*_ends_of(site), *_ends_of(again.get(_key(site)))]
-        differs = site.metric in additive and min(ends) != max(ends)
-        merged.append(msgspec.structs.replace(site, between=(min(ends), max(ends))) if differs else site)
+        if site.metric in additive and min(ends) != max(ends):
+            site = msgspec.structs.replace(site, between=(min(ends), max(ends)))  # noqa: PLW2901
+        merged.append(site)
     return merged
 
 
 def _additive(counted: CounterSet) -> set[str]:
     """The counters whose sites are lines that add up to them."""
     totals: Counter[str] = Counter()
+    with_lines: set[str] = set()
     for site in counted.sites:
         totals[site.metric] += site.count
-    lines = {site.metric for site in counted.sites if site.line}
-    return {name for name in lines if name in counted.values and totals[name] == counted.values[name]}
+        if site.line:
+            with_lines.add(site.metric)
+    return {name for name in with_lines if totals[name] == counted.values.get(name)}
 
 
 def _key(site: CounterSite) -> _SiteKey:
@@ -238,7 +248,10 @@ def _ends_of(site: CounterSite | None) -> tuple[int, int]:
 
 
 def _counts(counted: CounterSet) -> dict[str, int]:
-    return {**counted.values, **{f"{OPERATOR_COUNT}{entry.op}": entry.count for entry in counted.ops}}
+    counts = dict(counted.values)
+    for entry in counted.ops:
+        counts[f"{OPERATOR_COUNT}{entry.op}"] = entry.count
+    return counts
 
 
 def _ends(counted: CounterSet, name: str, value: int) -> tuple[int, int]:

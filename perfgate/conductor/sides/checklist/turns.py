@@ -10,7 +10,7 @@ import math
 import random
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from perfgate.conductor.engine.client import Quads
 from perfgate.conductor.engine.engine import Engine
 from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins, order_of
 from perfgate.conductor.failure import TurnError
-from perfgate.conductor.sides.checklist.checklist import Findings, run_checklist
+from perfgate.conductor.sides.checklist.checklist import ChecklistPlan, Findings, run_checklist
 from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
@@ -82,7 +82,9 @@ class ChecklistSide:
 
     def seconds(self) -> dict[int, float]:
         """How long all turns of each step took so far."""
-        return {step.number: step.duration for step in self.findings.steps} if self.findings else {}
+        if self.findings is None:
+            return {}
+        return {step.number: step.duration for step in self.findings.steps}
 
 
 @dataclass
@@ -99,7 +101,8 @@ class ChecklistTurns:
     begins: Callable[[SideName], None] = lambda _side: None
     deadline: float = math.inf
     leave_out_waits: bool = False
-    _taken: dict[int, int] = field(default_factory=dict)
+    # The turns of each step so far.
+    _taken: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.reference.name}:turns")
@@ -119,26 +122,25 @@ class ChecklistTurns:
         Of the steps ``exact_only`` the exact numbers are measured, which is no turn of theirs. Of two sides only head makes
         the experiments of the steps ``informing`` that no report begins with: alone they compare nothing.
         """
-        late = {number for number in informing if number > LAST_NAMED_STEP}
+        late = [number for number in informing if number > LAST_NAMED_STEP]
         for index in self._next_order():
             side = self.sides[index]
             self.begins(side.name)
-            side.findings = run_checklist(
-                self.bench,
-                side.checkout,
-                self.reference,
-                steps=steps,
+            plan = ChecklistPlan(
+                steps,
+                side.folder,
+                quick=quick,
                 informing=informing,
                 exact_only=exact_only,
                 without_experiments=late if side.name == "base" else (),
-                quick=quick,
-                folder=side.folder,
                 deadline=self.deadline,
-                earlier=earlier,
+                earlier=earlier or {},
                 leave_out_waits=self.leave_out_waits,
             )
+            side.findings = run_checklist(self.bench, side.checkout, self.reference, plan)
             earlier = side.seconds()
-        self._taken = dict.fromkeys((*steps, *informing), 1)
+        self._taken.clear()
+        self._taken.update([*steps, *informing])
 
     def again(
         self,
@@ -157,33 +159,31 @@ class ChecklistTurns:
         given. Returns the seconds of each step.
         """
         numbers = tuple(sorted(steps))
-        layout = self.draw_layout() if layout_seed is None else layout_seed
+        if layout_seed is None:
+            layout_seed = self.draw_layout()
         results: list[tuple[Findings, list[StepResult]]] = []
-        for index in self._next_order() if order is None else order:
+        for index in order or self._next_order():
             side = self.sides[index]
             self.begins(side.name)
             with self._folder_of(side, recorded) as folder:
-                findings = run_checklist(
-                    self.bench,
-                    side.checkout,
-                    self.reference,
-                    steps=numbers,
-                    quick=True,
-                    folder=Path(folder),
+                plan = ChecklistPlan(
+                    numbers,
+                    Path(folder),
                     steady=steady,
-                    layout_seed=layout,
+                    layout_seed=layout_seed,
                     checks=False,
                     brief=brief,
                     leave_out_waits=self.leave_out_waits,
                 )
+                findings = run_checklist(self.bench, side.checkout, self.reference, plan)
             results.append((side.found, findings.steps))
-        took: Counter[int] = Counter()
+        self._taken.update(numbers)
+        seconds: dict[int, float] = defaultdict(float)
         for first, steps_again in results:
-            first.add_turn(steps_again, {number: self.taken(number) + 1 for number in numbers})
-            took.update({step.number: step.duration for step in steps_again})
-        for number in numbers:
-            self._taken[number] = self.taken(number) + 1
-        return dict(took)
+            first.add_turn(steps_again, self._taken)
+            for step in steps_again:
+                seconds[step.number] += step.duration
+        return seconds
 
     def _folder_of(self, side: ChecklistSide, recorded: Recorded | None) -> AbstractContextManager[str | Path]:
         """A folder for one turn, because steps look at the traces that earlier ones left in theirs."""
@@ -192,7 +192,7 @@ class ChecklistTurns:
         return tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
 
     def taken(self, step: int) -> int:
-        return self._taken.get(step, 0)
+        return self._taken[step]
 
     def settle(
         self,
@@ -249,20 +249,21 @@ class ChecklistTurns:
         """The further turns of each step: one if it may show that its numbers cannot vary, else up to the fewest."""
         needed: dict[int, int] = {}
         for number, of_step in numbers.items():
-            taken = self.taken(number) - of_step.left_to_turns
-            left = FEWEST_TURNS - taken
-            if left > 0:
-                needed[number] = left if of_step.vary or taken > 1 else 1
+            turns = self._taken[number] - of_step.left_to_turns
+            missing = FEWEST_TURNS - turns
+            if missing > 0:
+                needed[number] = missing if of_step.vary or turns > 1 else 1
         return needed
 
     def seconds_of_a_further_turn(self) -> dict[int, float]:
         """The estimated time of a further turn on all sides, for the steps that every side measured."""
-        durations = [
-            {step.number: step.duration / max(1, self.taken(step.number)) for step in side.found.steps}
-            for side in self.sides
-        ]
-        shared = set.intersection(*(set(of_side) for of_side in durations))
-        return {number: _OF_THE_FIRST * sum(of_side[number] for of_side in durations) for number in sorted(shared)}
+        seconds: dict[int, float] = defaultdict(float)
+        sides: Counter[int] = Counter()
+        for side in self.sides:
+            for number, duration in side.seconds().items():
+                seconds[number] += _OF_THE_FIRST * duration / max(1, self._taken[number])
+                sides[number] += 1
+        return {number: seconds[number] for number in sorted(sides) if sides[number] == len(self.sides)}
 
     def _next_order(self) -> tuple[int, ...]:
         return order_of(next(self._last_leads), turns=len(self.sides))
@@ -342,7 +343,7 @@ class _StepsInTime:
         self._seconds = self.turns.seconds_of_a_further_turn()
         # The time of a turn outside its steps: starting processes, and loading the workload. Before the first, only that of
         # loading is known, and that turn has to fit.
-        self._beside = sum(side.found.load_seconds for side in self.turns.sides)
+        self._starting_seconds = sum(side.found.load_seconds for side in self.turns.sides)
         self._has_turn = False
         self._turns_left = 0
 
@@ -351,13 +352,15 @@ class _StepsInTime:
         needed = self.turns.turns_needed(numbers)
         costs = {number: count * self._seconds[number] for number, count in needed.items() if number in self._seconds}
         self._turns_left = max(needed.values(), default=0)
-        starting = (self._turns_left if self._has_turn else 1) * self._beside
+        starting = self._starting_seconds
+        if self._has_turn:
+            starting *= self._turns_left
         spent = time.monotonic() - self._began
         self.left_out = LeftOut(costs, spent, starting)
         latest = self.turns.deadline - self._began
-        left = min(self.budget, latest) - spent - starting
-        left_for_first = min(2 * self.budget, latest) - spent - starting
-        return that_fit(by_worth(costs, numbers), left, left_for_first)
+        seconds = min(self.budget, latest) - spent - starting
+        seconds_for_first = min(2 * self.budget, latest) - spent - starting
+        return that_fit(by_worth(costs, numbers), seconds, seconds_for_first)
 
     def take(self, steps: Collection[int], layout_seed: int, order: Sequence[int]) -> None:
         turns = self.turns
@@ -370,10 +373,10 @@ class _StepsInTime:
         )
         began = time.monotonic()
         recorded = next(self.traces, None)
-        took = turns.again(steps, brief=True, recorded=recorded, layout_seed=layout_seed, order=order)
-        self._beside = time.monotonic() - began - sum(took.values())
+        seconds = turns.again(steps, brief=True, recorded=recorded, layout_seed=layout_seed, order=order)
+        self._starting_seconds = time.monotonic() - began - sum(seconds.values())
         self._has_turn = True
-        self._seconds |= took
+        self._seconds |= seconds
 
 
 def by_worth(costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]) -> dict[int, float]:

@@ -58,7 +58,7 @@ class CommandSide:
 
     def _runs_to_its_end(self, line: str) -> bool:
         """Run a line that takes no turn; return whether it ends well before too much time has passed."""
-        program = self._started(line)
+        program = self._start_program(line)
         try:
             return program.wait(min(self._settings.timeout, COUNTING_SHARE * self._settings.budget)).code == 0
         except SideError:
@@ -70,32 +70,26 @@ class CommandSide:
     def _metrics(self) -> Path:
         return self._place.log.with_suffix(".metrics")
 
-    def _started(self, line: str) -> SideProgram:
-        self._program = SideProgram(
-            line,
-            folder=self._place.root,
-            environment={**self._place.environment, METRICS_VARIABLE: str(self._metrics)},
-            log=self._place.log,
-            cpus=self._place.cpus,
-            room=self._place.room,
-        )
+    def _start_program(self, line: str) -> SideProgram:
+        self._program = self._place.run(line, {METRICS_VARIABLE: str(self._metrics)})
         return self._program
 
     def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - every run does the same work
         metrics = self._metrics
         metrics.unlink(missing_ok=True)
         began = time.time()
-        program = self._started(self._settings.command)
+        line = self._settings.command
+        program = self._start_program(line)
         try:
             end = program.wait(self._settings.timeout)
             self._place.left_behind.append(end.left)
+            if end.signal:
+                raise program.failed("exit", Message("job.killed", {"line": line, "signal": end.signal}))
             if end.code:
-                line = self._settings.command
-                killed = Message("job.killed", {"line": line, "signal": end.signal}) if end.signal else None
-                raise program.failed("exit", killed or Message("job.exited", {"line": line, "code": end.code}))
+                raise program.failed("exit", Message("job.exited", {"line": line, "code": end.code}))
             results = self._results(program.output(), metrics, not_before=began - 1)
         except ResultsError as error:
-            message = Message("job.no-results", {"line": self._settings.command, "why": str(error)})
+            message = Message("job.no-results", {"line": line, "why": str(error)})
             raise program.failed("protocol", message) from error
         finally:
             self.stop()
@@ -109,40 +103,39 @@ class CommandSide:
 
     def _turn(self, end: ProgramEnd, results: Results) -> TurnResult:
         values = {CPU: end.cpu, DURATION: end.seconds, MEMORY: end.memory}
-        values.update({f"{NUMBER}{number.name}": number.value for number in results.numbers})
+        samples = []
+        for number in results.numbers:
+            metric = f"{NUMBER}{number.name}"
+            values[metric] = number.value
+            if number.samples and number.unit == "s" and max(number.samples) < math.inf:
+                samples.append(times_of(metric, number.samples))
         self.numbers = self.numbers or tuple(self._listed(results))
-        samples = [
-            times_of(f"{NUMBER}{number.name}", number.samples)
-            for number in results.numbers
-            if number.samples and number.unit == "s" and max(number.samples) < math.inf
-        ]
         return TurnResult(values=values, work=results.work, samples=samples)
 
     def _listed(self, results: Results) -> list[JobNumber]:
         """The numbers of a run. Its CPU time gates if the program reports no number."""
-        named = [
-            JobNumber(
-                metric=f"{NUMBER}{number.name}",
-                unit=number.unit,
-                better=number.better,
-                gating=is_gating(number.name, self._settings.gates),
-            )
-            for number in results.numbers
-        ]
+        own = []
+        for number in results.numbers:
+            gating = is_gating(number.name, self._settings.gates)
+            metric = f"{NUMBER}{number.name}"
+            own.append(JobNumber(metric=metric, unit=number.unit, better=number.better, gating=gating))
         return [
-            *named,
-            JobNumber(metric=CPU, unit="s", better="lower", gating=not named),
+            *own,
+            JobNumber(metric=CPU, unit="s", better="lower", gating=not own),
             JobNumber(metric=DURATION, unit="s", better="lower", gating=False),
             JobNumber(metric=MEMORY, unit="B", better="lower", gating=False),
         ]
 
     def _results(self, output: str, metrics: Path, *, not_before: float) -> Results:
-        """The numbers of a run: those that perfgate.toml names, else those of the file's format, else of our own contract."""
+        """The numbers of a run that perfgate.toml names, or else of the file's format, or else of our own contract."""
         settings = self._settings
-        file = written_file(self._place.root, settings.file, not_before) if settings.file else None
+        file = None
+        if settings.file:
+            file = written_file(self._place.root, settings.file, not_before)
         if settings.numbers:
-            named = settings.numbers.items()
-            numbers = [find_number(name, number, output=output, file=file) for name, number in named]
+            numbers = []
+            for name, number in settings.numbers.items():
+                numbers.append(find_number(name, number, output=output, file=file))
             return Results(numbers, {}, "named")
         if file is not None:
             return read_results(file, format=settings.format)

@@ -35,11 +35,16 @@ def next_group() -> int:
 
 def port_settings(environment: Mapping[str, str], group: int) -> dict[str, str]:
     """The environment's ports for this group. Ranges that the user set are left: they are meant for several processes."""
-    own = environment.get(BASE_PORT, "")
-    first = (int(own) if own.isdigit() else _FIRST_PORT) + group * _PORTS
-    ports = f"{first}-{first + _PORTS - 1}"
-    ranges = {name: ports for name in (HOST_PORTS, CARD_PORTS) if name not in environment}
-    return {BASE_PORT: str(first), **ranges}
+    first = _FIRST_PORT
+    configured = environment.get(BASE_PORT, "")
+    if configured.isdigit():
+        first = int(configured)
+    first += group * _PORTS
+    settings = {BASE_PORT: str(first)}
+    for name in (HOST_PORTS, CARD_PORTS):
+        if name not in environment:
+            settings[name] = f"{first}-{first + _PORTS - 1}"
+    return settings
 
 
 def rank_table_of_group(environment: Mapping[str, str], group: int, folder: Path) -> dict[str, str]:
@@ -52,17 +57,22 @@ def rank_table_of_group(environment: Mapping[str, str], group: int, folder: Path
         return {}
     try:
         table = msgspec.json.decode(Path(path).read_bytes())
-        for device in (device for server in table["server_list"] for device in server["device"]):
-            device.setdefault("device_port", str(_CARD_PORT))
-            for name in {"device_port", "backup_device_port", "host_port"} & device.keys():
-                port = int(device[name])
-                moved = port + group * _PORTS
-                if not 0 < moved <= _LAST_PORT:
-                    raise ValueError(f"port {port} leaves no room for {_GROUPS * _PORTS} more")
-                device[name] = str(moved)
+        for server in table["server_list"]:
+            for device in server["device"]:
+                device.setdefault("device_port", str(_CARD_PORT))
+                for name in ("device_port", "backup_device_port", "host_port"):
+                    if name in device:
+                        device[name] = str(_port_of_group(int(device[name]), group))
     except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         message = Message("job.rank-table", {"path": path, "why": str(error) or type(error).__name__})
         raise SideError(ErrorDetail(kind="protocol", message=message)) from error
     copy = folder / "rank-table.json"
     copy.write_bytes(msgspec.json.encode(table))
     return {RANK_TABLE: str(copy)}
+
+
+def _port_of_group(port: int, group: int) -> int:
+    moved = port + group * _PORTS
+    if not 0 < moved <= _LAST_PORT:
+        raise ValueError(f"port {port} leaves no room for {_GROUPS * _PORTS} more")
+    return moved

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,48 +50,65 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
                 rank=rank,
                 most=_MOST_BYTES >> 20,
             )
-        events = [event for event in msgspec.json.decode(path.read_bytes(), type=_Trace).traceEvents if event.ph == "X"]
+        trace = msgspec.json.decode(path.read_bytes(), type=_Trace)
     except (OSError, msgspec.MsgspecError) as error:
         raise ResultsError("the trace of rank {rank} cannot be read: {error}", rank=rank, error=error) from error
-    operators = [event for event in events if event.cat == "cpu_op"]
-    counts = Counter(event.name for event in operators)
-    moved: Counter[str] = Counter()
-    for event in operators:
-        if event.name.startswith(_COLLECTIVE):
-            moved[event.name] += _elements(event.args.get("Input Dims"))
-    collectives = [
-        CollectiveCount(name=name.removeprefix(_COLLECTIVE).rstrip("_"), count=count, elements=moved[name])
-        for name, count in sorted(counts.items())
-        if name.startswith(_COLLECTIVE)
-    ]
-    # Kernels of the device, or work of gloo's threads.
-    communicating = [
-        event
-        for event in events
-        if event.cat in ("kernel", "user_annotation") and event.name.lower().startswith(_COMMUNICATION)
-    ]
-    communication, computing = union(_intervals(communicating)), union(_computing(events))
+    events = _Events()
+    for event in trace.traceEvents:
+        if event.ph == "X":
+            events.add(event)
+    collectives: list[CollectiveCount] = []
+    by_name: dict[str, int] = {}
+    for name, count in sorted(events.counts.items()):
+        if name.startswith(_COLLECTIVE):
+            short = name.removeprefix(_COLLECTIVE).rstrip("_")
+            collectives.append(CollectiveCount(name=short, count=count, elements=events.elements[name]))
+        else:
+            by_name[name] = count
+    communication = union(_intervals(events.communicating))
+    # Without a device, host operators compute.
+    computing = union(_intervals(events.kernels if events.has_kernels else events.host_operators))
     return RankCounts(
         rank=rank,
         steps=steps,
-        operators=sum(counts.values()),
-        syncs=counts[_SYNC],
+        operators=events.counts.total(),
+        syncs=events.counts[_SYNC],
         calls=sum(collective.count for collective in collectives),
         collectives=collectives,
         communication=communication.length / 1e9 / steps,
         exposed=(communication.length - intersection(communication, computing).length) / 1e9 / steps,
-        by_name={name: count for name, count in sorted(counts.items()) if not name.startswith(_COLLECTIVE)},
+        by_name=by_name,
     )
 
 
-def _computing(events: list[_Event]) -> Intervals:
-    """The times of computing on the device or, without one, in host operators other than collectives."""
-    kernels = [event for event in events if event.cat == "kernel"]
-    if kernels:
-        return _intervals(event for event in kernels if not event.name.lower().startswith(_COMMUNICATION))
-    return _intervals(
-        event for event in events if event.cat == "cpu_op" and not event.name.startswith((_COLLECTIVE, "gloo:"))
-    )
+@dataclass
+class _Events:
+    """The events of a trace: calls and tensor elements by operator, and the events of communicating and computing."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    elements: Counter[str] = field(default_factory=Counter)
+    communicating: list[_Event] = field(default_factory=list)
+    kernels: list[_Event] = field(default_factory=list)
+    host_operators: list[_Event] = field(default_factory=list)
+    has_kernels: bool = False
+
+    def add(self, event: _Event) -> None:
+        communicates = event.name.lower().startswith(_COMMUNICATION)
+        if event.cat == "cpu_op":
+            self.counts[event.name] += 1
+            if event.name.startswith(_COLLECTIVE):
+                self.elements[event.name] += _elements(event.args.get("Input Dims"))
+            elif not event.name.startswith("gloo:"):
+                self.host_operators.append(event)
+        elif event.cat == "kernel":
+            self.has_kernels = True
+            if communicates:
+                self.communicating.append(event)
+            else:
+                self.kernels.append(event)
+        elif event.cat == "user_annotation" and communicates:
+            # Work of gloo's threads.
+            self.communicating.append(event)
 
 
 def _intervals(events: Iterable[_Event]) -> Intervals:
@@ -101,6 +119,16 @@ def _intervals(events: Iterable[_Event]) -> Intervals:
 
 def _elements(dims: Any) -> int:
     """The elements of the first tensor, or list of tensors, of a call; 0 if the trace does not have them."""
-    first: list[Any] = next((shape for shape in dims if shape), []) if isinstance(dims, list) else []
-    shapes = first if first and isinstance(first[0], list) else [first]
-    return sum(math.prod(shape) for shape in shapes if shape and all(isinstance(size, int) for size in shape))
+    if not isinstance(dims, list):
+        return 0
+    arguments = list(filter(None, dims))
+    if not arguments:
+        return 0
+    shapes: list[Any] = arguments[:1]
+    if isinstance(arguments[0][0], list):
+        shapes = arguments[0]
+    elements = 0
+    for shape in filter(None, shapes):
+        if all(isinstance(size, int) for size in shape):
+            elements += math.prod(shape)
+    return elements

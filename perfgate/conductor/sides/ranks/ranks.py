@@ -90,28 +90,18 @@ class RanksSide:
         self._rendezvous = Rendezvous(self._place.environment.get("TMPDIR", "/tmp"))  # noqa: S108 - the default of TMPDIR
         self._ranks, self._steps_done = {}, 0
         self._is_counted = False
-        environment, folder = self._place.environment, self._rendezvous.folder
-        hccl: dict[str, str] = {}
-        if not self._place.alone:
-            hccl = {**port_settings(environment, self._group), **rank_table_of_group(environment, self._group, folder)}
+        place, group = self._place, self._group
+        variables = {TURN_VARIABLE: self._rendezvous.address}
+        if not place.alone:
+            variables |= port_settings(place.environment, group)
+            variables |= rank_table_of_group(place.environment, group, self._rendezvous.folder)
         torchrun = f"python -m torch.distributed.run --nproc_per_node {settings.ranks} --master_addr 127.0.0.1"
-        self._program = SideProgram(
-            f"exec {torchrun} --master_port {free_port()} {settings.script}",
-            folder=self._place.root,
-            environment={
-                **environment,
-                TURN_VARIABLE: self._rendezvous.address,
-                **hccl,
-            },
-            log=self._place.log,
-            cpus=self._place.cpus,
-            room=self._place.room,
-        )
+        self._program = place.run(f"exec {torchrun} --master_port {free_port()} {settings.script}", variables)
 
     def warm_up(self) -> None:
         self._wait_for_ranks()
-        # As many steps on both sides, and not until they are alike: which step a turn begins with would then be chance, and the
-        # losses of base and head those of different steps.
+        # Equally many steps on both sides rather than until both are alike: otherwise turns would begin at random steps, and
+        # the losses of base and head would belong to different steps.
         self._take(self._settings.warm_up)
 
     def count(self) -> Mapping[str, int]:
@@ -201,18 +191,19 @@ class RanksSide:
         steps = self._settings.steps
         traces = {rank: self._rendezvous.folder / f"rank-{rank}.json" for rank in self._ranks}
         reports = self._take(steps, traces)
+        counts = []
         try:
-            return [
-                read_counts(traces[report.rank], report.rank, steps)
-                if report.profiled
-                else RankCounts(rank=report.rank, steps=0)
-                for report in reports
-            ]
+            for report in reports:
+                if report.profiled:
+                    counts.append(read_counts(traces[report.rank], report.rank, steps))
+                else:
+                    counts.append(RankCounts(rank=report.rank, steps=0))
         except ResultsError as error:
             raise self._failed("protocol", "job.no-counts", why=str(error)) from error
         finally:
             for trace in traces.values():
                 trace.unlink(missing_ok=True)
+        return counts
 
     def _take(self, steps: int, traces: Mapping[int, Path] = MappingProxyType({})) -> list[Report]:
         """Let all ranks do a number of steps; return their reports in the order of ranks."""
@@ -222,7 +213,7 @@ class RanksSide:
         deadline = time.monotonic() + self._settings.timeout
         while len(reports) < len(self._ranks):
             lines = list(self._lines())
-            # One that was killed takes the others with it, some of which may be seen to end first.
+            # A killed rank takes the others with it, some of which may be seen to end first.
             if ended := [peer for peer, line in lines if line is None and peer.rank >= 0]:
                 raise self._ended(*ended)
             for peer, line in lines:
@@ -239,7 +230,8 @@ class RanksSide:
             self._welcome(peer, line)  # a process too many
         try:
             report = msgspec.json.decode(line, type=Report)
-            [float.fromhex(loss) for loss in report.losses]
+            for loss in report.losses:
+                float.fromhex(loss)
         except (ValueError, OverflowError) as error:
             raise self._failed("protocol", "job.rank-garbled", rank=peer.rank) from error
         times = [*report.steps, report.cpu]
@@ -248,11 +240,14 @@ class RanksSide:
         return report
 
     def _ended(self, *peers: Peer) -> SideError:
-        """How ranks ended in a turn: one that a signal killed is named before one that followed it."""
-        codes = {peer.rank: peer.exit_code() for peer in peers}
-        rank = min(codes, key=lambda number: (codes[number] is None, codes[number] == 0, codes[number] or 0))
+        """How ranks ended in a turn: a rank that a signal killed is named before ranks that followed it."""
+
+        def order(entry: tuple[int, int | None]) -> tuple[bool, bool, int]:
+            _, code = entry
+            return code is None, code == 0, code or 0
+
+        rank, code = min(((peer.rank, peer.exit_code()) for peer in peers), key=order)
         values: dict[str, MessageValue] = {"rank": rank, "steps": self._steps_done}
-        code = codes[rank]
         if code is None:
             return self._failed("exit", "job.rank-lost", **values)
         if code < 0:
@@ -263,15 +258,13 @@ class RanksSide:
 
     def _result(self, reports: list[Report]) -> TurnResult:
         steps = self._settings.steps
-        wall = {report.rank: sum(report.steps) / steps for report in reports}
-        cpu = {report.rank: max(report.cpu, _LEAST_CPU) / steps for report in reports}
-        slowest = reports[max(wall, key=lambda rank: wall[rank])]
-        of_ranks = np.array(list(cpu.values()))
+        slowest = max(reports, key=lambda report: sum(report.steps))
+        cpu = np.array([max(report.cpu, _LEAST_CPU) / steps for report in reports])
         values = {
-            RANKS_STEP: wall[slowest.rank],
+            RANKS_STEP: sum(slowest.steps) / steps,
             RANKS_STEP_P99: float(np.quantile(slowest.steps, 0.99)),
-            RANKS_CPU: float(of_ranks.sum()),
-            RANKS_IMBALANCE: float(of_ranks.max() / np.median(of_ranks)),
+            RANKS_CPU: float(cpu.sum()),
+            RANKS_IMBALANCE: float(cpu.max() / np.median(cpu)),
             RANKS_MEMORY: float(max(report.memory for report in reports)),
         }
         samples = sum(report.samples for report in reports)
@@ -279,8 +272,9 @@ class RanksSide:
             values[RANKS_THROUGHPUT] = samples / seconds
         self.numbers = self.numbers or tuple(_listed(values, on_device=all(report.on_device for report in reports)))
         if self._settings.loss_tolerance:
-            losses = [float.fromhex(loss) for report in reports for loss in report.losses]
-            finite = [loss for loss in losses if math.isfinite(loss)]
+            finite = []
+            for report in reports:
+                finite += [loss for loss in map(float.fromhex, report.losses) if math.isfinite(loss)]
             values[RANKS_LOSS] = math.fsum(finite) / len(finite) if finite else 0.0
         return TurnResult(
             values=values,
@@ -290,15 +284,18 @@ class RanksSide:
         )
 
     def _output(self, reports: list[Report]) -> str:
-        """The hash of every loss, or of which ones are finite if they may differ a little; empty if nothing is compared.
+        """The hash of every loss, or of whether each is finite if they may differ a little; empty if they are not compared.
 
         A script without losses has a hash too: a removed field must not look like that.
         """
         if not self._settings.same_output:
             return ""
-        losses = [report.losses for report in reports]
-        if self._settings.loss_tolerance:
-            losses = [[str(math.isfinite(float.fromhex(loss))) for loss in of_rank] for of_rank in losses]
+        losses: list[list[str]] = []
+        for report in reports:
+            if self._settings.loss_tolerance:
+                losses.append([str(math.isfinite(float.fromhex(loss))) for loss in report.losses])
+            else:
+                losses.append(report.losses)
         return sha256(msgspec.json.encode(losses)).hexdigest()
 
 
@@ -315,7 +312,9 @@ def _samples(reports: list[Report]) -> Iterator[SampleSet]:
 
 def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
     """Yield the numbers of a turn. The memory held by a device's allocator is reproducible; the memory of a process is not."""
-    gates = {RANKS_STEP, RANKS_CPU, *([RANKS_MEMORY] if on_device else [])}
+    gates = {RANKS_STEP, RANKS_CPU}
+    if on_device:
+        gates.add(RANKS_MEMORY)
     for name in names:
         entry = METRICS[name]
         better: Literal["lower", "higher"] = "higher" if entry.better == "higher" else "lower"

@@ -9,7 +9,6 @@ from pathlib import Path
 from shlex import quote
 
 from perfgate.conductor.load.function import FunctionTarget
-from perfgate.conductor.sides.program import SideProgram
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.document.message import Message
 from perfgate.system.interrupts import safe_point
@@ -25,13 +24,11 @@ class RequestClient:
     def __init__(self, reference: str, place: SidePlace) -> None:
         self._reference = reference
         self._folder = make_socket_folder("perfgate-client-", f"{_SOCKET}.new")
-        self._program = SideProgram(
+        self._program = place.run(
             f"exec python -m perfgate.measuring.request_client {quote(reference)} {quote(str(self._address))}",
-            folder=place.root,
-            environment=place.environment,
-            log=place.log.with_suffix(".client.log"),
+            {},
             cpus=sorted(os.sched_getaffinity(0)),
-            room=place.room,
+            log=place.log.with_suffix(".client.log"),
         )
 
     @property

@@ -37,6 +37,8 @@ from perfgate.conductor.sides.stacks.recorded_operators import record_operators
 from perfgate.conductor.sides.stacks.stacks import SideStacks, sample_stacks
 from perfgate.document.job import JobNumber, TurnResult
 from perfgate.document.message import Message, MessageValue
+from perfgate.document.profile import ProfileUnit
+from perfgate.document.run import ErrorKind
 from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
 from perfgate.system.interrupts import safe_point
@@ -82,30 +84,20 @@ class ServerSide:
     def start(self) -> None:
         port = free_port()
         self._url = f"http://127.0.0.1:{port}"
-        self._program = SideProgram(
-            self._settings.serve,
-            folder=self._place.root,
-            environment={
-                **self._place.environment,
-                **({} if self._place.alone else port_settings(self._place.environment, self._group)),
-                "PORT": str(port),
-            },
-            log=self._place.log,
-            cpus=self._starts_on,
-            room=self._place.room,
-        )
+        environment = {"PORT": str(port)}
+        if not self._place.alone:
+            environment |= port_settings(self._place.environment, self._group)
+        self._program = self._place.run(self._settings.serve, environment, cpus=self._starts_on)
         if self._settings.client:
             self._client = RequestClient(self._settings.client, self._place)
         self._is_checked = self._is_probed = False
 
     def warm_up(self) -> None:
-        program = self._program
-        assert program is not None, "a side is started before it is warmed up"
-        self._wait_ready(program, self._url)
-        program.bind(self._place.cpus)
+        self._wait_ready()
+        self._running.bind(self._place.cpus)
         self._make_target = self._target_at(self._url)
-        self._settle(program)
-        self._sleep(program)
+        self._settle()
+        self._sleep()
 
     def count(self) -> Mapping[str, int]:
         return {}
@@ -118,30 +110,39 @@ class ServerSide:
             self._program.stop()
             self._program = None
 
-    def _wait_ready(self, program: SideProgram, url: str) -> None:
+    @property
+    def _running(self) -> SideProgram:
+        assert self._program is not None, "a side is started before anything is asked of it"
+        return self._program
+
+    def _wait_ready(self) -> None:
         """Wait until ``ready`` answers with success. Raises SideError if the server ends, or takes too long."""
         settings = self._settings
         deadline = time.monotonic() + settings.ready_timeout
-        seen = ""
         while True:
             safe_point()
-            if end := program.ended():
-                raise program.failed("exit", _how_it_ended(settings.serve, end))
+            if end := self._running.ended():
+                raise self._has_ended(end)
             try:
-                with urllib.request.urlopen(url + settings.ready, timeout=_PROBE_SECONDS):  # noqa: S310 - our own http address
+                with urllib.request.urlopen(self._url + settings.ready, timeout=_PROBE_SECONDS):  # noqa: S310 - our own http address
                     return
             except urllib.error.HTTPError as error:
-                seen = f"HTTP {error.code}"
+                answer = f"HTTP {error.code}"
             except OSError as error:
-                seen = str(getattr(error, "reason", error))
+                answer = str(getattr(error, "reason", error))
             if time.monotonic() > deadline:
-                values: dict[str, MessageValue] = {
-                    "path": settings.ready,
-                    "seconds": settings.ready_timeout,
-                    "seen": seen,
-                }
-                raise program.failed("timeout", Message("job.not-ready", values))
+                seconds = settings.ready_timeout
+                raise self._failed("timeout", "job.not-ready", path=settings.ready, seconds=seconds, seen=answer)
             time.sleep(_POLL_SECONDS)
+
+    def _failed(self, kind: ErrorKind, name: str, **values: MessageValue) -> SideError:
+        return self._running.failed(kind, Message(name, values))
+
+    def _has_ended(self, end: ProgramEnd) -> SideError:
+        line = self._settings.serve
+        if end.signal:
+            return self._failed("exit", "job.server-killed", line=line, signal=end.signal)
+        return self._failed("exit", "job.server-ended", line=line, code=end.code)
 
     def _target_at(self, url: str) -> Callable[[], Target]:
         """A factory for the target of a load, by the fields left out of requests at that time."""
@@ -169,54 +170,51 @@ class ServerSide:
             with urllib.request.urlopen(f"{url}/v1/models", timeout=_PROBE_SECONDS) as answer:  # noqa: S310
                 return str(msgspec.json.decode(answer.read(1 << 20))["data"][0]["id"])
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            assert self._program is not None
-            raise self._program.failed("protocol", Message("job.no-model", {"why": str(error)})) from error
+            raise self._failed("protocol", "job.no-model", why=str(error)) from error
 
-    def _settle(self, program: SideProgram) -> None:
-        """Send loads until two that follow each other take alike long: a server is ready long before it is fast."""
+    def _settle(self) -> None:
+        """Send loads until two consecutive loads take about as long: a server is ready long before it is fast."""
         before = math.inf
         for number in range(MOST_WARM_UPS):
             plan = self._plan(_WARM_UP_SEED + number, self._closed)
-            while self._learns(load := self._send(program, plan)):
+            while self._learns(load := self._send(plan)):
                 pass
-            seconds = self._checked(program, load).seconds
+            seconds = self._checked(load).seconds
             if number and abs(math.log(seconds / before)) < SETTLED:
                 return
             before = seconds
 
     def _learns(self, load: Load) -> bool:
         """Whether a load showed something that the server does not take; requests to both sides go without it from now on."""
-        found = {exchange.rejected for exchange in load.exchanges if exchange.rejected}
-        if any(exchange.resent for exchange in load.exchanges):
-            found.add(KEEP_ALIVE)
-        is_new = not found <= self._place.without
-        self._place.without.update(found)
-        return is_new
+        without = self._place.without
+        count = len(without)
+        for exchange in load.exchanges:
+            if exchange.rejected:
+                without.add(exchange.rejected)
+            if exchange.resent:
+                without.add(KEEP_ALIVE)
+        return len(without) > count
 
     # --- a turn
 
     def turn(self, number: int) -> TurnResult:
-        program = self._program
-        assert program is not None, "a side is started before its turn"
+        program = self._running
         out_of_turn = program.begin_turn()
-        self._wake_up(program)
-        texts = self._texts(program)
+        self._wake_up()
+        texts = self._texts()
         plan = self._plan(number, self._load_settings)
-        counted_before = self._counters()
+        counters_before = self._counters()
         meter = program.cpu_meter()
-        load = self._checked(program, self._send(program, plan))
+        load = self._checked(self._send(plan))
         cpu = meter.read()
-        counted = {name: count - counted_before.get(name, 0) for name, count in self._counters().items()}
-        result = self._result(program, plan, load, cpu.used)
-        counters = {**result.counters, **counted}
-        self._sleep(program)
+        result = self._result(plan, load, cpu.used)
+        counters = dict(result.counters)
+        for name, count in self._counters().items():
+            counters[name] = count - counters_before.get(name, 0)
+        self._sleep()
         program.end_turn()
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
-        # A generator that had no CPU meanwhile reads every answer of several tokens in one go.
-        longer = [
-            exchange for exchange in load.exchanges if (exchange.output_tokens or 0) > 1 and exchange.first is not None
-        ]
-        self.is_blurred = bool(longer) and all(exchange.last == exchange.first for exchange in longer)
+        self.is_blurred = _came_at_once(load)
         without = sorted(self._place.without)
         return msgspec.structs.replace(
             result, out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu, without=without
@@ -226,24 +224,23 @@ class ServerSide:
         program, folder = self._program, self._place.profile
         if program is None or folder is None:
             return None
-        self._wake_up(program)
-        streams, sent = self._settings.streams_tokens, itertools.count(number)
+        self._wake_up()
+        streams, numbers = self._settings.streams_tokens, itertools.count(number)
 
         def work() -> int:
-            load = self._load(program, next(sent), self._load_settings)
+            load = self._load(next(numbers), self._load_settings)
             tokens = sum(exchange.output_tokens or 0 for exchange in load.exchanges)
             return tokens if streams and tokens else len(load.exchanges)
 
         profiler = ServerProfiler(self._url)
+        unit: ProfileUnit = "token" if streams else "request"
         try:
-            sampled = sample_stacks(
-                folder, program.processes, work, "token" if streams else "request", program.cpu_meter().read
-            )
+            sampled = sample_stacks(folder, program.processes, work, unit, program.cpu_meter().read)
             with suppress(SideError):
                 return record_operators(sampled, program.processes, work, begin=profiler.start, end=profiler.stop)
             return sampled
         finally:
-            self._sleep(program)
+            self._sleep()
 
     def _counters(self) -> dict[str, int]:
         """The server's own counters so far; empty if it is not asked."""
@@ -252,79 +249,74 @@ class ServerSide:
             return {}
         return read_counters(self._url + settings.metrics, _PROBE_SECONDS)
 
-    def _sleep(self, program: SideProgram) -> None:
+    def _sleep(self) -> None:
         if self._settings.fits == "sleep":
-            self._post(program, self._settings.sleep)
+            self._post(self._settings.sleep)
 
-    def _wake_up(self, program: SideProgram) -> None:
+    def _wake_up(self) -> None:
         """Wake the server and let it answer once, so that rebuilding dropped state is not part of the turn."""
         if self._settings.fits == "sleep":
-            self._post(program, self._settings.wake_up)
-            self._load(program, _WARM_UP_SEED, self._closed)
+            self._post(self._settings.wake_up)
+            self._load(_WARM_UP_SEED, self._closed)
 
-    def _post(self, program: SideProgram, path: str) -> None:
+    def _post(self, path: str) -> None:
         """Ask the server to sleep or to wake up. Raises SideError if it refuses."""
         request = urllib.request.Request(self._url + path, method="POST")  # noqa: S310 - our own http address
         try:
             with urllib.request.urlopen(request, timeout=self._settings.timeout):  # noqa: S310
                 return
         except OSError as error:
-            raise program.failed("protocol", Message("job.no-sleep", {"path": path, "why": str(error)})) from error
+            raise self._failed("protocol", "job.no-sleep", path=path, why=str(error)) from error
 
     @property
     def _closed(self) -> LoadSettings:
         """The requests of a turn in a closed loop, for loads with a meaningful duration."""
-        return closed_loop(self._load_settings) if self._load_settings.concurrency is None else self._load_settings
+        if self._load_settings.concurrency is not None:
+            return self._load_settings
+        return closed_loop(self._load_settings)
 
     def closed_rate(self) -> float:
         """Requests a second of a closed loop, for a search to begin with."""
-        assert self._program is not None
-        load = self._load(self._program, _WARM_UP_SEED, self._closed)
+        load = self._load(_WARM_UP_SEED, self._closed)
         return len(load.exchanges) / load.seconds
 
     def misses(self, rate: float, requests: int) -> int:
-        """How many of so many requests at a rate miss the SLA. As many before them, while a queue grows, do not count."""
-        assert self._program is not None
-        assert self._settings.sla is not None, "a rate is searched where there is an SLA"
+        """The number of requests at a rate that miss the SLA. An equal number before them, while a queue grows, is ignored."""
+        sla = self._settings.sla
+        assert sla is not None, "a rate is searched where there is an SLA"
         self._probes += 1
         settings = msgspec.structs.replace(self._load_settings, rate=rate, concurrency=None, requests=2 * requests)
-        load = self._send(self._program, self._plan(_PROBE_SEED + self._probes, settings))
-        sla = self._settings.sla
+        load = self._send(self._plan(_PROBE_SEED + self._probes, settings))
         return misses(load.exchanges[requests:], first_token=sla.first_token, per_token=sla.per_token)
 
     def _plan(self, number: int, settings: LoadSettings) -> LoadPlan:
         return plan_load(settings, seed=number, root=self._place.harness)
 
-    def _send(self, program: SideProgram, plan: LoadPlan) -> Load:
+    def _send(self, plan: LoadPlan) -> Load:
         """Send a load. Raises SideError if the server ended meanwhile."""
         assert self._make_target is not None
         load = run_load(plan, self._make_target())
-        if any(exchange.error for exchange in load.exchanges) and (end := program.ended(_DEATH_SECONDS)):
-            raise program.failed("exit", _how_it_ended(self._settings.serve, end))
+        if load.errors and (end := self._running.ended(_DEATH_SECONDS)):
+            raise self._has_ended(end)
         return load
 
-    def _load(self, program: SideProgram, number: int, settings: LoadSettings) -> Load:
+    def _load(self, number: int, settings: LoadSettings) -> Load:
         """Send a load. Raises SideError if a request fails, with the server's answer."""
-        return self._checked(program, self._send(program, self._plan(number, settings)))
+        return self._checked(self._send(self._plan(number, settings)))
 
-    def _checked(self, program: SideProgram, load: Load) -> Load:
-        failed = [exchange for exchange in load.exchanges if exchange.error]
-        if failed:
-            values: dict[str, MessageValue] = {
-                "failed": len(failed),
-                "count": len(load.exchanges),
-                "error": failed[0].error,
-            }
-            raise program.failed("protocol", Message("job.requests-failed", values))
+    def _checked(self, load: Load) -> Load:
+        if errors := load.errors:
+            count = len(load.exchanges)
+            raise self._failed("protocol", "job.requests-failed", failed=len(errors), count=count, error=errors[0])
         return load
 
-    def _result(self, program: SideProgram, plan: LoadPlan, load: Load, cpu_seconds: float) -> TurnResult:
+    def _result(self, plan: LoadPlan, load: Load, cpu_seconds: float) -> TurnResult:
         """The results of a load. Raises SideError if there are none."""
         result = turn_of_load(load, cpu_seconds, self._settings)
         if self._settings.streams_tokens and E2E not in result.values:
-            raise program.failed("protocol", Message("job.no-text", {"count": len(load.exchanges)}))
+            raise self._failed("protocol", "job.no-text", count=len(load.exchanges))
         if not result.values:
-            raise program.failed("protocol", Message("job.nothing-measured"))
+            raise self._failed("protocol", "job.nothing-measured")
         self.numbers = self.numbers or numbers_of(
             result.values,
             is_closed_loop=self._load_settings.concurrency is not None,
@@ -332,14 +324,16 @@ class ServerSide:
         )
         return msgspec.structs.replace(result, requests=plan.sha256, output=self._output(plan, load))
 
-    def _texts(self, program: SideProgram) -> list[str]:
+    def _texts(self) -> list[str]:
         """Hashes of the answers to fixed requests, sent once after every start; empty if no share is compared."""
         if self._is_probed:
             return []
         self._is_probed = True
-        seeds = range(_TEXTS_SEED, _TEXTS_SEED + self._settings.probe_loads)
-        loads = [self._load(program, seed, self._load_settings) for seed in seeds]
-        return [hash_of_text(exchange.text) for load in loads for exchange in load.exchanges]
+        texts: list[str] = []
+        for number in range(self._settings.probe_loads):
+            load = self._load(_TEXTS_SEED + number, self._load_settings)
+            texts += [hash_of_text(exchange.text) for exchange in load.exchanges]
+        return texts
 
     def _output(self, plan: LoadPlan, load: Load) -> str:
         """The hash of the answers that must be equal on both sides; empty if none must."""
@@ -352,14 +346,19 @@ class ServerSide:
                 settings.check, plan.requests, load.exchanges, self._place, timeout=settings.timeout
             )
             return sha256(verdict.encode()).hexdigest()
+        if settings.same_output is not True:
+            return ""
         answers = "\0".join(exchange.text for exchange in load.exchanges)
-        return sha256(answers.encode()).hexdigest() if settings.same_output is True else ""
+        return sha256(answers.encode()).hexdigest()
 
 
-def _how_it_ended(line: str, end: ProgramEnd) -> Message:
-    if end.signal:
-        return Message("job.server-killed", {"line": line, "signal": end.signal})
-    return Message("job.server-ended", {"line": line, "code": end.code})
+def _came_at_once(load: Load) -> bool:
+    """Whether every answer of several tokens was read in one go, as by a generator that had no CPU meanwhile."""
+    longer = []
+    for exchange in load.exchanges:
+        if exchange.first is not None and (exchange.output_tokens or 0) > 1:
+            longer.append(exchange.last == exchange.first)
+    return bool(longer) and all(longer)
 
 
 def _load_of(reference: JobReference) -> LoadSettings:
@@ -373,7 +372,7 @@ def _load_of(reference: JobReference) -> LoadSettings:
 
 
 def hash_of_text(text: str) -> str:
-    """So long that two texts of a gate hardly have the same one."""
+    """Long enough that no two different texts of a gate share a hash."""
     return sha256(text.encode()).hexdigest()[:16]
 
 
