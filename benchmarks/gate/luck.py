@@ -36,9 +36,9 @@ from perfgate.conductor.sides.function.workload import PairedMeasurement, Worklo
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import TimedLane
 from perfgate.judging.gate.evidence.pairs import paired_effects
-from perfgate.judging.gate.evidence.place import ShapePlace
 
 CONDITIONS = ("scattered", "as it is")
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.rule import Errors, Limits, alarm_margin, answer, interval, leans_slower, p_slower
 from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, compare_fast_paths, fast_path
@@ -24,7 +25,7 @@ from perfgate.judging.gate.evidence.process import GAP_QUANTILE
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
-_PLACE = ("recording", "default")
+_PLACE = ShapePlace("recording", "default")
 _DECISIONS = {"regressed": "regressed", "unchanged": "ok", "improved": "ok", "inconclusive": "undecided"}
 
 Block = npt.NDArray[np.float64]
@@ -95,8 +96,8 @@ def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -
         return {"decision": "undecided", "effect": effect, "ci": None}
     policy = Policy()
     moved = bool(ctx.get("moved"))
-    tolerated = tolerance(policy, metric, *_PLACE, moved=moved)
-    sought, sufficient = margins_for_unchanged(policy, metric, *_PLACE, moved=moved)
+    tolerated = tolerance(policy, metric, _PLACE, moved=moved)
+    sought, sufficient = margins_for_unchanged(policy, metric, _PLACE, moved=moved)
     # While the gate may still measure it seeks the smaller margin and is surer of an alarm; at the end the larger is enough.
     is_last = bool(ctx.get("last"))
     margin = sufficient if is_last else sought

@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Policy
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.judge import judge_numbers
 from perfgate.judging.gate.compare.stretches import leans_slower
 from perfgate.judging.gate.evidence.numbers import Rules
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.producers.long_stretches import of_sample
 from perfgate.judging.gate.evidence.stretches import LOOKS, SideQuad, StretchSample, StretchSide
 

@@ -34,11 +34,11 @@ from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.judge import judge_numbers
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
 from perfgate.judging.gate.evidence.numbers import Rules
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.producers import long_stretches
 from perfgate.judging.gate.evidence.stretches import LOOKS
 from perfgate.judging.gate.evidence.undisturbed import waited_share

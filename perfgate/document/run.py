@@ -15,7 +15,7 @@ from perfgate.document.message import Message, MessageValue
 from perfgate.document.profile import CalledFunction, JobProfile
 from perfgate.document.samples import Arm, Replicate, SampleSet
 from perfgate.document.seal import Seal
-from perfgate.document.shape import ShapeEntry
+from perfgate.document.shape import ShapeEntry, ShapePlace
 from perfgate.document.testbed import Environment, Testbed
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
@@ -517,3 +517,8 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     # For a head: the changed code that the workloads of both sides run.
     coverage: Coverage | None = None
     warnings: list[Message] = []
+
+    @property
+    def places(self) -> list[ShapePlace]:
+        """The shapes of its workloads."""
+        return [ShapePlace(workload.name, shape) for workload in self.workloads for shape in workload.shapes]

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
+
+
+class ShapePlace(NamedTuple):
+    """A shape of a workload. An empty shape stands for all shapes, or for a job."""
+
+    workload: str
+    shape: str
+
+    @property
+    def label(self) -> str:
+        """The place for people: ``encoder/long``, or ``encoder`` without a shape."""
+        return f"{self.workload}/{self.shape}" if self.shape else self.workload
 
 
 class ShapeEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,5 +26,5 @@ class ShapeEntry(msgspec.Struct, frozen=True, kw_only=True):
     shape: str
 
     @property
-    def place(self) -> tuple[str, str]:
-        return self.workload, self.shape
+    def place(self) -> ShapePlace:
+        return ShapePlace(self.workload, self.shape)

@@ -24,6 +24,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, FailedPair, Harness, RunDocument, Session, Side
+from perfgate.document.shape import ShapePlace
 from perfgate.document.testbed import Environment, Testbed
 from perfgate.flows.check.change import Change
 from perfgate.flows.check.coverage import CodeWatch
@@ -35,7 +36,6 @@ from perfgate.flows.check.step_results import COUNTING_STEP
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import assemble_run
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.look import Look
 
 

@@ -17,10 +17,10 @@ from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.flame import FlameTree, side_by_side
 from perfgate.document.profile import JobProfile
 from perfgate.document.run import Artifact, RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.errors import DocumentError
 from perfgate.flows.shared.session import artifact_of
 from perfgate.flows.shared.trees import tree_of
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.measuring.counting.collect import trace_name
 
 

@@ -15,9 +15,9 @@ from perfgate.conductor.sides.job_turns import NAMES
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import WorkloadRecord
+from perfgate.document.shape import ShapePlace
 from perfgate.errors import DocumentError, MeasuringError
 from perfgate.flows.shared.session import artifact_of
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.analysis.flame import flame_tree
 from perfgate.trace.analysis.stacks import stacks_of

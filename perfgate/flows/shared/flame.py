@@ -13,10 +13,10 @@ from perfgate.document.files import write_text_atomically
 from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.errors import DocumentError
 from perfgate.flows.shared.session import FLAME_PAGE, artifact_of, traces_of
 from perfgate.flows.shared.trees import artifact_path, label_of, pair_trees, tree_of
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.explain.flame import with_pairs
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.locale import Language, sentence

@@ -227,7 +227,7 @@ def _series(
     number: ChecklistNumber, comparable: _Comparable, accepted: Sequence[Acceptance], root: Path
 ) -> HistorySeries:
     sessions = comparable.sessions(number)
-    entries = [entry for entry in accepted if accepts(entry, number.metric, number.workload, number.shape)]
+    entries = [entry for entry in accepted if accepts(entry, number.metric, number.place)]
     return HistorySeries(
         workload=number.workload,
         shape=number.shape,

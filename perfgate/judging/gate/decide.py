@@ -230,14 +230,21 @@ def _pairs(head: RunDocument) -> int:
 
 def _waited(evidence: Evidence) -> float | None:
     """The share of the measured time in which workers, or else threads of jobs, waited for a CPU."""
-    replicates = [replicate for run in evidence.runs for replicate in run.replicates]
-    waited = waited_share(columns for replicate in replicates for _, columns in replicate.lanes)
-    waited = waited_of_jobs(evidence) if waited is None else waited
+    blocks: list[BlockColumns] = []
+    for run in evidence.runs:
+        for replicate in run.replicates:
+            blocks += [*replicate.shapes.values(), *replicate.preprocess.values()]
+    waited = waited_share(blocks)
+    if waited is None:
+        waited = waited_of_jobs(evidence)
     return rounded_if_known(waited)
 
 
 def _timed_blocks(run: RunDocument) -> list[BlockColumns]:
-    return [columns for replicate in run.replicates for columns in replicate.shapes.values()]
+    blocks: list[BlockColumns] = []
+    for replicate in run.replicates:
+        blocks += replicate.shapes.values()
+    return blocks
 
 
 def _unmeasured(
@@ -270,8 +277,9 @@ def _document(head: RunDocument, policy: Policy, basis: VerdictBasis) -> Decisio
     """The decision with its verdict and the fields about the head."""
     verdict, reasons = verdict_of(basis)
     commit = head.source.commit
-    under_review = head.session.ci.head_sha if head.session.ci and commit else None
-    reviewed = under_review if under_review != commit else None
+    reviewed: str | None = None
+    if commit and head.session.ci is not None and head.session.ci.head_sha != commit:
+        reviewed = head.session.ci.head_sha
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perfgate.catalogue.lookup import MUST_DECIDE
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.budget import judges_subroutines
@@ -36,11 +38,14 @@ class Look:
         # Then a difference of the head is no evidence.
         self.base_differs = any(floor.differs for floor in session.floors)
         self._is_invalid = bool(session.invalid)
-        self._gating = [comparison for comparison in self.comparisons if comparison.gating]
-        self._open = [comparison for comparison in self._gating if comparison.outcome == "inconclusive"]
-        self._regressed = [comparison for comparison in self._gating if comparison.outcome == "regressed"]
+        gating = [comparison for comparison in self.comparisons if comparison.gating]
+        self._open = [comparison for comparison in gating if comparison.outcome == "inconclusive"]
+        self._regressed = [comparison for comparison in gating if comparison.outcome == "regressed"]
         # These fail the gate regardless of the times.
         self._failing = [comparison for comparison in self._regressed if fails_alone(comparison, policy)]
+        self._paired = [comparison for comparison in self.comparisons if isinstance(comparison, Paired)]
+        # The paired numbers that stretches do not measure.
+        self._times = [number for number in self._paired if number.metric not in OF_STRETCHES]
 
     # --- regressions and their causes
 
@@ -61,15 +66,18 @@ class Look:
 
         Lost precision may be why calls are faster, so their times must be known first.
         """
-        certain = [comparison for comparison in self._failing if isinstance(comparison, (Exact, Checked, Bound))]
-        return any(comparison.metric != LOW_PRECISION_OPS for comparison in certain)
+        for comparison in self._failing:
+            if isinstance(comparison, (Exact, Checked, Bound)) and comparison.metric != LOW_PRECISION_OPS:
+                return True
+        return False
 
     def names_would_help(self) -> bool:
         """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""
         if judges_subroutines(self._policy.tolerances):
             return True
-        if any(comparison.outcome in ("regressed", "improved") for comparison in self.comparisons):
-            return True
+        for comparison in self.comparisons:
+            if comparison.outcome in ("regressed", "improved"):
+                return True
         return any(isinstance(comparison, NumberComparison) and comparison.looks_worse for comparison in self._open)
 
     # --- pairs and stretches
@@ -82,42 +90,43 @@ class Look:
         calls are no slower. If a count fails the gate whatever the times are, they only show its cost: an interval that
         excludes "no change" is enough.
         """
-        times = [time for time in self._paired_times if time.gating]
+        times = [time for time in self._times if time.gating]
         failing = [comparison for comparison in self._failing if comparison.metric not in OF_STRETCHES]
         measured = max((time.pairs or 0 for time in times if time.is_of_call), default=0)
         if failing and measured >= self._policy.looks[:2][-1]:
             return False  # after the second look
-        undecided = [time for time in times if time.evidence != "turn" and self._is_undecided(time)]
-        must_decide = [time for time in undecided if time.metric in MUST_DECIDE]
         if any(isinstance(comparison, Exact) for comparison in failing):
-            return any(not time.excludes_no_change for time in must_decide)
-        leaning: list[Paired] = []
+            return any(self._has_open_cost(time) for time in times)
         for time in times:
-            pairs, tolerated = time.pairs or 0, time.tolerance or 0.0
-            if time.excluded is not None and leans_slower(time.worsening, tolerated, pairs=pairs):
-                leaning.append(time)
-        if must_decide or any(time.metric in MUST_DECIDE for time in leaning):
-            return True
-        if any(time.outcome == "inconclusive" and time.looks_worse for time in (*undecided, *leaning)):
-            return True
-        others = [comparison for comparison in self._open if isinstance(comparison, (Exact, Recorded))]
-        return any(comparison.looks_worse for comparison in others if comparison.metric not in OF_STRETCHES)
+            if self._is_undecided(time) or self._leans_slower(time):
+                looks_worse = time.outcome == "inconclusive" and time.looks_worse
+                if time.metric in MUST_DECIDE or looks_worse:
+                    return True
+        return any(isinstance(count, (Exact, Recorded)) and count.looks_worse for count in self._open)
+
+    def _has_open_cost(self, time: Paired) -> bool:
+        return time.metric in MUST_DECIDE and self._is_undecided(time) and not time.excludes_no_change
+
+    def _leans_slower(self, time: Paired) -> bool:
+        if time.excluded is None:
+            return False
+        return leans_slower(time.worsening, time.tolerance or 0.0, pairs=time.pairs or 0)
 
     def _is_undecided(self, time: Paired) -> bool:
         """Whether a slowdown above the target is not excluded yet, or it improves by more than a first look can show."""
+        if time.evidence == "turn":
+            return False
         if time.excluded is None:
             return time.outcome == "inconclusive"
         moved = not self._evidence.kept_layout
-        sought, _ = margins_for_unchanged(self._policy, time.metric, *time.place, moved=moved)
+        sought, _ = margins_for_unchanged(self._policy, time.metric, time.place, moved=moved)
         if time.excluded > sought:
             return True
         return time.is_better and -time.worsening > (time.tolerance or 0.0)
 
     def pairs_needed(self) -> int | None:
         """About how many pairs would decide the open comparisons; None if that is not known."""
-        times = [time for time in self._paired_times if time.is_of_call and time in self._open]
-        known = [time.pairs_needed for time in times if time.pairs_needed is not None]
-        return max(known) if known and len(known) == len(times) else None
+        return _largest(time.pairs_needed for time in self._times if time.is_of_call and time in self._open)
 
     def more_calls_would_help(self) -> bool:
         """Whether the mean of calls, or their stalls, look worse and further stretches may show it.
@@ -134,8 +143,8 @@ class Look:
 
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""
-        numbers = [number for number in self._paired if number.evidence == "turn" and number.pairs]
-        return any(number.outcome == "inconclusive" for number in numbers)
+        repeated = [number for number in self._paired if number.evidence == "turn" and number.pairs]
+        return any(number.outcome == "inconclusive" for number in repeated)
 
     def more_turns_would_help(self) -> bool:
         """Whether a number that the verdict of a job rests on is undecided.
@@ -147,9 +156,8 @@ class Look:
 
     def quads_needed(self) -> int | None:
         """About how many quads of a job would decide all numbers that are waited for; None if no number of quads would."""
-        needed = [number.pairs_needed for number in self._open_numbers()]
-        known = [quads for quads in needed if quads is not None and quads < MOST_PAIRS]
-        return max(known) if known and len(known) == len(needed) else None
+        needed = _largest(number.pairs_needed for number in self._open_numbers())
+        return None if needed is None or needed >= MOST_PAIRS else needed
 
     def _open_numbers(self) -> list[Paired]:
         if any(isinstance(comparison, Checked) for comparison in self._regressed):
@@ -157,11 +165,12 @@ class Look:
         numbers = [number for number in self._open if isinstance(number, Paired) and number.is_of_job]
         return [number for number in numbers if not self._regressed or number.looks_worse]
 
-    @property
-    def _paired(self) -> list[Paired]:
-        return [comparison for comparison in self.comparisons if isinstance(comparison, Paired)]
 
-    @property
-    def _paired_times(self) -> list[Paired]:
-        """The paired numbers that stretches do not measure."""
-        return [number for number in self._paired if number.metric not in OF_STRETCHES]
+def _largest(needed: Iterable[int | None]) -> int | None:
+    """The largest of several numbers; None without any, or if one of them is not known."""
+    largest: int | None = None
+    for number in needed:
+        if number is None:
+            return None
+        largest = max(largest or 0, number)
+    return largest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Set
 from datetime import datetime
 
@@ -29,8 +30,7 @@ def testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDif
     before, after = base.testbed.fingerprint, head.testbed.fingerprint
     if before == after:
         return []
-    differing = _differing(base.testbed.comparable, head.testbed.comparable)
-    fields = [TestbedDifference(field=field, base=old, head=new) for field, old, new in differing]
+    fields = _differing(base.testbed.comparable, head.testbed.comparable)
     return fields or [TestbedDifference(field="fingerprint", base=before, head=after)]
 
 
@@ -39,16 +39,22 @@ def package_differences(base: Environment | None, head: Environment | None) -> l
         return []
     is_known = base.loaded is not None and head.loaded is not None
     loaded = {*(base.loaded or ()), *(head.loaded or ())}
-    return [
-        PackageDifference(field=name, base=before, head=after, loaded=not is_known or name in loaded)
-        for name, before, after in _differing(base.packages, head.packages)
-    ]
+    packages: list[PackageDifference] = []
+    for package in _differing(base.packages, head.packages):
+        is_loaded = not is_known or package.field in loaded
+        difference = PackageDifference(field=package.field, base=package.base, head=package.head, loaded=is_loaded)
+        packages.append(difference)
+    return packages
 
 
-def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str | None, str | None]]:
-    """The names with differing values, and both values."""
-    values = [(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
-    return [(name, old, new) for name, old, new in values if old != new]
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[TestbedDifference]:
+    """The fields with differing values."""
+    differences: list[TestbedDifference] = []
+    for name in sorted(before.keys() | after.keys()):
+        difference = TestbedDifference(field=name, base=before.get(name), head=after.get(name))
+        if difference.base != difference.head:
+            differences.append(difference)
+    return differences
 
 
 def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
@@ -105,27 +111,24 @@ def duration_of(head: RunDocument) -> float:
 def summarize_steps(head: RunDocument) -> list[StepSummary]:
     """The steps of every workload with a checklist; step 20 is the decision itself."""
     steps = [msgspec.convert(step, StepSummary, from_attributes=True) for step in head.steps]
-    measured: dict[str, set[int]] = {}
+    measured: dict[str, set[int]] = defaultdict(set)
     for step in head.steps:
-        measured.setdefault(step.workload, set()).add(step.number)
+        measured[step.workload].add(step.number)
     for workload, numbers in measured.items():
-        missing = [number for number in CARDS if number not in numbers and number != GATE_STEP]
-        steps += [_left_out(head, workload, number) for number in missing]
+        for number in sorted(CARDS.keys() - numbers - {GATE_STEP}):
+            steps.append(_left_out(head, workload, number))
     return steps
 
 
 def _left_out(head: RunDocument, workload: str, number: int) -> StepSummary:
-    return StepSummary(
-        number=number,
-        slug=CARDS[number].slug,
-        workload=workload,
-        status=LEFT_OUT,
-        reason=Message(_why(head, workload, number)),
-    )
-
-
-def _why(head: RunDocument, workload: str, number: int) -> str:
+    asked: set[int] = set()
+    for record in head.workloads:
+        if record.name == workload:
+            asked.update(record.steps)
+    code = "gate.step-without-result"
     if head.session.command == FROM_PROFILE:
-        return "gate.step-not-recorded"
-    asked = {step for record in head.workloads if record.name == workload for step in record.steps}
-    return "gate.step-not-asked" if asked and number not in asked else "gate.step-without-result"
+        code = "gate.step-not-recorded"
+    elif asked and number not in asked:
+        code = "gate.step-not-asked"
+    slug = CARDS[number].slug
+    return StepSummary(number=number, slug=slug, workload=workload, status=LEFT_OUT, reason=Message(code))

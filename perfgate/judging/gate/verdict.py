@@ -18,7 +18,7 @@ from perfgate.document.decision import (
     TestbedDifference,
     Verdict,
 )
-from perfgate.document.message import Message, quote
+from perfgate.document.message import Message, as_message
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.judging.gate.plan.harness import is_consequence
 
@@ -50,10 +50,6 @@ class VerdictBasis:
     uncounted: list[Message] = field(default_factory=list)
 
     @property
-    def gating(self) -> list[Comparison]:
-        return [comparison for comparison in self.comparisons if comparison.gating]
-
-    @property
     def undecided(self) -> list[Comparison]:
         return [comparison for comparison in self.comparisons if comparison.outcome == "inconclusive"]
 
@@ -72,7 +68,10 @@ def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
 
     An upgrade report judges a stack, and no commit is to blame for it: a slowdown is a warning, after everything unmeasured.
     """
-    regressed = [_name(comparison) for comparison in basis.gating if comparison.outcome == "regressed"]
+    regressed: list[str] = []
+    for comparison in basis.comparisons:
+        if comparison.gating and comparison.outcome == "regressed":
+            regressed.append(_name(comparison))
     if basis.comparing == "stack":
         first = [*_unmeasured(basis), VerdictRule("WARN", "regressed", regressed)]
     else:
@@ -82,14 +81,19 @@ def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
 
 def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     """The rules on evidence that is missing or worthless: it may be the very evidence of a regression."""
-    failed = {f"{f.side} {f.workload} {f.what}" for f in basis.failures if _is_error(f, basis.changes)}
-    counted_only = [_about(f.workload, f.error.message) for f in basis.failures if f.error.is_of_slow_calls]
-    invalid = [
-        Message("verdict.place", {"place": "/".join(entry.place), "what": entry.message}) for entry in basis.invalid
-    ]
-    other_files = [_about(c.workload, c.message) for c in basis.changes if c.is_not_comparable]
+    failed: set[str] = set()
+    counted_only: list[Message] = []
+    for failure in basis.failures:
+        if failure.error.is_of_slow_calls:
+            counted_only.append(_about(failure.workload, failure.error.message))
+        elif _is_error(failure, basis.changes):
+            failed.add(f"{failure.side} {failure.workload} {failure.what}")
+    invalid: list[Message] = []
+    for entry in basis.invalid:
+        invalid.append(Message("verdict.place", {"place": "/".join(entry.place), "what": entry.message}))
+    other_files = [_about(change.workload, change.message) for change in basis.changes if change.is_not_comparable]
     testbeds = [difference.field for difference in basis.differences] if basis.comparing == "code" else []
-    bounds = [_name(c) for c in basis.undecided if isinstance(c, Bound) and c.gating]
+    bounds = [_name(bound) for bound in basis.undecided if isinstance(bound, Bound) and bound.gating]
     return [
         # These two end with another exit code, so they are the reasons given for it.
         VerdictRule("INCONCLUSIVE", "failed", sorted(failed)),
@@ -98,34 +102,46 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
         VerdictRule("INCONCLUSIVE", "testbed", testbeds),
         # The reason for missing numbers is more helpful than their names.
         VerdictRule("INCONCLUSIVE", "uncounted", basis.uncounted if basis.missing else []),
-        VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in basis.missing]),
+        VerdictRule("INCONCLUSIVE", "missing", list(map(_missing_name, basis.missing))),
         VerdictRule("INCONCLUSIVE", "not-judged", bounds),
         VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
     ]
 
 
 def _undecided(basis: VerdictBasis) -> list[VerdictRule]:
-    has_any = basis.gating or any(comparison.accepted for comparison in basis.comparisons)
+    nothing: list[Message] = []
+    if not any(comparison.gating or comparison.accepted for comparison in basis.comparisons):
+        nothing.append(Message("gate.nothing-compared"))
+    undecided = [_name(comparison) for comparison in basis.undecided if comparison.must_decide]
     return [
-        VerdictRule("INCONCLUSIVE", "nothing-compared", [] if has_any else [Message("gate.nothing-compared")]),
-        VerdictRule("INCONCLUSIVE", "undecided", [_name(c) for c in basis.undecided if c.must_decide]),
+        VerdictRule("INCONCLUSIVE", "nothing-compared", nothing),
+        VerdictRule("INCONCLUSIVE", "undecided", undecided),
         VerdictRule("INCONCLUSIVE", "untimed", basis.untimed),
     ]
 
 
 def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
-    informing = [comparison for comparison in basis.undecided if not comparison.gating]
-    doubtful = [_name(comparison) for comparison in informing if isinstance(comparison, (Bound, Checked))]
-    counts = [comparison for comparison in informing if isinstance(comparison, Exact)]
-    # A count that differs between the head's own calls cannot be compared with the base's: it must not hide behind that.
-    unsteady = [_about(_name(count), count.reason) for count in counts if count.metric != SETTINGS]
-    settings = [_about(count.workload, count.reason) for count in counts if count.metric == SETTINGS]
-    costless = [_name(c) for c in basis.comparisons if isinstance(c, Exact) and c.costless]
-    accepted = [
-        Message("verdict.accepted-by", {"place": _name(comparison), "by": comparison.accepted})
-        for comparison in basis.comparisons
-        if comparison.accepted
-    ]
+    doubtful: list[str] = []
+    unsteady: list[Message] = []
+    settings: list[Message] = []
+    for comparison in basis.undecided:
+        if comparison.gating:
+            continue
+        if isinstance(comparison, (Bound, Checked)):
+            doubtful.append(_name(comparison))
+        elif comparison.metric == SETTINGS:
+            settings.append(_about(comparison.workload, comparison.reason))
+        elif isinstance(comparison, Exact):
+            # It differs between the head's own calls, so it cannot be compared with the base's, and must not hide behind that.
+            unsteady.append(_about(_name(comparison), comparison.reason))
+    costless: list[str] = []
+    accepted: list[Message] = []
+    for comparison in basis.comparisons:
+        if isinstance(comparison, Exact) and comparison.costless:
+            costless.append(_name(comparison))
+        if comparison.accepted:
+            values = {"place": _name(comparison), "by": comparison.accepted}
+            accepted.append(Message("verdict.accepted-by", values))
     hiding = [_about(change.workload, change.message) for change in basis.changes if change.hides]
     return [
         VerdictRule("WARN", "harness", hiding),
@@ -153,14 +169,12 @@ def _is_error(failure: Failure, changes: list[HarnessChange]) -> bool:
 
 
 def _missing_name(entry: Missing) -> str:
-    place = f"{entry.workload}/{entry.shape}" if entry.shape else entry.workload
-    return " ".join(part for part in (place, entry.metric, f"({entry.side})") if part)
+    return " ".join(filter(None, (entry.place.label, entry.metric, f"({entry.side})")))
 
 
 def _about(place: str, what: Message | str | None) -> Message:
-    return Message("verdict.about", {"place": place, "what": what if isinstance(what, Message) else quote(what or "")})
+    return Message("verdict.about", {"place": place, "what": as_message(what or "")})
 
 
 def _name(comparison: Comparison) -> str:
-    place = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
-    return f"{place} {comparison.name}"
+    return f"{comparison.place.label} {comparison.name}"

@@ -13,6 +13,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.bounds import broken_metrics, compare_bounds
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import RunIndex
@@ -154,12 +155,12 @@ def test_budget__pattern_of_another_workload__says_nothing_of_this_one() -> None
     ],
 )
 def test_tolerance__patterns__the_one_that_says_most_counts(tolerances: dict[str, float], expected: float) -> None:
-    assert tolerance(Policy(tolerances=tolerances), "latency.low", "encoder", "long") == expected
+    assert tolerance(Policy(tolerances=tolerances), "latency.low", ShapePlace("encoder", "long")) == expected
 
 
 def test_tolerance__operator_whose_name_looks_like_a_pattern__is_taken_by_name() -> None:
     name = "ops.count:kernel<float, [3]>@2"
-    assert tolerance(Policy(tolerances={name: 0.7}), name, "encoder", "long") == 0.7
+    assert tolerance(Policy(tolerances={name: 0.7}), name, ShapePlace("encoder", "long")) == 0.7
 
 
 def test_sla__at_a_rate__held_against_the_calls_of_that_rate_alone() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.main_level import level, prediction_interval
 from perfgate.judging.gate.compare.stored import accepts, compare_stored
 from perfgate.judging.gate.decide import decide
@@ -222,7 +223,7 @@ def test_prediction_interval__one_more_run_of_the_same_code__inside_in_98_of_100
 def test_accepts__a_time_of_a_call__any_other_time_of_that_call_too() -> None:
     def said(accepted: str, metric: str = "latency.p50") -> bool:
         acceptance = Acceptance(commit="c", metric=accepted, reason="r", accepted_by="a", accepted_at="t")
-        return accepts(acceptance, metric, "encoder", "short")
+        return accepts(acceptance, metric, ShapePlace("encoder", "short"))
 
     assert said("latency.*")
     assert said("latency.low@encoder/short")

@@ -10,10 +10,10 @@ from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, pack, unpack
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.sampled import sampled_effects
 from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.look import Look

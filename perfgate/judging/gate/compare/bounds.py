@@ -10,9 +10,9 @@ from perfgate.document.comparison import Bound
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.bounds import HeadBound, bounds_of, by_turn
 from perfgate.judging.gate.evidence.index import RunIndex, of_workload
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded_if_known
 
 

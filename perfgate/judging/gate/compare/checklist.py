@@ -17,6 +17,7 @@ from perfgate.document.comparison import Bound, Comparison, EvidenceUnit, Paired
 from perfgate.document.decision import Invalid, Policy, StepComparison, StepEvidence
 from perfgate.document.message import Message
 from perfgate.document.run import Value
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.rule import Errors, Interval, interval, pairs_to_decide, single_interval
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber
 from perfgate.judging.gate.evidence.effect import PairedEffect
@@ -67,9 +68,9 @@ class _Checklist:
     ) -> None:
         self._evidence, self._policy = evidence, policy
         # The places with invalid times, and the workloads as a whole.
-        self._set_aside: set[tuple[str, str]] = set()
+        self._set_aside: set[ShapePlace] = set()
         for entry in invalid:
-            self._set_aside |= {entry.place, (entry.workload, "")}
+            self._set_aside |= {entry.place, ShapePlace(entry.workload, "")}
         self._limits = _limits(policy)
         self._paired: dict[tuple[str, str, str], Paired] = {}
         self._budgets: dict[tuple[str, str, str], Bound] = {}
@@ -92,7 +93,7 @@ class _Checklist:
             if row.base is None or row.head is None:
                 return row
             return replace(row, evidence="count", delta=relative_change(row.base, row.head))
-        if (number.workload, number.shape) in self._set_aside:
+        if number.place in self._set_aside:
             return row
         if number.metric in (BATCH_KNEE, BATCH_BEST):
             sizes = self._sizes(number)

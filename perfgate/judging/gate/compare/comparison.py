@@ -15,8 +15,8 @@ from perfgate.document.explanation import Part
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, Source
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.numbers import Levels, Number
-from perfgate.judging.gate.evidence.place import ShapePlace, places
 from perfgate.judging.gate.evidence.tolerance import key_matches
 from perfgate.judging.gate.evidence.values import relative_change, rounded
 
@@ -99,7 +99,7 @@ def not_compared(head: RunDocument, changes: Iterable[HarnessChange]) -> list[Co
     """A comparison for every shape that has none because the base does not run under the head's file."""
     reasons = {change.workload: change.message for change in changes if change.is_not_comparable}
     comparisons: list[Comparison] = []
-    for place in places(head):
+    for place in head.places:
         if place.workload in reasons:
             reason = reasons[place.workload]
             comparisons.append(compared(Paired, place, LATENCY, "not_comparable", gating=False, reason=reason))
@@ -125,7 +125,7 @@ def _accepted(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Comp
     if not comparison.gating and not (isinstance(comparison, Exact) and comparison.costless):
         return comparison
     for acceptance in acceptances:
-        if key_matches(acceptance.metric, comparison.metric, comparison.workload, comparison.shape):
+        if key_matches(acceptance.metric, comparison.metric, comparison.place):
             accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
             if isinstance(comparison, Exact):
                 return replace(comparison, gating=False, costless=False, accepted=accepted)

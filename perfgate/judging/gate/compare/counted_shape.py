@@ -19,10 +19,10 @@ from perfgate.document.comparison import Checked, Exact, Outcome
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Aspect, Part
 from perfgate.document.message import Message, MessageValue
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import checked, compared
 from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.compare.grown_lines import grown_lines
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
 
@@ -82,7 +82,7 @@ class CountedShape:
 
     def count(self, name: str, base: tuple[float, float], head: tuple[float, float]) -> Count:
         """A counter by its ranges on both sides, under the policy's tolerance."""
-        allowed = tolerance(self.policy, name, *self.place)
+        allowed = tolerance(self.policy, name, self.place)
         return Count(self.place, name, Range(*base), Range(*head), allowed, metric(name).allowed_more)
 
     def parts(self, name: str, *, varying: bool = False) -> list[Part]:

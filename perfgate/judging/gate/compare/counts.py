@@ -9,8 +9,8 @@ from typing import NamedTuple
 from perfgate.document.comparison import Exact, Outcome
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
-from perfgate.judging.gate.evidence.place import ShapePlace
 
 
 class Range(NamedTuple):

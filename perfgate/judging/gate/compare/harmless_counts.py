@@ -10,9 +10,8 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Policy
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
-
-_Place = tuple[str, str]
 
 
 def fails_alone(comparison: Comparison, policy: Policy) -> bool:
@@ -22,7 +21,7 @@ def fails_alone(comparison: Comparison, policy: Policy) -> bool:
         or policy.strict
         or comparison.metric not in METRICS
         or METRICS[comparison.metric].fails_alone
-        or configured_tolerance(policy, comparison.metric, comparison.workload, comparison.shape) is not None
+        or configured_tolerance(policy, comparison.metric, comparison.place) is not None
     )
 
 
@@ -33,9 +32,9 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
     better.
     """
     listed = list(comparisons)
-    faster: set[_Place] = set()
-    not_slower: set[_Place] = set()
-    undecided: set[_Place] = set()
+    faster: set[ShapePlace] = set()
+    not_slower: set[ShapePlace] = set()
+    undecided: set[ShapePlace] = set()
     for time in listed:
         if not isinstance(time, Paired) or not time.must_decide or time.evidence == "turn":
             continue
@@ -49,7 +48,7 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
 
 
 def _excused(
-    comparison: Comparison, policy: Policy, faster: Collection[_Place], not_slower: Collection[_Place]
+    comparison: Comparison, policy: Policy, faster: Collection[ShapePlace], not_slower: Collection[ShapePlace]
 ) -> Comparison:
     """The comparison, no longer gating if the times of its place excuse it."""
     if not comparison.gating or comparison.outcome != "regressed":

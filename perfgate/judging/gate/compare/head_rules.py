@@ -18,7 +18,6 @@ from perfgate.document.run import CORRECTNESS, CorrectnessResult, ShapeKernels
 from perfgate.judging.gate.compare.bounds import compare_bounds
 from perfgate.judging.gate.compare.comparison import checked, differing_output
 from perfgate.judging.gate.evidence.index import RunIndex
-from perfgate.judging.gate.evidence.place import ShapePlace
 
 
 def compare_rules(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[Comparison]:
@@ -43,7 +42,7 @@ def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Check
             continue
         before = _check_of_base(base, check)
         yield checked(
-            ShapePlace(check.workload, check.shape),
+            check.place,
             CORRECTNESS,
             "regressed" if check.status == "failed" else "unchanged",
             base=_CORRECT.get(before.status) if before else None,
@@ -58,11 +57,11 @@ def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Checke
         before = _check_of_base(base, check)
         if before and before.signature and check.signature and check.signature != before.signature:
             reason = Message("gate.output-changed", {"old": before.signature, "new": check.signature})
-            yield differing_output(ShapePlace(check.workload, check.shape), SIGNATURE, reason)
+            yield differing_output(check.place, SIGNATURE, reason)
 
 
 def _check_of_base(base: RunIndex | None, check: CorrectnessResult) -> CorrectnessResult | None:
-    return None if base is None else base.checks.get(ShapePlace(check.workload, check.shape))
+    return None if base is None else base.checks.get(check.place)
 
 
 # --- [expect] kernels

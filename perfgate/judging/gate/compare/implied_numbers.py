@@ -36,10 +36,10 @@ from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import CPU_DECIDES, SAME_WORK
 from perfgate.document.job import CpuTime, Turn
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import ALIKE, COMPUTES, WAITED
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.operating_point import clock_shift_at
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.same_work import SAME_WORK_MARGIN, is_same_work
 from perfgate.judging.gate.evidence.values import rounded
 
@@ -53,7 +53,7 @@ _OF_THE_CPU = (SERVING_CPU, REQUEST_CPU, RANKS_CPU)
 
 def with_implied(comparisons: Sequence[Comparison], evidence: Evidence) -> list[Comparison]:
     """The comparisons; numbers that follow from others of their place no longer gate if they are left open."""
-    by_place: dict[tuple[str, str], list[Paired]] = {}
+    by_place: dict[ShapePlace, list[Paired]] = {}
     for comparison in comparisons:
         if isinstance(comparison, Paired):
             by_place.setdefault(comparison.place, []).append(comparison)
@@ -77,9 +77,8 @@ def _with_reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evide
 
 def _is_wider_for_same_work(comparison: Paired, evidence: Evidence) -> bool:
     """Whether a time is unchanged by the wider margin of sides that did the same work."""
-    place = ShapePlace(*comparison.place)
     is_wide = comparison.metric in (LATENCY, HOST) and comparison.excluded == SAME_WORK_MARGIN
-    return is_wide and place in evidence.on_device and is_same_work(evidence, place)
+    return is_wide and comparison.place in evidence.on_device and is_same_work(evidence, comparison.place)
 
 
 def _informing(comparison: Comparison, reason: Message) -> Comparison:
@@ -95,9 +94,8 @@ def _informing(comparison: Comparison, reason: Message) -> Comparison:
 
 def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:
     """The reason that a comparison does not decide by itself; None if it counts."""
-    place = ShapePlace(*comparison.place)
-    if place in evidence.on_device and comparison.is_of_call:
-        reason = _why_device_time_informs(comparison, evidence, place)
+    if comparison.place in evidence.on_device and comparison.is_of_call:
+        reason = _why_device_time_informs(comparison, evidence)
         if reason is not None:
             return reason
     if comparison.metric == INSTRUCTIONS:
@@ -117,7 +115,7 @@ def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) 
     return None if waited is None else Message(CPU_DECIDES, {"waited": rounded(waited), "by": cpu})
 
 
-def _why_device_time_informs(comparison: Paired, evidence: Evidence, place: ShapePlace) -> Message | None:
+def _why_device_time_informs(comparison: Paired, evidence: Evidence) -> Message | None:
     """The reason that a number of a call on an accelerator does not decide; None if it counts."""
     if comparison.metric == HOST:
         return None if comparison.gating else Message("gate.host-not-exposed")
@@ -125,7 +123,7 @@ def _why_device_time_informs(comparison: Paired, evidence: Evidence, place: Shap
         return Message("gate.wall-informs")
     if comparison.metric == BUSY or not comparison.gating:
         return None
-    change = clock_shift_at(evidence, place)
+    change = clock_shift_at(evidence, comparison.place)
     return None if change is None else Message("gate.cycles-decide", {"change": rounded(change)})
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.samples import Replicate
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.rule import single_interval
 from perfgate.judging.gate.evidence.clocks import TimedLane, deciding_clock
 from perfgate.judging.gate.evidence.pairs import paired_effects
-from perfgate.judging.gate.evidence.place import ShapePlace
 
 Ends = tuple[float, float]
 

@@ -12,6 +12,7 @@ from perfgate.document.job import Turn, sample_quantiles
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile
 from perfgate.document.run import RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared, differing_output
 from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.compare.rank_counts import compare_counts
@@ -21,7 +22,6 @@ from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.executed_lines import FEWEST_COUNTED, counted_lines
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.producers.quads import JobQuads
 from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
 from perfgate.judging.gate.evidence.quads import Quad, other_work, quads_of, turns_of
@@ -70,7 +70,7 @@ def _other_work(place: ShapePlace, quads: Sequence[Quad]) -> Iterator[Checked]:
 
 def _other_output(place: ShapePlace, quads: Sequence[Quad], policy: Policy) -> Iterator[Checked]:
     """Yield a comparison that fails if equal work gave different output."""
-    tolerated = configured_tolerance(policy, RANKS_LOSS, *place) or 0.0
+    tolerated = configured_tolerance(policy, RANKS_LOSS, place) or 0.0
     # If a program checks a server's answers, only the first turns of a start have an output.
     compared = [quad for quad in quads if _has_output(quad)]
     differing = sum(_output_differs(quad, tolerated) for quad in compared)
@@ -120,7 +120,7 @@ def _quantiles(
 
 def smallest_tolerance(policy: Policy, job: str, metrics: Iterable[str]) -> float | None:
     """The smallest tolerance of these numbers, below which no verdict is about a slowdown; None without numbers."""
-    return min((tolerance(policy, name, job, "") for name in metrics), default=None)
+    return min((tolerance(policy, name, ShapePlace(job, "")) for name in metrics), default=None)
 
 
 def foreseen(
@@ -161,7 +161,7 @@ def compare_lines(
         reason = Message("gate.lines-of-one-side")
         yield compared(Exact, place, COMMAND_LINES, reason=reason)
         return
-    allowed = tolerance(policy, COMMAND_LINES, *place)
+    allowed = tolerance(policy, COMMAND_LINES, place)
     base_range, head_range = Range.of(map(rounded, before)), Range.of(map(rounded, after))
     count = Count(place, COMMAND_LINES, base_range, head_range, allowed, fewer=allowed)
     spread = max(base_range.most / base_range.least - 1, head_range.most / head_range.least - 1)

@@ -7,11 +7,11 @@ import math
 from perfgate.catalogue.lookup import FAMILIES, metric
 from perfgate.document.decision import Invalid, NoiseFloor, Policy
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.effects import shown_effects
 from perfgate.judging.gate.compare.rule import differs, spread
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.place import ShapePlace, places
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged
 from perfgate.judging.gate.evidence.values import rounded
 
@@ -22,12 +22,12 @@ FLOOR_QUANTILE = 2.326  # 99 % one-sided normal quantile
 def noise_floors(evidence: Evidence, policy: Policy) -> list[NoiseFloor]:
     """The noise of base against base, as the half width for as many of its pairs as the workload has pairs with head."""
     floors = []
-    for place in places(evidence.base.run):
+    for place in evidence.base.run.places:
         pairs = len(evidence.pairs.get(place.workload, ()))
         moved = place.workload not in evidence.kept_layout
         for name, effect in evidence.effects(place, "aa").items():
             if effect.fair:
-                _, margin = margins_for_unchanged(policy, name, *place, moved=moved)
+                _, margin = margins_for_unchanged(policy, name, place, moved=moved)
                 floors.append(_floor(place, name, effect, pairs=pairs, margin=margin))
     return floors
 
@@ -54,7 +54,7 @@ def _floor(place: ShapePlace, name: str, effect: PairedEffect, *, pairs: int, ma
 
 def base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
     """If the base differs from itself, a difference of the head is no evidence."""
-    entries: dict[tuple[str, str], Invalid] = {}
+    entries: dict[ShapePlace, Invalid] = {}
     for floor in floors:
         if floor.differs:
             message = Message("gate.aa-differs", {"metric": floor.metric})

@@ -20,10 +20,10 @@ from perfgate.document.comparison import Outcome, Paired
 from perfgate.document.decision import Invalid, Policy
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
 from perfgate.judging.gate.evidence.index import Evidence, Kind, PairedTimes
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.error_control import false_discovery, nominal_level
@@ -84,7 +84,7 @@ def judge_subroutines(
     by_workload: dict[str, list[_Subject]] = {}
     subjects = [*_subjects(evidence, invalid, "operators"), *_subjects(evidence, invalid, "subroutines")]
     for subject in subjects:
-        if configured_tolerance(policy, subject.metric, *subject.place) is not None:
+        if configured_tolerance(policy, subject.metric, subject.place) is not None:
             by_workload.setdefault(subject.place.workload, []).append(subject)
     comparisons: list[Paired] = []
     for of_workload in by_workload.values():
@@ -181,7 +181,7 @@ def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float)
     assert test.pairs is not None
     assert test.delta is not None
     assert test.q is not None
-    allowed = configured_tolerance(policy, subject.metric, *subject.place) or 0.0
+    allowed = configured_tolerance(policy, subject.metric, subject.place) or 0.0
     level = nominal_level(alpha, alarm_looks(policy.looks), test.pairs, shape=SHAPE)
     outcome: Outcome = "inconclusive"
     if test.q <= level and abs(test.delta) > allowed:

@@ -12,6 +12,7 @@ from perfgate.catalogue.names import BUSY, PREPROCESSING, RANKS_CPU, RANKS_MEMOR
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Part
 from perfgate.document.samples import PackedArray, Replicate, unpack
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.compare.rank_counts import exposed_parts
 from perfgate.judging.gate.compare.ranks import rank_parts
@@ -20,7 +21,6 @@ from perfgate.judging.gate.evidence.fast_path import QUANTILE
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
 from perfgate.judging.gate.evidence.pairs import members_of_pairs, preprocess_lanes
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.quads import quads_of, turns_of
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.signed_rank import estimate, lower_bound
@@ -40,7 +40,7 @@ def with_parts(comparisons: Iterable[Comparison], evidence: Evidence) -> Iterato
         elif comparison.metric == BUSY:
             parts = _grown_kernels(evidence, comparison)
         elif comparison.metric == PREPROCESSING:
-            parts = _stages(evidence, ShapePlace(*comparison.place))
+            parts = _stages(evidence, comparison.place)
         elif comparison.is_of_job and comparison.metric in (RANKS_STEP, RANKS_CPU, RANKS_MEMORY):
             parts = _grown_ranks(evidence, comparison)
         yield replace(comparison, parts=parts) if parts else comparison

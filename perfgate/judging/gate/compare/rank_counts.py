@@ -19,10 +19,10 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.evidence.communication import exposed, profiled_starts
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.ranks_work import RankOperator, StartWork
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
@@ -55,7 +55,7 @@ def compare_counts(
     for name in _COUNTS:
         base_total, head_total = before.usual_total(name), after.usual_total(name)
         if before.agree(name) and after.agree(name):
-            allowed = configured_tolerance(policy, name, *place) or 0.0
+            allowed = configured_tolerance(policy, name, place) or 0.0
             count = Count(place, name, Range(base_total, base_total), Range(head_total, head_total), allowed)
             parts = _parts(name, before[0], after[0])
             yield count.comparison(parts=[_with_line(part, lines) for part in parts])

@@ -20,10 +20,10 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import KernelTimes, OperatorRow, RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
-from perfgate.judging.gate.evidence.place import ShapePlace, places
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.values import rounded_if_known
 
@@ -65,7 +65,7 @@ def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> lis
     if any(isinstance(row, Recorded) and row.outcome != "informs" for row in comparisons):
         return []
     base, head = evidence.runs
-    listed = dict.fromkeys([*places(base), *places(head)])
+    listed = dict.fromkeys([*base.places, *head.places])
     return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in listed]
 
 
@@ -77,7 +77,7 @@ def _compare_sum(place: ShapePlace, base: KernelSums, head: KernelSums, policy: 
     if min(old.steps, new.steps) < FEWEST_STEPS:
         few = Message("gate.too-few-steps", {"few": FEWEST_STEPS, "base": old.steps, "head": new.steps})
         return _undecided(place, old, new, few)
-    allowed = tolerance(policy, KERNELS_TIME, *place)
+    allowed = tolerance(policy, KERNELS_TIME, place)
     base_low, base_median, base_high = statistics.quantiles(old.seconds, n=4, method="inclusive")
     head_low, head_median, head_high = statistics.quantiles(new.seconds, n=4, method="inclusive")
     outcome: Outcome = "inconclusive"
@@ -115,7 +115,7 @@ def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: s
         if total is None or abs(sum(rows.values()) - total) > _ROUNDING:
             reason = Message("gate.times-incomplete", {"side": side})
             return _judged(place, unit, "inconclusive", reason=reason)
-    allowed = tolerance(policy, unit, *place)
+    allowed = tolerance(policy, unit, place)
     noise = _UNIT_NOISE[unit] * sum(before.values())
     worse: list[Part] = []
     better: list[Part] = []

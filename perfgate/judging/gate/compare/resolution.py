@@ -12,7 +12,6 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate
 from perfgate.judging.gate.compare.rule import spread
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 
 
@@ -25,7 +24,7 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
     for compared in decision.comparisons:
         if not (isinstance(compared, Paired) and compared.is_of_call):
             continue
-        effect = evidence.effects(ShapePlace(*compared.place)).get(compared.metric)
+        effect = evidence.effects(compared.place).get(compared.metric)
         if effect is None:
             continue
         yield Resolution(

@@ -15,6 +15,7 @@ from perfgate.document.conditions import conditions_of
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.main_level import LEVEL, prediction_interval
 from perfgate.judging.gate.evidence.checklist import NumberKey, leading_numbers, median
 from perfgate.judging.gate.evidence.tolerance import key_matches
@@ -41,10 +42,10 @@ def compare_stored(head: RunDocument, history: History) -> list[StoredComparison
     return rows
 
 
-def accepts(acceptance: Acceptance, metric: str, workload: str, shape: str) -> bool:
+def accepts(acceptance: Acceptance, metric: str, place: ShapePlace) -> bool:
     """Whether an acceptance covers this metric; accepting one time of a call accepts that calls take longer."""
     names = _OF_A_CALL if metric in _OF_A_CALL else (metric,)
-    return any(key_matches(acceptance.metric, name, workload, shape) for name in names)
+    return any(key_matches(acceptance.metric, name, place) for name in names)
 
 
 def _compare(series: HistorySeries, value: float, *, head_is_busy: bool) -> StoredComparison:

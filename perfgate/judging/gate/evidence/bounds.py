@@ -12,8 +12,8 @@ from perfgate.catalogue.names import P99, SLA
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Policy
 from perfgate.document.run import REPEAT, Value, WorkloadRecord
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.tolerance import repeated_metrics
 
 # The steps that a gate rests on, regardless of perfgate.toml.

@@ -15,10 +15,10 @@ from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.document.comparison import Clock
 from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL, WAITED, Clocks
 from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.sampled import SAMPLED, sampled_effects
 from perfgate.judging.gate.evidence.values import zero_of
 from perfgate.stats.knee import NEARLY, Knee, Rates, paired_knees, paired_smallest
@@ -60,6 +60,10 @@ class ChecklistNumber(NamedTuple):
         return cls(step, workload, value.labels.get("shape", ""), value.metric, tuple(sorted(labels)))
 
     @property
+    def place(self) -> ShapePlace:
+        return ShapePlace(self.workload, self.shape)
+
+    @property
     def key(self) -> NumberKey:
         return NumberKey(self.workload, self.shape, self.metric, self.labels)
 
@@ -94,7 +98,7 @@ class PairedNumbers:
     def get(self, number: ChecklistNumber) -> PairedEffect | Message:
         """The number on both sides, or the reason that it cannot be compared."""
         if number.metric in SAMPLED and not number.labels:
-            effect = self._effects(ShapePlace(number.workload, number.shape)).get(number.metric)
+            effect = self._effects(number.place).get(number.metric)
             if effect is not None:
                 return effect
         before = self._turns_of_base.get(number.key, {})

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from perfgate.document.comparison import Clock
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, unpack
-from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, waited_share
 
 # Of the measured time. On an idle machine workers wait for less than 0.1 % of it.

@@ -24,11 +24,11 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.document.samples import Arm, Replicate
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumbers, leading_numbers
 from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.pairs import paired_effects
-from perfgate.judging.gate.evidence.place import ShapePlace, places
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
 Kind = Literal["operators", "subroutines"]
@@ -62,7 +62,7 @@ class RunIndex:
     def operators(self) -> dict[ShapePlace, dict[str, OperatorRow]]:
         rows: dict[ShapePlace, dict[str, OperatorRow]] = {}
         for row in self.run.operators:
-            rows.setdefault(ShapePlace(row.workload, row.shape), {})[row.op] = row
+            rows.setdefault(row.place, {})[row.op] = row
         return rows
 
     @cached_property
@@ -99,7 +99,7 @@ class RunIndex:
 
 
 def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
-    return {ShapePlace(entry.workload, entry.shape): entry for entry in entries}
+    return {entry.place: entry for entry in entries}
 
 
 # Two processes that took turns.
@@ -121,7 +121,7 @@ class Evidence:
 
     @cached_property
     def places(self) -> list[ShapePlace]:
-        return places(self.head.run)
+        return self.head.run.places
 
     @cached_property
     def recorded(self) -> bool:

@@ -14,11 +14,11 @@ from perfgate.catalogue.terms import Better
 from perfgate.document.decision import Policy
 from perfgate.document.job import JobRecord
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence import producers
 from perfgate.judging.gate.evidence.answers import AnswerCounts
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.stretches import StretchSample
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 from perfgate.judging.gate.evidence.trusted import TrustedNumbers
@@ -85,8 +85,8 @@ class Rules(NamedTuple):
         """A number on the terms of its catalogue entry; ``moved`` is whether its memory layout moved."""
         entry = metric(name)
         terms = Terms(
-            tolerance=tolerance(self.policy, name, *place, moved=moved),
-            margins=margins_for_unchanged(self.policy, name, *place, moved=moved),
+            tolerance=tolerance(self.policy, name, place, moved=moved),
+            margins=margins_for_unchanged(self.policy, name, place, moved=moved),
             looks=tuple(self.policy.looks),
             luck=entry.luck if moved else entry.unmoved_luck,
         )

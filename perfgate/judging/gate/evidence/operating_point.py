@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from perfgate.document.decision import PowerCap
 from perfgate.document.samples import BlockColumns
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.robust import shift
 

@@ -14,12 +14,12 @@ import numpy as np
 from perfgate.catalogue.names import BUSY, GAP, HOST, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import Arm, BlockColumns, Replicate
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import ALIKE, ALL_BY_WALL, CPU_CLOCKS, Clocks, TimedLane
 from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.fast_path import Floats, ProcessFastPath, compare_fast_paths
 from perfgate.judging.gate.evidence.kernel_blocks import busy_effect, profiled_pairs
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.process import HARDWARE, Statistics, statistics
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.stats.summary import median

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from perfgate.catalogue.names import BYTECODES, FRAMEWORK_OPS, PYTHON_CALLS
 from perfgate.document.run import CounterSet
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import ran_same_kernels
-from perfgate.judging.gate.evidence.place import ShapePlace
 
 # The slowdown that "unchanged" excludes for host and span if the work is the same.
 SAME_WORK_MARGIN = 0.05

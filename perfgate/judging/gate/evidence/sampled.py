@@ -14,11 +14,11 @@ from perfgate.catalogue.names import HOST_UTILIZATION, P90, STD, TAIL, THROUGHPU
 from perfgate.document.comparison import Clock
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, Replicate
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import Clocks, TimedLane, awake_by_block, sum_by_block
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.fast_path import Floats
 from perfgate.judging.gate.evidence.pairs import log_ratios, members_of_pairs
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.process import SHORTEST, UsedBlocks, block_seconds
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.stats.summary import median

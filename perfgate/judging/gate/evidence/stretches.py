@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import awake_by_block, sum_by_block
 from perfgate.judging.gate.evidence.index import Evidence, Pair
 from perfgate.judging.gate.evidence.pairs import RESIDENT_LUCK
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.stalls import is_stall
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.judging.gate.evidence.values import rounded

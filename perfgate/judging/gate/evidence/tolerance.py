@@ -8,11 +8,12 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.lookup import metric as entry_of
 from perfgate.document.budget import OK_MARGIN, SOUGHT_OK_MARGIN, parse_place
 from perfgate.document.decision import Policy
+from perfgate.document.shape import ShapePlace
 
 
-def tolerance(policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True) -> float:
-    """The allowed relative worsening of a metric of a workload's shape; ``moved`` is whether its memory layout moved."""
-    configured = configured_tolerance(policy, metric, workload, shape)
+def tolerance(policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True) -> float:
+    """The allowed relative worsening of a metric at a place; ``moved`` is whether its memory layout moved."""
+    configured = configured_tolerance(policy, metric, place)
     if configured is not None:
         return configured
     entry = entry_of(metric)
@@ -21,7 +22,7 @@ def tolerance(policy: Policy, metric: str, workload: str, shape: str, *, moved: 
     return entry.tolerance or 0.0
 
 
-def configured_tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float | None:
+def configured_tolerance(policy: Policy, metric: str, place: ShapePlace) -> float | None:
     """The tolerance that the policy sets; None if it sets none.
 
     Of several entries that match, the most specific counts: the exact metric before a pattern, then the longest.
@@ -30,14 +31,17 @@ def configured_tolerance(policy: Policy, metric: str, workload: str, shape: str)
     def specificity(key: str) -> tuple[bool, int, str]:
         return parse_place(key).metric == metric, sum(character not in "*?[]" for character in key), key
 
-    keys = [key for key in policy.tolerances if key_matches(key, metric, workload, shape)]
+    keys = [key for key in policy.tolerances if key_matches(key, metric, place)]
     return policy.tolerances[max(keys, key=specificity)] if keys else None
 
 
-def is_named(policy: Policy, metric: str, workload: str, shape: str) -> bool:
+def is_named(policy: Policy, metric: str, place: ShapePlace) -> bool:
     """Whether a tolerance names a metric of this place in full, not by a pattern."""
-    named = [parse_place(key) for key in policy.tolerances]
-    return any(place.metric == metric and place.covers(workload, shape) for place in named)
+    for key in policy.tolerances:
+        pattern = parse_place(key)
+        if pattern.metric == metric and pattern.covers(*place):
+            return True
+    return False
 
 
 def repeated_metrics(policy: Policy) -> tuple[str, ...]:
@@ -51,12 +55,10 @@ def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
     return tuple(name for name in repeated_metrics(policy) if not METRICS[name].sampled)
 
 
-def margins_for_unchanged(
-    policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True
-) -> tuple[float, float]:
+def margins_for_unchanged(policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True) -> tuple[float, float]:
     """The slowdowns that "unchanged" excludes: pairs are added until it is the first, but in the end the second is enough."""
     scale = entry_of(metric).ok_margin_scale
-    allowed = tolerance(policy, metric, workload, shape, moved=moved)
+    allowed = tolerance(policy, metric, place, moved=moved)
     if policy.ok_margin is None:
         sufficient = scale * OK_MARGIN
         sought = SOUGHT_OK_MARGIN if moved and scale == 1 else sufficient
@@ -65,9 +67,9 @@ def margins_for_unchanged(
     return max(sought, allowed), max(sufficient, allowed)
 
 
-def key_matches(key: str, metric: str, workload: str, shape: str) -> bool:
+def key_matches(key: str, metric: str, place: ShapePlace) -> bool:
     """Whether a key ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``, patterns or names, means this metric."""
-    place = parse_place(key)
     if key == metric:  # an operator's metric may contain characters of a pattern or a place
         return True
-    return fnmatchcase(metric, place.metric) and place.covers(workload, shape)
+    pattern = parse_place(key)
+    return fnmatchcase(metric, pattern.metric) and pattern.covers(*place)

@@ -16,10 +16,10 @@ from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.job import Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence, Pair
 from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
 from perfgate.judging.gate.evidence.operating_point import clock_shift_at
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.summary import median

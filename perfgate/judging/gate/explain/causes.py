@@ -16,6 +16,7 @@ from perfgate.document.comparison import Bound, Comparison, Exact, NumberCompari
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.document.run import RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.explain.head_code import HeadCode
 from perfgate.judging.gate.explain.join import explained_fact, joined_causes
@@ -32,7 +33,7 @@ def with_causes(
     """
     code = HeadCode(head)
     causes = _ranked(decision, code, _weights(base, head))
-    by_place: dict[tuple[str, str], list[Cause]] = defaultdict(list)
+    by_place: dict[ShapePlace, list[Cause]] = defaultdict(list)
     for cause in causes:
         by_place[cause.place].append(cause)
     comparisons: list[Comparison] = []
@@ -51,7 +52,7 @@ def with_causes(
 
 def _ranked(decision: DecisionDocument, code: HeadCode, weights: Mapping[tuple[str, str, str], float]) -> list[Cause]:
     """The work that got worse, the likeliest cause first over all places."""
-    by_place: dict[tuple[str, str], list[Cause]] = defaultdict(list)
+    by_place: dict[ShapePlace, list[Cause]] = defaultdict(list)
     for cause in joined_causes(decision):
         if cause.more_count > 0 or (cause.more_time or 0) > 0:
             by_place[cause.place].append(code.with_origin(cause))
@@ -95,8 +96,8 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
     return sorted(causes.values(), key=lambda cause: -slower.get((*cause.place, cause.op), 0.0))
 
 
-def _places_of_unexplained_counts(comparisons: Iterable[Comparison]) -> set[tuple[str, str]]:
-    places: set[tuple[str, str]] = set()
+def _places_of_unexplained_counts(comparisons: Iterable[Comparison]) -> set[ShapePlace]:
+    places: set[ShapePlace] = set()
     for count in comparisons:
         is_regressed = isinstance(count, Exact) and count.outcome == "regressed"
         if is_regressed and all(part.head <= part.base for part in count.parts):
@@ -111,7 +112,7 @@ def _slower_operators(operators: Iterable[OperatorDelta]) -> dict[tuple[str, str
 
 def _with_causes_of_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons; timings without a cause, such as instructions and throughput, take the cause of the call."""
-    of_calls: dict[tuple[str, str], int] = {}
+    of_calls: dict[ShapePlace, int] = {}
     for comparison in comparisons:
         if _is_timed(comparison) and comparison.cause is not None:
             of_calls.setdefault(comparison.place, comparison.cause)

@@ -20,12 +20,12 @@ from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Invalid
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence, PairedTimes
 from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
@@ -62,7 +62,7 @@ def explanations(
     spoiled = {entry.place for entry in invalid}
     explained: list[Explanation] = []
     for place in sorted(evidence.base.accounts.keys() & evidence.head.accounts.keys()):
-        times = [] if place in spoiled else call_times(comparisons, *place)
+        times = [] if place in spoiled else call_times(comparisons, place)
         moved = next((time for time in times if time.outcome in _MOVED), None)
         exact = [count for count in comparisons if isinstance(count, Exact) and count.place == place]
         tested = {test.op: test.seconds for test in tests if test.place == place}
@@ -70,11 +70,11 @@ def explanations(
     return explained
 
 
-def call_times(comparisons: Sequence[Comparison], workload: str, shape: str) -> list[Paired]:
+def call_times(comparisons: Sequence[Comparison], place: ShapePlace) -> list[Paired]:
     """The call times of the pairs: regressions and improvements first, then in the order in which they are explained."""
     by_metric: dict[str, Paired] = {}
     for comparison in comparisons:
-        if not isinstance(comparison, Paired) or comparison.place != (workload, shape):
+        if not isinstance(comparison, Paired) or comparison.place != place:
             continue
         if comparison.is_of_call and comparison.outcome != "not_comparable":
             by_metric[comparison.metric] = comparison

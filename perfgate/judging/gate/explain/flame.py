@@ -17,6 +17,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameMark, FlameTree, WhyCounts, node_totals
 from perfgate.document.run import OUTSIDE_OPERATORS
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.explain.contributions import call_times
 
 _STREAM = FLAME_KINDS.index("stream")
@@ -26,22 +27,23 @@ _ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "
 
 def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
     """The tree of both sides of a workload's shape with the pairs' times and their result for the call."""
+    place = ShapePlace(workload, shape)
     paired = [row for row in decision.comparisons if isinstance(row, Paired) and row.workload == workload]
     is_job = any(row.is_of_job for row in paired)
     if is_job or tree.base is None or tree.head is None:
         return tree
-    operators = [row for row in decision.operators if row.place == (workload, shape)]
+    operators = [row for row in decision.operators if row.place == place]
     of_base = {row.op: row.base for row in operators if row.base is not None}
     of_head = {row.op: row.head for row in operators if row.head is not None}
     base, head = _with_times(tree, tree.base, of_base), _with_times(tree, tree.head, of_head)
     tree = replace(tree, base=base, head=head)
-    call = next(iter(call_times(decision.comparisons, workload, shape)), None)
-    marks = _marks(tree, decision, operators, (workload, shape))
+    call = next(iter(call_times(decision.comparisons, place)), None)
+    marks = _marks(tree, decision, operators, place)
     return replace(tree, call=call, by_counts=why_counts(tree, call), marks=marks)
 
 
 def _marks(
-    tree: FlameTree, decision: DecisionDocument, operators: Sequence[OperatorDelta], place: tuple[str, str]
+    tree: FlameTree, decision: DecisionDocument, operators: Sequence[OperatorDelta], place: ShapePlace
 ) -> list[FlameMark]:
     """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
     named = {cause.op for cause in decision.causes if cause.place == place}

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from perfgate.document.explanation import Cause
 from perfgate.document.run import RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 
 
@@ -17,15 +18,15 @@ class HeadCode:
     def __init__(self, head: RunDocument | None) -> None:
         self._head = head
         self._changes = head.source.changes if head else []
-        self._at: dict[tuple[str, str], ChangedCode] = {}
+        self._at: dict[ShapePlace, ChangedCode] = {}
         if head is not None:
             for counters in head.counters:
                 self._at[counters.place] = ChangedCode(self._changes, counters.functions)
             for profile in head.profiles:
-                self._at[profile.workload, ""] = ChangedCode(self._changes, profile.functions)
+                self._at[ShapePlace(profile.workload, "")] = ChangedCode(self._changes, profile.functions)
         self._text = _text_of_lines(head) if head else {}
 
-    def at(self, place: tuple[str, str]) -> ChangedCode:
+    def at(self, place: ShapePlace) -> ChangedCode:
         """The changed code, with the calls between functions at a place."""
         if place not in self._at:
             self._at[place] = ChangedCode(self._changes)

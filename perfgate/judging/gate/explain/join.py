@@ -13,6 +13,7 @@ from perfgate.catalogue.terms import Amount
 from perfgate.document.comparison import Comparison, NumberComparison, Recorded
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, OperatorDelta, Part
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 from perfgate.judging.gate.explain.kinds import EXPLAINS
 
@@ -27,7 +28,7 @@ _COVERED_BY_CALLS: tuple[Amount, ...] = ("copied", "blocks", "flops")
 class _Identity(NamedTuple):
     """Work that all sources agree on: an operator's calls at a place, or another aspect or amount of it, of some ranks."""
 
-    place: tuple[str, str]
+    place: ShapePlace
     operator: str
     aspect: Aspect | None
     amount: Amount
@@ -109,10 +110,10 @@ def _slower_stages(comparison: NumberComparison) -> list[Part]:
     return sorted(slower, key=lambda part: part.base - part.head)
 
 
-def _counted_fact(place: tuple[str, str], part: Part, amount: Amount) -> Cause:
+def _counted_fact(place: ShapePlace, part: Part, amount: Amount) -> Cause:
     return Cause(
-        workload=place[0],
-        shape=place[1],
+        workload=place.workload,
+        shape=place.shape,
         op=part.name,
         aspect=part.aspect,
         ranks=part.ranks,
@@ -125,8 +126,8 @@ def _counted_fact(place: tuple[str, str], part: Part, amount: Amount) -> Cause:
     )
 
 
-def _timed_fact(place: tuple[str, str], part: Part) -> Cause:
-    return Cause(workload=place[0], shape=place[1], op=part.name, more_time=part.head - part.base)
+def _timed_fact(place: ShapePlace, part: Part) -> Cause:
+    return Cause(workload=place.workload, shape=place.shape, op=part.name, more_time=part.head - part.base)
 
 
 def _changed(operators: Iterable[OperatorDelta]) -> Iterator[Cause]:
@@ -163,11 +164,11 @@ def _explained(decision: DecisionDocument) -> Iterator[Cause]:
                 )
 
 
-def explained_fact(place: tuple[str, str], name: str, part: OperatorDelta) -> Cause:
+def explained_fact(place: ShapePlace, name: str, part: OperatorDelta) -> Cause:
     """An operator by its part in an explanation; no counter mentions it."""
     return Cause(
-        workload=place[0],
-        shape=place[1],
+        workload=place.workload,
+        shape=place.shape,
         op=name,
         line=part.line,
         mentions=0,
@@ -179,9 +180,9 @@ def explained_fact(place: tuple[str, str], name: str, part: OperatorDelta) -> Ca
     )
 
 
-def _compiled_operators(comparisons: Iterable[Comparison]) -> dict[tuple[tuple[str, str], str], Compiling]:
+def _compiled_operators(comparisons: Iterable[Comparison]) -> dict[tuple[ShapePlace, str], Compiling]:
     """The operators at which a graph breaks or is compiled again, by place and name."""
-    compiled: dict[tuple[tuple[str, str], str], Compiling] = {}
+    compiled: dict[tuple[ShapePlace, str], Compiling] = {}
     for comparison in comparisons:
         if comparison.metric in _COMPILING and comparison.outcome == "regressed":
             for part in comparison.parts:
@@ -196,7 +197,7 @@ def _without_covered(causes: Mapping[_Identity, Cause]) -> list[Cause]:
     the bytecodes of a line already cover the functions that it calls.
     """
     listed = dict(causes)
-    lines_of_python: set[tuple[tuple[str, str], str | None]] = set()
+    lines_of_python: set[tuple[ShapePlace, str | None]] = set()
     for identity, cause in causes.items():
         if identity.amount == "bytecodes" and cause.more_count > 0:
             lines_of_python.add((identity.place, cause.line))

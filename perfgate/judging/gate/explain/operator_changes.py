@@ -10,8 +10,8 @@ from perfgate.document.alignment import Work
 from perfgate.document.explanation import OperatorDelta, Replacement
 from perfgate.document.lines import file_of, split_line
 from perfgate.document.run import OperatorRow
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence, count_of
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide
 

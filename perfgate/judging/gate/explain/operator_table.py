@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from perfgate.document.decision import DecisionDocument, Invalid
 from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.run import OUTSIDE_OPERATORS
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence, PairedTimes
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.signed_rank import estimate
 from perfgate.stats.summary import median

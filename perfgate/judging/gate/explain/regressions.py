@@ -26,6 +26,7 @@ from perfgate.document.comparison import (
     Recorded,
 )
 from perfgate.document.decision import DecisionDocument, Regression
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.explain.operator_table import mark_alone
 
 _OUTCOMES = ("regressed", "improved", "inconclusive")
@@ -47,7 +48,7 @@ def with_regressions(decision: DecisionDocument) -> DecisionDocument:
     regressed = [comparison for comparison in comparisons if comparison.outcome == "regressed"]
     # Single operators explain metrics; they lead only if no metric regressed.
     regressed = [comparison for comparison in regressed if not comparison.is_of_operator] or regressed
-    ranks: dict[tuple[str, str], int] = {}
+    ranks: dict[ShapePlace, int] = {}
     for rank, comparison in enumerate(regressed):
         ranks.setdefault(comparison.place, rank)
     explanations = sorted(decision.explanations, key=lambda entry: ranks.get(entry.place, len(ranks)))
@@ -65,7 +66,7 @@ class _Group:
 
     causes: list[int]
     comparisons: list[Comparison]
-    places: set[tuple[str, str]]
+    places: set[ShapePlace]
     more_time: float
     slower: list[Comparison]
 
@@ -105,8 +106,8 @@ class _Regressions:
         groups = [_Group.of(comparisons, decision) for comparisons in members.values()]
         self._groups = sorted(groups, key=self._order)
         # How many regressions slow a place down.
-        self._slower: Counter[tuple[str, str]] = Counter()
-        self._timed: Counter[tuple[str, str]] = Counter()
+        self._slower: Counter[ShapePlace] = Counter()
+        self._timed: Counter[ShapePlace] = Counter()
         for group in groups:
             if group.slower:
                 self._slower.update(group.places)

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from perfgate.catalogue.names import LATENCY, OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import Policy
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.rows import OPERATORS, SUBROUTINES, Row
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
@@ -27,7 +27,7 @@ def require_profiles(plan: EvidencePlan, evidence: Evidence, policy: Policy, pla
         for name in plan.tables.metrics(prefixes):
             operator = name.removeprefix(OPERATOR_TIME)
             is_counted_apart = kind == OPERATORS and (place, operator) in evidence.changed_counts
-            if not is_counted_apart and configured_tolerance(policy, name, *place) is not None:
+            if not is_counted_apart and configured_tolerance(policy, name, place) is not None:
                 rows = [row for row in plan.tables.of_metric(name) if row.shape == place.shape]
                 _require_times(plan, kind, rows)
 

@@ -25,10 +25,10 @@ from perfgate.catalogue.names import (
 from perfgate.document.decision import NamedBy, Policy
 from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND, RunDocument, WorkloadRecord
 from perfgate.document.samples import STOPPED, BlockColumns, unpack
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.bounds import bounds_with_lost_values
 from perfgate.judging.gate.evidence.clocks import awake_by_block
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.rows import (
     ALWAYS_SEEN,
     CHECKED,

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import BUSY, HOST, LATENCY
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import WAITED
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.same_work import SAME_WORK_MARGIN, is_same_work
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 

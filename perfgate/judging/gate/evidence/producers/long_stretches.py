@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfgate.catalogue.names import LATENCY_STALLS, MEAN
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.stretches import FAMILY, StretchSample, stretches_of
 
 

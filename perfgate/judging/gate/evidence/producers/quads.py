@@ -15,6 +15,7 @@ import numpy as np
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import JOB_HALVES, RANKS_EXPOSED, RANKS_SKEW, SAME_TEXT, STALLS, TTFT_P99
 from perfgate.document.job import JobNumber, JobRecord, Turn
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.answers import answers_of
 from perfgate.judging.gate.evidence.checklist import LARGEST_RATIO
 from perfgate.judging.gate.evidence.communication import exposed, profiled_starts, skew
@@ -22,7 +23,6 @@ from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.quads import LOOKS, Quad, looks_of, other_work, quads_of, turns_of
 from perfgate.judging.gate.evidence.server_counters import RATIOS, ratio_of
 from perfgate.judging.gate.evidence.stalls import stall_effect

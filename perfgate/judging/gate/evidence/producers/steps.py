@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from perfgate.catalogue.lookup import metric
 from perfgate.document.message import Message
 from perfgate.document.run import WorkloadRecord
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import REPEATED, Number, Rules
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.tolerance import is_named, repeated_metrics
 
 
@@ -30,15 +30,14 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
 def _measured(evidence: Evidence, rules: Rules, name: str, workload: WorkloadRecord) -> list[ChecklistNumber]:
     """The number of each shape that a side measured: some steps measure the first shape alone."""
     step = metric(name).step
-    shapes = [shape for shape in workload.shapes if is_named(rules.policy, name, workload.name, shape)]
+    shapes = [shape for shape in workload.shapes if is_named(rules.policy, name, ShapePlace(workload.name, shape))]
     named = [ChecklistNumber(step, workload.name, shape, name) for shape in shapes]
     measured = [number for number in named if evidence.checklist.has(number)]
     return measured or named[:1]
 
 
 def _row(evidence: Evidence, rules: Rules, number: ChecklistNumber) -> Number:
-    place = ShapePlace(number.workload, number.shape)
     units = evidence.checklist.get(number)
     is_of_turns = isinstance(units, Message) or units.evidence == "turn"
-    moved = is_of_turns or place.workload not in evidence.kept_layout
-    return rules.number(place, number.metric, units, REPEATED, moved=moved)
+    moved = is_of_turns or number.workload not in evidence.kept_layout
+    return rules.number(number.place, number.metric, units, REPEATED, moved=moved)
