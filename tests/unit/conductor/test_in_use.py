@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +39,8 @@ PACKAGES = {
 class Place:
     """A folder of packages on the import path, folders of programs and libraries, all sealed, and a process that reports."""
 
-    def __init__(self, root: Path, log: LoadLog) -> None:
+    def __init__(self, root: Path, log: LoadLog, python: Path) -> None:
+        self.python = python
         self.packages, self.programs, self.libraries = (root / name for name in ("site-packages", "bin", "lib"))
         for folder in (self.packages, self.programs, self.libraries):
             folder.mkdir()
@@ -54,8 +55,11 @@ class Place:
         self.environment = with_code(environment, share_code(root / "code"))
         self.log = log
         self.seals = Seals(loads=log)
-        self.seals.add_code(sealed_code(None, environment, spare=None), "base", "head")
+        self.add_code()
         time.sleep(0.02)  # the kernel's clock of files has ticks of up to 10 ms
+
+    def add_code(self) -> None:
+        self.seals.add_code(sealed_code(self.python, self.environment, spare=None), "base", "head")
 
     def write(self, name: str, text: str, folder: Path | None = None) -> Path:
         file = (folder or self.packages) / name
@@ -66,17 +70,25 @@ class Place:
     def run(self, code: str = "import used, single, shared.used_part") -> None:
         """Run a process of a side, which reports what it loads."""
         program = f"from perfgate.system.loads import report_loads\nreport_loads()\n{code}"
-        subprocess.run([sys.executable, "-c", program], env={**self.environment, **self.log.environment}, check=True)
+        subprocess.run([self.python, "-c", program], env={**self.environment, **self.log.environment}, check=True)
 
     def changed(self) -> list[str]:
         self.seals.check()
         return self.seals.seal_of("base").changed
 
 
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter without packages: the folders of ours hold tens of thousands of files, and each seal reads them all."""
+    folder = tmp_path_factory.mktemp("interpreter")
+    venv.create(folder, with_pip=False, symlinks=True)
+    return folder / "bin" / "python"
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path, python: Path) -> Iterator[Place]:
     with LoadLog() as log:
-        yield Place(tmp_path, log)
+        yield Place(tmp_path, log, python)
 
 
 UNRELATED = {
@@ -165,7 +177,7 @@ def test_check__file_in_use_gets_another_name_and_is_loaded_again__does_not_coun
     file = place.packages / "single.py"
     os.link(file, tmp_path / "cached.py")
     place.seals = Seals(loads=place.log)
-    place.seals.add_code(sealed_code(None, place.environment, spare=None), "base", "head")
+    place.add_code()
     place.run()
     os.link(file, tmp_path / "other.py")
     place.run()
@@ -211,9 +223,9 @@ def test_check__libraries__count_if_a_library_or_module_in_use_names_them(place:
     assert place.changed() == [f"{place.libraries}/{name}" for name in ("libc.so.6", "libplugin.so.3.1")]
 
 
-def test_check__without_reports__every_change_counts(tmp_path: Path) -> None:
+def test_check__without_reports__every_change_counts(tmp_path: Path, python: Path) -> None:
     with LoadLog() as log:
-        place = Place(tmp_path, log)
+        place = Place(tmp_path, log, python)
         place.seals.loads = None
         file = place.write("cowsay.py", "")
         assert place.changed() == [str(file)]
@@ -247,9 +259,7 @@ def test_load_log__anybody_sends_it_nonsense__reads_on(place: Place) -> None:
 
 def test_report_loads__nobody_listens__the_program_runs(place: Place) -> None:
     code = "from perfgate.system.loads import report_loads\nreport_loads()\nimport used"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**place.environment, LOADS_VARIABLE: "nobody"}, check=False
-    )
+    done = subprocess.run([place.python, "-c", code], env={**place.environment, LOADS_VARIABLE: "nobody"}, check=False)
     assert done.returncode == 0
 
 
