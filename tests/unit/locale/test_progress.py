@@ -137,13 +137,18 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 
 @cache
+def tree_of(path: Path) -> ast.AST:
+    return ast.parse(source(path))
+
+
+@cache
 def all_functions() -> Functions:
-    return Functions(ast.parse(source(path)) for path in all_modules() if REPORT not in path.as_posix())
+    return Functions(tree_of(path) for path in all_modules() if REPORT not in path.as_posix())
 
 
 @each("path", [path for path in all_modules() if REPORT not in path.as_posix()])
 def test_progress__line_that_is_shown__is_a_sentence(path: Path) -> None:
-    found = sorted(set(lines_without_translation(ast.parse(source(path)), all_functions())))
+    found = sorted(set(lines_without_translation(tree_of(path), all_functions())))
     assert found == [], f"{path}: wrap the text of these lines in sentence(...) or Activity(...)"
 
 
