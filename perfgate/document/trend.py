@@ -32,6 +32,7 @@ Direction = Literal["worse", "better", "changed"]
 Evidence = Literal["exact", "confirmed", "suspected", "refuted"]
 # new: not reported before; open: reported before and still so; resolved: the level is back; accepted: marked as intended.
 Standing = Literal["new", "open", "resolved", "accepted", "refuted"]
+NoSearchReason = Literal["too_short", "not_measured", "old_testbed", "metric"]
 
 
 class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,7 +244,7 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
 class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
     """A number of series in which no change could be found, with the reason."""
 
-    reason: Literal["too_short", "not_measured", "old_testbed", "metric"]
+    reason: NoSearchReason
     series: int
     names: list[str] = []
 

@@ -53,14 +53,15 @@ class Admission:
             await self._application(scope, receive, send)
             return
         # FastAPI has no HEAD; the server sends the headers of a GET alone (RFC 9110, 9.3.2).
-        request_scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
         try:
-            refusal = await run_in_threadpool(self._refusal, Request(request_scope))
+            refusal = await run_in_threadpool(self._refusal, Request(scope))
         except StoreError as error:
             # Clients repeat a request that was answered with 503.
             self._troubles.note(str(error))
             refusal = refused("the store with the tokens cannot be read now; repeat it", HTTPStatus.SERVICE_UNAVAILABLE)
-        await (refusal or self._application)(request_scope, receive, send_with_headers)
+        await (refusal or self._application)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         """The response to a request that is not admitted: a refusal, or the redirect without the token."""
@@ -85,10 +86,13 @@ class Admission:
         cookie = _sent(request.cookies.get(_COOKIE, ""))
         if by_cookie := self._authenticator.caller(cookie):
             # A browser sends its cookie with requests that a foreign page made up, too.
-            return replace(by_cookie, may_write=False, form_key=form_key(cookie) if by_cookie.may_write else "")
+            key = form_key(cookie) if by_cookie.may_write else ""
+            return replace(by_cookie, may_write=False, form_key=key)
         if self._authenticator.is_open:
             return NEIGHBOUR
-        return PROBE if request.scope["path"] == HEALTH else None
+        if request.scope["path"] == HEALTH:
+            return PROBE
+        return None
 
 
 def _without_token(request: Request, token: str) -> Response:
@@ -96,7 +100,9 @@ def _without_token(request: Request, token: str) -> Response:
     query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
     rest = [(name, value) for name, value in query if name != "token"]
     # Two leading slashes would redirect to another machine, and browsers take a backslash for a slash.
-    location = "/" + quote(request.scope["path"].lstrip("/")) + (f"?{urlencode(rest)}" if rest else "")
+    location = "/" + quote(request.scope["path"].lstrip("/"))
+    if rest:
+        location += f"?{urlencode(rest)}"
     response = Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": location})
     response.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
     return response
@@ -112,7 +118,9 @@ def host_name(header: str) -> str:
 
 def _bearer(request: Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return _sent(token.strip()) if scheme.lower() == "bearer" else ""
+    if scheme.lower() != "bearer":
+        return ""
+    return _sent(token.strip())
 
 
 def _sent(header: str) -> str:

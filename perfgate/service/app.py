@@ -57,7 +57,7 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
             for part in parts:
                 part.check()
         except PerfgateError as error:
-            # Whoever has no token learns neither the place of the store nor its error.
+            # Without a token neither the place of the store nor its error is shown.
             troubles.note(str(error))
             return refused("what is served cannot be read; the log of perfgate serve has the reason", _NOT_NOW)
         return as_json({"status": "ok"})
@@ -74,8 +74,8 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
     app.get(HEALTH, responses=described({"type": "object"}), summary="Whether all of this can be read.")(health)
 
     async def failed(_: Request, error: Exception) -> Response:
-        status = next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
-        return refused(public(str(error)), status)
+        kinds = [kind for kind in type(error).__mro__ if kind in _STATUSES]
+        return refused(public(str(error)), _STATUSES[kinds[0]])
 
     app.add_exception_handler(PerfgateError, failed)
     app.add_exception_handler(RequestValidationError, _wrong_parameter)
@@ -84,8 +84,8 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
 
 
 async def _wrong_parameter(_: Request, error: Exception) -> Response:
-    errors = [f"{one['loc'][-1]}: {one['msg']}" for one in cast("RequestValidationError", error).errors()]
-    return refused("; ".join(errors), HTTPStatus.BAD_REQUEST)
+    problems = [f"{problem['loc'][-1]}: {problem['msg']}" for problem in cast("RequestValidationError", error).errors()]
+    return refused("; ".join(problems), HTTPStatus.BAD_REQUEST)
 
 
 async def _refused_by_route(_: Request, error: Exception) -> Response:

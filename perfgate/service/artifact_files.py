@@ -1,6 +1,6 @@
 """The kept artifacts over HTTP, at the paths that they have in the artifact store: streamed, whole or in one range of bytes.
 
-Only files that the record of a set lists can be requested, by a caller who may read the project of the set.
+Only files that the record of a set lists can be requested, by a caller who may read the set's project.
 """
 
 from __future__ import annotations
@@ -67,44 +67,47 @@ class ArtifactFiles(ServicePart):
         return text.replace(self._store.name, "the artifact store")
 
     def listed(self, request: Request, key: ProjectKey, set_id: SetId) -> Response:
-        return as_json(self._found(request, key, set_id))
+        return as_json(self._set(request, key, set_id))
 
     def file(self, request: Request, key: ProjectKey, set_id: SetId, path: FilePath) -> Response:
-        artifact_set = self._found(request, key, set_id)
+        artifact_set = self._set(request, key, set_id)
         file = artifact_set.file(path)
         if file is None:
-            raise _nothing()
-        start, end, status = _asked(request.headers.get("Range", ""), file.bytes)
-        headers = {
-            "Accept-Ranges": "bytes",
-            "Content-Length": str(end - start),
-            "ETag": f'"{file.sha256}"',
-            **_shown(file),
-        }
+            raise _not_kept()
+        start, end, status = _byte_range(request.headers.get("Range", ""), file.bytes)
+        headers = _content_headers(file)
+        headers["Accept-Ranges"] = "bytes"
+        headers["Content-Length"] = str(end - start)
+        headers["ETag"] = f'"{file.sha256}"'
         if status == HTTPStatus.PARTIAL_CONTENT:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.bytes}"
         chunks = self._store.content(artifact_set, path, start, end)
         # The first chunk is read here: a store that refuses is reported instead of sent as an empty file.
         return StreamingResponse(chain([next(chunks, b"")], chunks), status, headers)
 
-    def _found(self, request: Request, key: str, set_id: str) -> ArtifactSet:
+    def _set(self, request: Request, key: str, set_id: str) -> ArtifactSet:
         """The set, if there is one and the caller may read its project; the answer does not reveal which of the two failed."""
         artifact_set = self._store.at(key, set_id)
         if artifact_set is None or caller_of(request).project not in (None, artifact_set.project):
-            raise _nothing()
+            raise _not_kept()
         return artifact_set
 
 
-def _asked(header: str, size: int) -> tuple[int, int, HTTPStatus]:
+def _byte_range(header: str, size: int) -> tuple[int, int, HTTPStatus]:
     """The bytes of one range (RFC 9110, 14.1.2), or all of them without such a header. Raises HTTPException behind the end."""
-    artifact_set = _RANGE.fullmatch(header.strip())
-    if artifact_set is None or artifact_set[1] == artifact_set[2] == "":
+    match = _RANGE.fullmatch(header.strip())
+    if match is None or header.strip() == "bytes=-":
         return 0, size, HTTPStatus.OK
-    first, last = artifact_set.groups()
-    start = int(first) if first else max(0, size - int(last))
-    end = min(int(last) + 1, size) if first and last else size
-    if first and last and int(last) < start:
-        return 0, size, HTTPStatus.OK  # not a range, which is ignored
+    first, last = match.groups()
+    end = size
+    if not first:
+        start = max(0, size - int(last))
+    else:
+        start = int(first)
+        if last:
+            end = min(int(last) + 1, size)
+            if int(last) < start:
+                return 0, size, HTTPStatus.OK  # not a range, which is ignored
     if start >= size:
         raise HTTPException(
             HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
@@ -114,16 +117,19 @@ def _asked(header: str, size: int) -> tuple[int, int, HTTPStatus]:
     return start, end, HTTPStatus.PARTIAL_CONTENT
 
 
-def _shown(file: Artifact) -> dict[str, str]:
+def _content_headers(file: Artifact) -> dict[str, str]:
     """The headers by which a browser shows a page and saves everything else."""
     if policy := _POLICIES.get(file.kind):
         return {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
     kind, encoding = guess_type(file.path)
+    if encoding == "gzip":
+        kind = "application/gzip"
+    name = file.path.rpartition("/")[2]
     return {
-        "Content-Type": "application/gzip" if encoding == "gzip" else kind or "application/octet-stream",
-        "Content-Disposition": f'attachment; filename="{file.path.rpartition("/")[2]}"',
+        "Content-Type": kind or "application/octet-stream",
+        "Content-Disposition": f'attachment; filename="{name}"',
     }
 
 
-def _nothing() -> HTTPException:
+def _not_kept() -> HTTPException:
     return HTTPException(HTTPStatus.NOT_FOUND, "no such artifact is kept, or no longer, or not for this token")

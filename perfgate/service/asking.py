@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from perfgate.flows.ask.sources import Sources
@@ -17,16 +18,18 @@ class ServedSources:
         self._root, self._served, self._library = root, served, library
 
     def of(self, caller: Caller) -> Sources:
-        return Sources(
-            root=self._root,
-            store=self._served.store if self._served is not None else None,
+        sources = Sources(root=self._root, only=caller.project, public=self.public)
+        if self._served is not None:
+            sources = replace(sources, store=self._served.store)
+        if self._library is not None:
             # Only names that the library lists have a path.
-            recording=self._library.path if self._library is not None else None,
-            only=caller.project,
-            public=self.public,
-        )
+            sources = replace(sources, recording=self._library.path)
+        return sources
 
     def public(self, text: str) -> str:
         """A text without places of this machine."""
-        text = self._served.public(text) if self._served is not None else text
-        return self._library.without_folder(text) if self._library is not None else text
+        if self._served is not None:
+            text = self._served.public(text)
+        if self._library is not None:
+            text = self._library.without_folder(text)
+        return text

@@ -1,4 +1,4 @@
-"""The audit log of a store as a page: who changed what, and when."""
+"""The audit log of a store as a page: the changes with their time and actor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class AuditPage(ServicePart):
         if ledger is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does")
         entries = ledger.entries(project=caller_of(request).project, limit=_ON_A_PAGE + 1, before=before)
-        shown = entries[:_ON_A_PAGE]
-        older = f"{AUDIT}?before={shown[-1].number}" if len(entries) > len(shown) else ""
-        rows = [AuditRow(entry.at, entry.actor, entry.project, entry.action, entry.subject) for entry in shown]
+        older = ""
+        if len(entries) > _ON_A_PAGE:
+            entries.pop()
+            older = f"{AUDIT}?before={entries[-1].number}"
+        rows = [AuditRow(entry.at, entry.actor, entry.project, entry.action, entry.subject) for entry in entries]
         return as_page(render_audit(rows, self._language, older=older))

@@ -12,6 +12,7 @@ from fastapi import Depends, HTTPException, Path
 from starlette.requests import Request
 
 from perfgate.judging.store.ledger import Ledger
+from perfgate.judging.store.store import Store
 
 # PostgreSQL stores no NUL in a text.
 NO_NUL = r"^[^\x00]*$"
@@ -51,8 +52,7 @@ class Authenticator:
             return None
         if self._own is not None and is_same_secret(secret, self._own):
             return Caller("the token of the server")
-        token = self._ledger.find(secret) if self._ledger is not None else None
-        if token is None:
+        if self._ledger is None or (token := self._ledger.find(secret)) is None:
             return None
         return Caller(f"token {token.id} {token.name}", token.project, may_write=token.scope == "write")
 
@@ -69,6 +69,12 @@ def is_same_secret(sent: str, secret: str) -> bool:
 def caller_of(request: Request) -> Caller:
     caller: Caller = request.state.caller
     return caller
+
+
+def readable_projects(request: Request, store: Store) -> list[str]:
+    """The projects of a store that the caller may read."""
+    only = caller_of(request).project
+    return [project for project in store.projects() if only in (None, project)]
 
 
 # FastAPI hands a dependency that is no coroutine to a thread, which takes longer than to compare two names.

@@ -11,8 +11,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.shared.trees import label_of, tree_of
 from perfgate.flows.trace.choice import Choice
@@ -68,21 +68,21 @@ def flame_page(path: Path, name: str, language: Language, head: Path | None) -> 
         return render_flame(trace_flame(path, head, Choice(), note=lambda _: None), language)
     chosen = choose(path, Choice())
     trees = [tree_of(pick.timeline, label_of(name, pick.timeline, several=True)) for pick in chosen]
-    return render_flame(_some([tree for tree in trees if tree.parent], name), language)
+    trees = [tree for tree in trees if tree.parent]
+    if not trees:
+        raise _without_events(name)
+    return render_flame(trees, language)
 
 
 def timeline_page(path: Path, name: str, language: Language) -> str:
-    timelines = [
-        drawn_timeline(
-            pick.timeline.events,
-            label_of(name, pick.timeline, several=True),
-            pick.recording.notes,
-            pick.timeline.readings,
-        )
-        for pick in choose(path, Choice())
-        if len(pick.timeline.events)
-    ]
-    return render_timeline(_some(timelines, name), language)
+    timelines: list[DrawnTimeline] = []
+    for recording, timeline in choose(path, Choice()):
+        if len(timeline.events):
+            label = label_of(name, timeline, several=True)
+            timelines.append(drawn_timeline(timeline.events, label, recording.notes, timeline.readings))
+    if not timelines:
+        raise _without_events(name)
+    return render_timeline(timelines, language)
 
 
 def ranks_page(folder: Path, language: Language) -> str:
@@ -91,8 +91,5 @@ def ranks_page(folder: Path, language: Language) -> str:
     return render_ranks_page(drawn_ranks(ranks, ()), language)
 
 
-def _some(drawn: list[Any], name: str) -> list[Any]:
-    """Raises UsageError for an empty list."""
-    if not drawn:
-        raise UsageError("{name} has no timeline with events; tables of steps or totals alone have none", name=name)
-    return drawn
+def _without_events(name: str) -> UsageError:
+    return UsageError("{name} has no timeline with events; tables of steps or totals alone have none", name=name)

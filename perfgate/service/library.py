@@ -6,7 +6,7 @@ import itertools
 import os
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -30,8 +30,8 @@ from perfgate.trace.readers.ascend.layout import OUTPUT
 from perfgate.trace.readers.reader import all_readers
 
 MOST_RECORDINGS = 10_000
-# Recordings are large: only this many stay in memory; of all others, only the ids of their requests do.
-_KEPT = 2
+# Recordings are large: only this many stay in memory, and the ids of the requests of all.
+_IN_MEMORY = 2
 _Item = TypeVar("_Item")
 
 
@@ -45,11 +45,11 @@ class Library:
         self._folder = folder
         # Each with the state of the recording that it was read from.
         self._timelines: OrderedDict[str, tuple[ServedRecording, list[ChosenTimeline]]] = OrderedDict()
-        self._requests: dict[str, tuple[ServedRecording, frozenset[str]]] = {}
+        self._requests: dict[str, tuple[ServedRecording, set[str]]] = {}
 
     def recordings(self) -> list[ServedRecording]:
         """All recordings, the latest first."""
-        return sorted(self._found().values(), key=lambda recording: (-recording.modified, recording.name))
+        return sorted(self._by_name().values(), key=lambda recording: (-recording.modified, recording.name))
 
     def path(self, name: str) -> Path:
         """The path of a recording. Raises UsageError for an unknown name."""
@@ -57,29 +57,27 @@ class Library:
 
     def job(self, name: str) -> Path:
         """The folder of a job; an empty name means the whole library. Raises UsageError if it holds no recording."""
-        if not any(is_below(recording, name) for recording in self._found()):
+        if not [recording for recording in self._by_name() if is_below(recording, name)]:
             raise UsageError("no folder with recordings is named {name!r}; GET /api/recordings lists them", name=name)
         return self._folder / name
 
     def timelines(self, name: str) -> list[ChosenTimeline]:
         """The timelines of a recording. Raises UsageError for an unknown name, DocumentError for a damaged recording."""
         recording = self._named(name)
-        kept = self._timelines.get(name)
-        if kept is None or kept[0] != recording:
-            kept = (recording, choose(self._folder / name, Choice()))
-            self._timelines[name] = kept
-        self._timelines.move_to_end(name)
-        while len(self._timelines) > _KEPT:
+        state, timelines = self._timelines.pop(name, (None, []))
+        if state != recording:
+            timelines = choose(self._folder / name, Choice())
+        self._timelines[name] = recording, timelines
+        while len(self._timelines) > _IN_MEMORY:
             self._timelines.popitem(last=False)
-        return kept[1]
+        return timelines
 
     def requests(self, name: str, *, request: str | None, limit: int | None) -> RequestDocument:
         """The requests of a recording, or one of them with the work done for it. Raises UsageError if it is not in it."""
         document = requests_of(self.timelines(name), Choice(limit=limit), request)
-        timelines = [
-            msgspec.structs.replace(timeline, path=self.without_folder(timeline.path))
-            for timeline in document.timelines
-        ]
+        timelines = list(document.timelines)
+        for number, timeline in enumerate(timelines):
+            timelines[number] = msgspec.structs.replace(timeline, path=self.without_folder(timeline.path))
         return msgspec.structs.replace(document, timelines=timelines)
 
     def without_folder(self, text: str) -> str:
@@ -103,63 +101,63 @@ class Library:
 
     def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
         """Use each recording with events that served the request, or any; return the names of damaged recordings."""
-        unread, served = [], False
-        for name, recording in self._found().items():
+        unread, is_served = [], False
+        for name, recording in self._by_name().items():
             try:
                 ids = self._ids(recording)
-                if request in ids if request is not None else ids:
+                if request in ids or (request is None and ids):
                     use(name)
-                    served = True
+                    is_served = True
             except TooManyEventsError:
                 raise
             except PerfgateError:
                 unread.append(name)
-        if not served:
-            raise UsageError(
-                "no recording has an event that serves {requests}",
-                requests=Activity("a request") if request is None else Activity("request {name!r}", name=request),
-            )
+        if not is_served:
+            requests = Activity("a request")
+            if request is not None:
+                requests = Activity("request {name!r}", name=request)
+            raise UsageError("no recording has an event that serves {requests}", requests=requests)
         return unread
 
-    def _ids(self, recording: ServedRecording) -> frozenset[str]:
-        kept = self._requests.get(recording.name)
-        if kept is None or kept[0] != recording:
-            ids = frozenset[str]().union(
-                *(Requests(chosen.timeline.events).names for chosen in self.timelines(recording.name))
-            )
-            kept = self._requests[recording.name] = (recording, ids)
-        return kept[1]
+    def _ids(self, recording: ServedRecording) -> set[str]:
+        state, ids = self._requests.get(recording.name, (None, set()))
+        if state != recording:
+            ids = set()
+            for chosen in self.timelines(recording.name):
+                ids.update(Requests(chosen.timeline.events).names)
+            self._requests[recording.name] = recording, ids
+        return ids
 
     def _named(self, name: str) -> ServedRecording:
-        recording = self._found().get(name)
+        recording = self._by_name().get(name)
         if recording is None:
             raise UsageError("no recording is named {name!r}; GET /api/recordings lists them", name=name)
         return recording
 
-    def _found(self) -> dict[str, ServedRecording]:
+    def _by_name(self) -> dict[str, ServedRecording]:
         return {recording.name: recording for recording in itertools.islice(self._walk(self._folder), MOST_RECORDINGS)}
 
     def _walk(self, folder: Path) -> Iterator[ServedRecording]:
         for path in _members(folder):
-            if path.is_dir() and (path / "run.json").is_file():
-                yield self._described(path, "run")
-            elif _is_one(path) if path.is_dir() else _is_recognised(path):
-                yield self._described(path, "recording")
-            elif path.is_dir():
+            if not path.is_dir():
+                if _is_recognised(path):
+                    yield self._described(path, "recording", [path])
+            elif (path / "run.json").is_file():
+                yield self._described(path, "run", _files_below(path))
+            elif _is_recording(path):
+                yield self._described(path, "recording", _files_below(path))
+            else:
                 yield from self._walk(path)
 
-    def _described(self, path: Path, kind: ServedKind) -> ServedRecording:
-        """A recording with its size and its last change, of all files in case of a folder."""
-        files = [path] if path.is_file() else []
-        for folder, _, names in os.walk(path):
-            files += [Path(folder) / name for name in names]
-        stats = [file.lstat() for file in files]
-        return ServedRecording(
-            name=path.relative_to(self._folder).as_posix(),
-            kind=kind,
-            size=sum(stat.st_size for stat in stats),
-            modified=max((stat.st_mtime for stat in stats), default=path.stat().st_mtime),
-        )
+    def _described(self, path: Path, kind: ServedKind, files: Sequence[Path]) -> ServedRecording:
+        """A recording with its size and its last change, of all its files."""
+        size, times = 0, []
+        for file in files:
+            status = file.lstat()
+            size += status.st_size
+            times.append(status.st_mtime)
+        modified = max(times, default=path.stat().st_mtime)
+        return ServedRecording(name=path.relative_to(self._folder).as_posix(), kind=kind, size=size, modified=modified)
 
 
 def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
@@ -168,18 +166,17 @@ def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
     for recording in recordings:
         by_folder[folder_of(recording.name)].append(recording)
     jobs: list[ServedJob] = []
-    for folder, own in by_folder.items():
-        if len(own) > 1:
-            size = sum(recording.size for recording in own)
-            modified = max(recording.modified for recording in own)
-            jobs.append(ServedJob(name=folder, recordings=len(own), size=size, modified=modified))
+    for folder, members in by_folder.items():
+        if len(members) > 1:
+            sizes = [recording.size for recording in members]
+            times = [recording.modified for recording in members]
+            jobs.append(ServedJob(name=folder, recordings=len(members), size=sum(sizes), modified=max(times)))
     return sorted(jobs, key=lambda job: (-job.modified, job.name))
 
 
 def folder_of(name: str) -> str:
-    """The folder of a recording by its name, empty for the library's own."""
-    parent = PurePosixPath(name).parent.as_posix()
-    return "" if parent == "." else parent
+    """The folder of a recording by its name, empty for the library itself."""
+    return name.rpartition("/")[0]
 
 
 def is_below(name: str, folder: str) -> bool:
@@ -200,14 +197,21 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def _is_one(folder: Path) -> bool:
-    """Whether a folder is one recording; a folder with several, of ranks or files, is not."""
+def _files_below(folder: Path) -> list[Path]:
+    files: list[Path] = []
+    for parent, _, names in os.walk(folder):
+        files += [Path(parent) / name for name in names]
+    return files
+
+
+def _is_recording(folder: Path) -> bool:
+    """Whether a folder is a single recording; a folder with several, of ranks or files, is not."""
     if (folder / OUTPUT).is_dir():
         return True
-    several = any(
-        (path.is_dir() and _is_recognised(path)) or ".pt.trace.json" in path.name for path in _members(folder)
-    )
-    return not several and _is_recognised(folder)
+    for path in _members(folder):
+        if ".pt.trace.json" in path.name or (path.is_dir() and _is_recognised(path)):
+            return False
+    return _is_recognised(folder)
 
 
 def _is_recognised(path: Path) -> bool:

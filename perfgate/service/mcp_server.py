@@ -50,12 +50,12 @@ def mcp_server(sources: Sources) -> Server[Any]:
     async def tools(_: _Context, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_tool(question) for question in questions.values()])
 
-    async def call(_: _Context, asked: CallToolRequestParams) -> CallToolResult:
-        question = questions.get(asked.name)
+    async def call(_: _Context, request: CallToolRequestParams) -> CallToolResult:
+        question = questions.get(request.name)
         if question is None:
-            return _refused(f"there is no question {asked.name!a}; there are: {', '.join(questions)}")
+            return _refused(f"there is no question {request.name!a}; there are: {', '.join(questions)}")
         try:
-            answer = await run_sync(within, partial(question.ask, asked.arguments or {}, sources))
+            answer = await run_sync(within, partial(question.ask, request.arguments or {}, sources))
         except PerfgateError as error:
             return _refused(sources.public(str(error)))
         text = TextContent(type="text", text=msgspec.json.encode(answer).decode())

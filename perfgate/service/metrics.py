@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from perfgate.judging.report.render.openmetrics import LabelledRun, ServiceFamil
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
 from perfgate.service.answers import described
-from perfgate.service.callers import caller_of
+from perfgate.service.callers import readable_projects
 from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 
@@ -26,7 +26,7 @@ from perfgate.service.served_store import ServedStore
 MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 # Of each project the newest runs, among which the newest of each testbed is found.
 _LOOKED_AT = 500
-_MOST_KEPT = 1_000
+_MOST_DOCUMENTS = 1_000
 # A skipped change is no gate.
 _JUDGED: tuple[Verdict, ...] = ("PASS", "WARN", "FAIL", "INCONCLUSIVE")
 
@@ -52,17 +52,23 @@ class Metrics(ServicePart):
             self._uploads[run.project] += 1
 
     def metrics(self, request: Request) -> Response:
-        own = caller_of(request).project
-        projects = [project for project in self._served.store().projects() if own in (None, project)]
-        latest = list[StoredRun]()
-        for project in projects:
+        uploads: dict[tuple[str, ...], float] = {}
+        starts: dict[tuple[str, ...], float] = {}
+        gates: dict[tuple[str, ...], float] = {}
+        latest: list[StoredRun] = []
+        for project in readable_projects(request, self._served.store()):
+            with self._lock:
+                uploads[project,] = float(self._uploads[project])
             # The newest run of each testbed, newest first.
             newest: dict[str, StoredRun] = {}
             for run in stored_runs(self._served.store(), project, Page(limit=_LOOKED_AT)):
                 newest.setdefault(run.fingerprint, run)
+                starts.setdefault((project,), moment(run.started_at).timestamp())
             latest += newest.values()
-        with self._lock:
-            uploads: dict[tuple[str, ...], float] = {(project,): float(self._uploads[project]) for project in projects}
+            verdicts = Counter(gate.verdict for gate in self._served.store().entries(project, GateRecord))
+            if verdicts:
+                for verdict in _JUDGED:
+                    gates[project, verdict] = float(verdicts[verdict])
         families = [
             ServiceFamily(
                 "perfgate_uploads", "counter", "Runs uploaded since the service started", ("project",), uploads
@@ -72,36 +78,24 @@ class Metrics(ServicePart):
                 "gauge",
                 "Start of the newest run of main",
                 ("project",),
-                {(run.project,): moment(run.started_at).timestamp() for run in reversed(latest)},
+                starts,
             ),
             ServiceFamily(
                 "perfgate_gates",
                 "gauge",
                 "Verdicts on changes that the store keeps, one for each commit and testbed",
                 ("project", "verdict"),
-                self._gates(projects),
+                gates,
             ),
         ]
         return Response(openmetrics_of_runs(self._documents_of(latest), families), media_type=MEDIA_TYPE)
 
-    def _gates(self, projects: Iterable[str]) -> dict[tuple[str, ...], float]:
-        """The number of each verdict; a project without kept verdicts has none."""
-        numbers: dict[tuple[str, ...], float] = {}
-        for project in projects:
-            counts = Counter(gate.verdict for gate in self._served.store().entries(project, GateRecord))
-            if counts:
-                numbers |= {(project, verdict): float(counts[verdict]) for verdict in _JUDGED}
-        return numbers
-
     def _documents_of(self, latest: list[StoredRun]) -> Iterator[LabelledRun]:
-        for run in latest[:_MOST_KEPT]:
-            with self._lock:
-                document = self._documents.get(run.id)
+        documents: dict[str, RunDocument] = {}
+        for run in latest[:_MOST_DOCUMENTS]:
+            document = self._documents.get(run.id)
             if document is None:
                 document = stored_run(self._served.store(), run.project, run.id)
-                with self._lock:
-                    self._documents[run.id] = document
+            documents[run.id] = document
             yield {"project": run.project, "testbed": run.fingerprint[:12]}, document
-        with self._lock:
-            latest_ids = {run.id for run in latest}
-            self._documents = {run_id: document for run_id, document in self._documents.items() if run_id in latest_ids}
+        self._documents = documents

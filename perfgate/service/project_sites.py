@@ -31,7 +31,7 @@ from perfgate.judging.store.store import Page
 from perfgate.locale import Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.audit_page import AUDIT
-from perfgate.service.callers import NO_NUL, ReadProject, caller_of
+from perfgate.service.callers import NO_NUL, ReadProject, caller_of, readable_projects
 from perfgate.service.kept_site import KeptPages, KeptSite
 from perfgate.service.part import ServicePart
 from perfgate.service.run_recordings import RunRecordings
@@ -90,7 +90,7 @@ class ProjectSites(ServicePart):
         self._recorded.put(run.project)
 
     def wait(self, project: str) -> None:
-        """Make the pages of a project now, for a reader who just changed it."""
+        """Make the pages of a project now, for a reader who has changed it."""
         with suppress(PerfgateError):
             self._pages(project, must_be_new=True)
 
@@ -99,22 +99,21 @@ class ProjectSites(ServicePart):
             self.wait(project)
 
     def projects(self, request: Request) -> Response:
-        own = caller_of(request).project
-        names = [name for name in self._served.store().projects() if own in (None, name)]
+        store = self._served.store()
+        names = readable_projects(request, store)
         if len(names) == 1 and not self._recordings:
             return RedirectResponse(_overview(names[0]), HTTPStatus.SEE_OTHER)
-        recordings = self._recordings if own is None else ""
-        audit = AUDIT if self._served.store().ledger() is not None else ""
         rows: list[ProjectRow] = []
         for name in names:
-            newest = stored_runs(self._served.store(), name, Page(limit=1))
-            rows += [self._row(name, run) for run in newest]
+            for newest in stored_runs(store, name, Page(limit=1)):
+                commit, subject = (newest.commit or "")[:12], newest.subject or ""
+                rows.append(ProjectRow(name, _overview(name), newest.started_at, commit, subject))
+        recordings, audit = "", ""
+        if caller_of(request).project is None:
+            recordings = self._recordings
+        if store.ledger() is not None:
+            audit = AUDIT
         return as_page(render_projects(rows, self._language, recordings=recordings, audit=audit))
-
-    @staticmethod
-    def _row(name: str, newest: StoredRun) -> ProjectRow:
-        commit = (newest.commit or "")[:12]
-        return ProjectRow(name, _overview(name), newest.started_at, commit, newest.subject or "")
 
     def overview(self, request: Request, project: ReadProject, name: str) -> Response:
         return self.page(project, name, form_key=caller_of(request).form_key)
@@ -123,9 +122,11 @@ class ProjectSites(ServicePart):
         return self.page(project, f"series/{name}")
 
     def run(self, request: Request, project: ReadProject, name: str) -> Response:
+        recording_of = None
         # The token of a project reads no recordings.
-        recordings = self._run_recordings if caller_of(request).project is None else None
-        return self.page(project, f"runs/{name}", recording_of=recordings.name_of if recordings is not None else None)
+        if self._run_recordings is not None and caller_of(request).project is None:
+            recording_of = self._run_recordings.name_of
+        return self.page(project, f"runs/{name}", recording_of=recording_of)
 
     def compare(self, project: ReadProject, name: str, earlier: RunDigits = "", later: RunDigits = "") -> Response:
         return self.page(project, f"compare/{name}", {"earlier": earlier, "later": later})
@@ -162,8 +163,10 @@ class ProjectSites(ServicePart):
         with self._lock:
             site = self._sites.pop(project, None)
             if site is None:
-                stored = self._reader.stored(project)
-                site = KeptSite(partial(self._read, project), self._kept(project, stored) if stored else None)
+                pages = None
+                if (stored := self._reader.stored(project)) is not None:
+                    pages = self._kept(project, stored)
+                site = KeptSite(partial(self._read, project), pages)
             self._sites[project] = site
             while len(self._sites) > MOST_PROJECTS:
                 del self._sites[next(iter(self._sites))]
@@ -173,16 +176,18 @@ class ProjectSites(ServicePart):
         return self._kept(project, self._reader.read(project, revision, self._clock()))
 
     def _kept(self, project: str, read: ReadContent) -> KeptPages:
-        store = self._served.store()
         read_kept = kept_reader(self._artifacts, project)
 
         def kept(run_id: str) -> KeptOfRun:
-            found = read_kept(run_id)
-            return msgspec.structs.replace(found, why="the artifact store cannot be read now") if found.why else found
+            artifacts = read_kept(run_id)
+            if artifacts.why:
+                return msgspec.structs.replace(artifacts, why="the artifact store cannot be read now")
+            return artifacts
 
+        links = SiteLinks(forms=True)
         # A store without tokens cannot be written to through the service.
-        has_ledger = store.ledger() is not None
-        links = SiteLinks(forms=True, triage=has_ledger, audit=AUDIT if has_ledger else "")
+        if self._served.store().ledger() is not None:
+            links = SiteLinks(forms=True, triage=True, audit=AUDIT)
         pages = SitePages(
             read.content, lambda run_id: stored_run(self._served.store(), project, run_id), self._language, links, kept
         )

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeVar
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from perfgate.document.served import ProfileList, RecordingList, ServedKind, ServedTrace
+from perfgate.document.served import ProfileList, RecordingList, ServedKind, ServedRecording, ServedTrace
 from perfgate.document.trace import RequestDocument
 from perfgate.judging.report.render.served import render_index
 from perfgate.locale import Language
@@ -32,7 +32,7 @@ Recording = Annotated[str, Query(min_length=1, description="The name of a record
 Head = Annotated[str, Query(description="Another recording: the graph then shows its differences from the first.")]
 Folder = Annotated[str, Query(description="The name of a folder with recordings; by default all of them.")]
 Contains = Annotated[str, Query(description="Only recordings whose names contain this text.")]
-RowLimit = Annotated[int, Query(ge=1, le=_MOST_ROWS, description="So many rows of each timeline.")]
+RowLimit = Annotated[int, Query(ge=1, le=_MOST_ROWS, description="The most rows of each timeline.")]
 RequestId = Annotated[str, Query(description="The id of a request; without one, all requests.")]
 ProfileFormat = Annotated[
     Literal["rows", "chrome"],
@@ -66,7 +66,7 @@ class RecordingPages(ServicePart):
         router.get("/api/recordings", responses=recordings, summary="All recordings, the latest first.")(
             self.recordings
         )
-        router.get("/api/runs", responses=recordings, summary="Those that perfgate measured.")(self.runs)
+        router.get("/api/runs", responses=recordings, summary="The recordings that perfgate measured.")(self.runs)
         router.get("/api/requests", responses=json_answer(RequestDocument), summary="The requests of a recording.")(
             self.requests
         )
@@ -85,17 +85,18 @@ class RecordingPages(ServicePart):
         self._drawers.close()
 
     async def index(self, folder: Folder = "", contains: Contains = "") -> Response:
-        await self._read(partial(self._library.job, folder) if folder else list)
-        recordings = await self._read(self._library.recordings)
-        below = [
-            recording
-            for recording in recordings
-            if is_below(recording.name, folder) and contains.lower() in recording.name.lower()
-        ]
-        jobs = [job for job in jobs_of(below) if job.name != folder]
-        of_jobs = {job.name for job in jobs}
-        single = [recording for recording in below if folder_of(recording.name) not in of_jobs]
-        return as_page(render_index(single, jobs, self._language, folder=folder, contains=contains, home=self._home))
+        if folder:
+            await self._read(partial(self._library.job, folder))
+        listed: list[ServedRecording] = []
+        for recording in await self._read(self._library.recordings):
+            if is_below(recording.name, folder) and contains.lower() in recording.name.lower():
+                listed.append(recording)
+        jobs = {job.name: job for job in jobs_of(listed)}
+        jobs.pop(folder, None)
+        single = [recording for recording in listed if folder_of(recording.name) not in jobs]
+        return as_page(
+            render_index(single, list(jobs.values()), self._language, folder=folder, contains=contains, home=self._home)
+        )
 
     async def recordings(self) -> Response:
         return await self._listed("run", "recording")
@@ -118,8 +119,10 @@ class RecordingPages(ServicePart):
         return as_json(await self._read(partial(self._library.profiles, request, limit=limit)))
 
     async def flame(self, recording: Recording, head: Head = "") -> Response:
-        path, beside = await self._path(recording), await self._path(head) if head else None
-        return await self._drawn(recording, partial(flame_page, path, recording, self._language, beside))
+        path, head_path = await self._path(recording), None
+        if head:
+            head_path = await self._path(head)
+        return await self._drawn(recording, partial(flame_page, path, recording, self._language, head_path))
 
     async def timeline(self, recording: Recording) -> Response:
         path = await self._path(recording)

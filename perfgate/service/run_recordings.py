@@ -34,14 +34,19 @@ class RunRecordings:
     def name_of(self, run: StoredRun) -> str:
         """The name of the run's folder among the recordings; empty if it is not there."""
         with self._lock:
-            folders = [recording for recording in self._library.recordings() if recording.kind == "run"]
+            name, identity_of_run = "", _Identity(run.project, _Session(run.session))
             identities: dict[ServedRecording, _Identity | None] = {}
-            for folder in folders:
-                is_read = folder in self._identities
-                identities[folder] = self._identities[folder] if is_read else _identity(self._library.path(folder.name))
+            for folder in self._library.recordings():
+                if folder.kind != "run":
+                    continue
+                if folder in self._identities:
+                    identities[folder] = self._identities[folder]
+                else:
+                    identities[folder] = _identity(self._library.path(folder.name))
+                if not name and identities[folder] == identity_of_run:
+                    name = folder.name
             self._identities = identities
-            identity_of_run = _Identity(run.project, _Session(run.session))
-            return next((folder.name for folder, identity in identities.items() if identity == identity_of_run), "")
+            return name
 
 
 def _identity(folder: Path) -> _Identity | None:

@@ -45,15 +45,15 @@ class EventSheet:
 
     def add(self, recording: str, chosen: Sequence[ChosenTimeline]) -> None:
         """Raises UsageError if there are more events than one answer may hold."""
-        tables = [pick.timeline.events for pick in chosen if len(pick.timeline.events)]
-        origin = min((int(events.start.min()) for events in tables), default=0)
+        starts = [int(pick.timeline.events.start.min()) for pick in chosen if len(pick.timeline.events)]
+        origin = min(starts, default=0)
         # Timelines of several devices repeat the events of the same host: write each once.
-        seen: set[tuple[object, ...]] = set()
+        keys: set[tuple[object, ...]] = set()
         for pick in chosen:
             for event in self._of_timeline(recording, pick, origin):
                 key = (event.pid, event.tid, event.ts, event.dur, event.name)
-                if len(chosen) == 1 or key not in seen:
-                    seen.add(key)
+                if len(chosen) == 1 or key not in keys:
+                    keys.add(key)
                     self.events.append(event)
                 if len(self.events) > MOST_EVENTS:
                     raise TooManyEventsError(
@@ -66,8 +66,8 @@ class EventSheet:
         columns = (served.start, served.duration, served.track, served.name, served.kind, served.correlation)
         requests, shapes = served.request.tolist(), served.shape.tolist()
         places = [self._place(recording, timeline.rank, *track) for track in served.tracks]
-        for row, values in enumerate(zip(*(column.tolist() for column in columns))):
-            start, duration, track, name, kind, correlation = values
+        rows = zip(*[column.tolist() for column in columns])
+        for row, (start, duration, track, name, kind, correlation) in enumerate(rows):
             args: dict[str, str | int] = {"request_id": served.names[requests[row]]}
             if correlation != NO_CORRELATION:
                 args["correlation"] = correlation
@@ -92,7 +92,9 @@ class EventSheet:
         key = (recording, rank, process)
         if key not in self._processes:
             self._processes[key] = len(self._processes) + 1
-            label = recording if rank is None else f"{recording}, rank {rank}"
+            label = recording
+            if rank is not None:
+                label += f", rank {rank}"
             self._name("process_name", self._processes[key], 0, f"{label}: {process}")
         pid = self._processes[key]
         if (pid, thread) not in self._threads:
@@ -100,5 +102,5 @@ class EventSheet:
             self._name("thread_name", pid, self._threads[pid, thread], thread)
         return pid, self._threads[pid, thread]
 
-    def _name(self, what: str, pid: int, tid: int, name: str) -> None:
-        self.names.append(ServedEvent(name=what, ph="M", pid=pid, tid=tid, args={"name": name}))
+    def _name(self, kind: str, pid: int, tid: int, name: str) -> None:
+        self.names.append(ServedEvent(name=kind, ph="M", pid=pid, tid=tid, args={"name": name}))

@@ -22,7 +22,7 @@ from perfgate.judging.store.ledger import AuditEntry
 from perfgate.judging.store.runs import refuse_unfit, run_entry, stored_run
 from perfgate.judging.store.store import ENTRIES, STATEMENTS, LogState, Page, RunEntry, Statement, utc_now
 from perfgate.service.answers import as_document, as_json, described, json_answer, written
-from perfgate.service.callers import NO_NUL, ReadProject, WrittenProject, caller_of
+from perfgate.service.callers import NO_NUL, ReadProject, WrittenProject, caller_of, readable_projects
 from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 
@@ -30,12 +30,12 @@ _MOST_LISTED = 1_000
 # A statement is a few short texts.
 _MOST_SMALL_BYTES = 64 * 1024
 
-Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="So many at most.")]
+Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="The most entries to return.")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the document, which is its id.")]
 RunId = Annotated[str, Path(pattern=r"^[0-9A-Fa-f]{1,64}$", description="The id of a run, or its beginning.")]
 AllowDirty = Annotated[bool, Query(description="Also store a run that was measured with uncommitted changes.")]
 Testbed = Annotated[str, Query(pattern=NO_NUL, description="Only the runs with this fingerprint of their testbed.")]
-Following = Annotated[str, Query(pattern=NO_NUL, description="Only the runs that follow the one with this id.")]
+Following = Annotated[str, Query(pattern=NO_NUL, description="Only the runs that follow the run with this id.")]
 StatementsName = Literal["acceptances", "triages", "confirmations", "gates"]
 EntriesName = Literal["runs", StatementsName]
 Before = Annotated[int, Query(ge=1, le=2**63 - 1, description="Only entries with a lower number.")]
@@ -95,8 +95,7 @@ class StoreApi(ServicePart):
         return self._served.public(text)
 
     def projects(self, request: Request) -> Response:
-        own = caller_of(request).project
-        return as_json([project for project in self._served.store().projects() if own in (None, project)])
+        return as_json(readable_projects(request, self._served.store()))
 
     def document(self, project: ReadProject, run_id: RunId) -> Response:
         return as_document(stored_run(self._served.store(), project, run_id))

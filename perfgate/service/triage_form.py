@@ -90,8 +90,10 @@ class TriageForm(ServicePart):
         """The sender of the form, if it may write to the project: by a typed token, by the form's key, or by its header."""
         if typed := fields.get("token", "").strip():
             sender = self._authenticator.caller(typed)
-            return sender if sender and sender.may_write and sender.project in (None, project) else None
-        if caller.form_key and is_same_secret(fields.get("key", ""), caller.form_key):
+            if sender is None or sender.project not in (None, project):
+                return None
+            caller = sender
+        elif caller.form_key and is_same_secret(fields.get("key", ""), caller.form_key):
             return replace(caller, may_write=True)
         return caller if caller.may_write else None
 
@@ -120,7 +122,10 @@ _SCHEMA: dict[str, Any] = {
         "reason": {"type": "string"},
         "author": {"type": "string"},
         "token": {"type": "string", "description": "A token with scope write."},
-        "key": {"type": "string", "description": "The key in the page of a reader who is signed in with such a token."},
+        "key": {
+            "type": "string",
+            "description": "The key in the page of a reader who has signed in with such a token.",
+        },
     },
 }
 

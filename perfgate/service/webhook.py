@@ -18,6 +18,7 @@ import requests
 
 from perfgate.document.run import RunDocument
 from perfgate.errors import UsageError
+from perfgate.judging.store.runs import workload_names
 from perfgate.locale import sentence
 from perfgate.system.loopback import is_loopback_host
 from perfgate.version import __version__
@@ -92,7 +93,7 @@ class Webhook:
             branch=run.source.branch,
             device_kind=run.testbed.device_kind,
             fingerprint=run.testbed.fingerprint,
-            workloads=[*(one.name for one in run.workloads), *(job.name for job in run.jobs)],
+            workloads=workload_names(run),
         )
         try:
             self._waiting.put_nowait(message)

@@ -44,7 +44,7 @@ def COMMAND(out: Path, runs: int, as_json: bool, language: str | None, directory
             sentence(
                 "{pages} pages written, {shown} of {runs} runs with one of their own; begin with {first}",
                 pages=written.pages,
-                shown=written.shown,
+                shown=written.run_pages,
                 runs=written.runs,
                 first=out / "index.html",
             )

@@ -29,14 +29,12 @@ _FOLDERS = ("series", "runs", "compare")
 
 @dataclass(frozen=True)
 class WrittenSite:
-    """The number of pages written, and of those removed because the site no longer has them; of the stored runs that
-    many have a separate page.
-    """
+    """The numbers of written pages, of removed old pages, of stored runs, and of runs with a page."""
 
     pages: int
     removed: int
     runs: int
-    shown: int
+    run_pages: int
 
 
 def write_site(
@@ -64,7 +62,7 @@ def write_site(
         (out / address).unlink(missing_ok=True)
     write_atomically(out / _LIST_FILE, msgspec.json.encode(sorted(addresses)))
     page_count = sum(address.startswith("runs/") and run_of(address) is not None for address in addresses)
-    return WrittenSite(pages=len(addresses), removed=len(removed), runs=len(content.runs), shown=page_count)
+    return WrittenSite(pages=len(addresses), removed=len(removed), runs=len(content.runs), run_pages=page_count)
 
 
 def _page(pages: SitePages, address: str, progress: Progress) -> str:

@@ -6,7 +6,6 @@ import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
-from perfgate.document.comparison import Bound, Paired
+from perfgate.document.comparison import Bound, Comparison, Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation, moment
@@ -33,6 +32,7 @@ from perfgate.locale import sentence
 
 MOST_CONFIRMATION_BYTES = 1024 * 1024
 MOST_CONFIRMATIONS = 1000
+_LARGEST_CHANGE = 1e6
 
 
 def confirm_suspected(
@@ -118,9 +118,8 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
     suspected = _suspected(document)
     believed: list[Confirmation] = []
     for entry in read.confirmations[:MOST_CONFIRMATIONS]:
-        if not _is_plausible(entry):
-            continue
-        if any(is_about(entry, suspect.change, suspect.series) for suspect in suspected):
+        answered = [suspect for suspect in suspected if is_about(entry, suspect.change, suspect.series)]
+        if answered and _is_plausible(entry):
             believed.append(entry)
     if len(believed) < len(read.confirmations):
         note(
@@ -144,7 +143,9 @@ def keep_confirmations(log: ProjectLog, confirmations: Sequence[Confirmation], *
 def _suspected(document: TrendDocument) -> list[MovedSeries]:
     suspected: list[MovedSeries] = []
     for series in document.series:
-        for change in series.changes if series.current and not series.labels else ():
+        if series.labels or not series.current:
+            continue
+        for change in series.changes:
             is_open = change.is_unsettled and change.direction != "changed"
             if change.evidence == "suspected" and is_open:
                 suspected.append(MovedSeries(series, change))
@@ -158,11 +159,13 @@ def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[MovedSer
         if good and bad and good != bad and suspect.change.confirmation is None:
             by_commits[good, bad].append(suspect)
 
-    def size(suspects: list[MovedSeries]) -> tuple[bool, float]:
-        worse = [suspect for suspect in suspects if suspect.change.direction == "worse"]
-        return bool(worse), max(abs(suspect.change.delta or 0.0) for suspect in worse or suspects)
+    def size(entry: tuple[tuple[str, str], list[MovedSeries]]) -> tuple[bool, float]:
+        """The largest change for the worse; without one, of any."""
+        _, suspects = entry
+        sizes = [(suspect.change.direction == "worse", abs(suspect.change.delta or 0.0)) for suspect in suspects]
+        return max(sizes)
 
-    return sorted(by_commits.items(), key=lambda entry: size(entry[1]), reverse=True)
+    return sorted(by_commits.items(), key=size, reverse=True)
 
 
 def _measure(
@@ -190,20 +193,21 @@ def _measure(
         )
         decision = check(config.root, options, progress)
         fingerprint = read_run(Path(folder) / "head" / "run.json").testbed.fingerprint
-    elsewhere = sorted(
-        {suspect.series.fingerprint[:10] for suspect in suspects if suspect.series.fingerprint != fingerprint}
-    )
+    elsewhere = {suspect.series.fingerprint for suspect in suspects} - {fingerprint}
     if elsewhere:
         progress.note(
             sentence(
                 "this machine is testbed {fingerprint}, and the suspicion is of {elsewhere}: it stays one until "
                 "the commits are measured there",
                 fingerprint=fingerprint[:10],
-                elsewhere=", ".join(elsewhere),
+                elsewhere=", ".join(sorted({testbed[:10] for testbed in elsewhere})),
             )
         )
-    confirmations = [confirmation_of(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
-    answers = [confirmation for confirmation in confirmations if confirmation is not None]
+    answers: list[Confirmation] = []
+    for suspect in suspects:
+        confirmation = confirmation_of(decision, good, bad, suspect.series, fingerprint)
+        if confirmation is not None:
+            answers.append(confirmation)
     if not answers:
         progress.note(
             sentence(
@@ -218,21 +222,18 @@ def confirmation_of(
     decision: DecisionDocument, good: str, bad: str, series: TrendSeries, fingerprint: str
 ) -> Confirmation | None:
     """The confirmation of a series by a decision over two commits; None if the decision has no comparison for it."""
-    by_metric = {
-        comparison.metric: comparison
-        for comparison in decision.comparisons
-        if comparison.place == series.place and not isinstance(comparison, Bound)
-    }
+    by_metric: dict[str, Comparison] = {}
+    for comparison in decision.comparisons:
+        if comparison.place == series.place and not isinstance(comparison, Bound):
+            by_metric[comparison.metric] = comparison
     compared = by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
     if compared is None:
         return None
-    interval = None
-    if isinstance(compared, Paired):
-        interval = compared.interval
-    if interval is not None and not all(map(math.isfinite, interval)):
-        interval = None
-    if interval is not None and compared.better != metric(series.metric).better:
-        interval = (1 / (1 + interval[1]) - 1, 1 / (1 + interval[0]) - 1)
+    low, high = None, None
+    if isinstance(compared, Paired) and compared.interval and all(map(math.isfinite, compared.interval)):
+        low, high = compared.interval
+        if compared.better != metric(series.metric).better:
+            low, high = 1 / (1 + high) - 1, 1 / (1 + low) - 1
     return Confirmation(
         before=good,
         after=bad,
@@ -240,16 +241,21 @@ def confirmation_of(
         shape=series.shape,
         metric=series.metric,
         outcome=compared.outcome,
-        low=interval[0] if interval else None,
-        high=interval[1] if interval else None,
+        low=low,
+        high=high,
         fingerprint=fingerprint,
         confirmed_at=now(),
     )
 
 
 def _is_plausible(confirmation: Confirmation) -> bool:
-    ends = [end for end in (confirmation.low, confirmation.high) if end is not None]
-    with suppress(ValueError):
-        is_past = moment(confirmation.confirmed_at) <= datetime.now(timezone.utc) + timedelta(days=1)
-        return is_past and all(-1 <= end < 1e6 for end in ends) and ends == sorted(ends) and len(ends) != 1
-    return False
+    try:
+        confirmed_at = moment(confirmation.confirmed_at)
+    except ValueError:
+        return False
+    if confirmed_at > datetime.now(timezone.utc) + timedelta(days=1):
+        return False
+    low, high = confirmation.low, confirmation.high
+    if low is None or high is None:
+        return low is high
+    return -1 <= low <= high < _LARGEST_CHANGE

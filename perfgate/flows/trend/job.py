@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from perfgate.config import Config, load_config
 from perfgate.document.files import write_atomically, write_text_atomically
 from perfgate.document.history import Confirmation
 from perfgate.document.kept import KeptLink
+from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
 from perfgate.errors import DocumentError, UsageError
@@ -76,25 +78,15 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     log = read_log(open_project_store(config, doors.environ), config.project)
     selection = Wanted(request.metrics, request.workloads)
     stored = read_histories(log, selection, remembered, seconds_since_1970=doors.clock())
-    is_shown = out or request.post or request.email
-    documents = open_documents(log, stored, note=remembered.note) if is_shown else {}
-    name_commits = commit_names(config.root)
-
-    def find(confirmations: list[Confirmation]) -> TrendDocument:
-        return find_trend(
-            log,
-            stored,
-            before=before,
-            confirmations=confirmations,
-            name_commits=name_commits,
-            documents=documents,
-        )
-
-    document = find(log.confirmations)
+    documents: dict[str, RunDocument] = {}
+    if out or request.post or request.email:
+        documents = open_documents(log, stored, note=remembered.note)
+    find = partial(find_trend, log, stored, before=before, name_commits=commit_names(config.root), documents=documents)
+    document = find(confirmations=log.confirmations)
     added = _confirmations(request, document, config, remembered, check)
     if added:
         keep_confirmations(log, added, note=remembered.note)
-        document = find([*added, *log.confirmations])
+        document = find(confirmations=[*added, *log.confirmations])
     gates = gate_history(log.gates, log.acceptances, log.triages)
     document = msgspec.structs.replace(document, notes=remembered.notes, gates=gates)
     if out is not None:
@@ -164,10 +156,7 @@ def has_open_regression(document: TrendDocument) -> bool:
 def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:
     if issue is not None:
         return issue.state
-    path = None
-    if out:
-        path = out / _STATE_FILE
-    if path is None or not path.exists():
+    if out is None or not (path := out / _STATE_FILE).exists():
         return None
     try:
         with path.open("rb") as file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfgate.document.trend import TrendDocument, TrendState
 from perfgate.flows.shared.doors import Doors
@@ -40,10 +40,9 @@ class OurIssue:
     @property
     def state(self) -> TrendState | None:
         """The state that the issue last reported; None if there is no issue yet."""
-        state = None
-        if self.issue:
-            state = read_state(self.issue.body)
-        return state.trend if state else None
+        if self.issue and (state := read_state(self.issue.body)):
+            return state.trend
+        return None
 
 
 def find_issue(key: str, doors: Doors) -> OurIssue:
@@ -61,11 +60,9 @@ def find_issue(key: str, doors: Doors) -> OurIssue:
 
 def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Language, doors: Doors) -> None:
     """Write the report into our issue, or print it if that is impossible."""
-    context = CommentContext(
-        language=language,
-        artifact_url=ours.event.artifact_url if ours.event else None,
-        job_url=ours.event.job_url if ours.event else None,
-    )
+    context = CommentContext(language=language)
+    if ours.event:
+        context = replace(context, artifact_url=ours.event.artifact_url, job_url=ours.event.job_url)
     if ours.forge is None or ours.event is None:
         text = render_issue(document, context)
         doors.say(log_lines(text, doors.environ))

@@ -25,8 +25,10 @@ def write_export(files: Iterable[tuple[str, bytes]], target: Path) -> None:
     temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        write = _write_tar if target.suffix == TAR else _write_folder
-        write(files, temporary)
+        if target.suffix == TAR:
+            _write_tar(files, temporary)
+        else:
+            _write_folder(files, temporary)
         refuse_existing(target)
         temporary.rename(target)
     except OSError as error:

@@ -84,23 +84,30 @@ class ArtifactStore:
 
     def at(self, key: str, set_id: str) -> ArtifactSet | None:
         """The set at an address, in which the project stands as ``project_key`` writes it."""
-        found = self._find(key, set_id)
-        return found if found is not None and project_key(found.project) == key else None
+        artifacts = self._find(key, set_id)
+        if artifacts is None or project_key(artifacts.project) != key:
+            return None
+        return artifacts
 
     def sets(self, project: str) -> list[ArtifactSet]:
-        """The sets of a project, those that were kept first come first. Raises StoreError for a damaged record."""
-        key = project_key(project)
-        ids = [name.removesuffix(_SUFFIX) for name in self._place.names(f"{key}/sets") if name.endswith(_SUFFIX)]
-        found = (self._find(key, set_id) for set_id in ids)
-        return sorted((one for one in found if one is not None), key=lambda one: (one.kept_at, one.id))
+        """The sets of a project, the oldest first. Raises StoreError for a damaged record."""
+        sets: list[ArtifactSet] = []
+        for set_id in self._listed_ids(project):
+            artifacts = self.find(project, set_id)
+            if artifacts is not None:
+                sets.append(artifacts)
+        return sorted(sets, key=lambda artifacts: (artifacts.kept_at, artifacts.id))
 
     def unfinished(self, project: str, before: datetime) -> list[str]:
         """The ids of sets without a record and unchanged since ``before``: interrupted uploads."""
-        key = project_key(project)
-        listed = {name.removesuffix(_SUFFIX) for name in self._place.names(f"{key}/sets")}
-        ids = [set_id for set_id in self._place.names(f"{key}/files") if set_id not in listed]
-        times = {set_id: self._place.changed_at(f"{key}/files/{set_id}") for set_id in ids}
-        return [set_id for set_id, changed in times.items() if changed is None or changed < before]
+        files, listed = f"{project_key(project)}/files", self._listed_ids(project)
+        unfinished: list[str] = []
+        for set_id in self._place.names(files):
+            if set_id not in listed:
+                changed_at = self._place.changed_at(f"{files}/{set_id}")
+                if changed_at is None or changed_at < before:
+                    unfinished.append(set_id)
+        return unfinished
 
     def remove(self, project: str, set_id: str) -> None:
         """Remove a set: its record first, so that no link leads to a file that is gone."""
@@ -112,17 +119,17 @@ class ArtifactStore:
         return self._place.chunks(_file_path(artifacts, path), start, end)
 
     def links(self, artifacts: ArtifactSet) -> list[KeptLink]:
-        return [
-            KeptLink(
-                path=file.path,
-                kind=file.kind,
-                bytes=file.bytes,
-                address=f"{self._address}/{quote(path)}" if self._address else "",
-                place=self._place.url(path),
-            )
-            for file in artifacts.files
-            if (path := _file_path(artifacts, file.path))
-        ]
+        links: list[KeptLink] = []
+        for file in artifacts.files:
+            path = _file_path(artifacts, file.path)
+            address = f"{self._address}/{quote(path)}" if self._address else ""
+            place = self._place.url(path)
+            links.append(KeptLink(path=file.path, kind=file.kind, bytes=file.bytes, address=address, place=place))
+        return links
+
+    def _listed_ids(self, project: str) -> list[str]:
+        names = self._place.names(f"{project_key(project)}/sets")
+        return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
     def _find(self, key: str, set_id: str) -> ArtifactSet | None:
         path = f"{key}/sets/{set_id}{_SUFFIX}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -14,7 +15,7 @@ _AT_ONCE = 1_000
 
 
 class LeftBehind(msgspec.Struct, kw_only=True):
-    """What of a store was not copied: because the target keeps none, or because it belongs to all projects, not to some."""
+    """Content that was not copied: the target keeps none, or it belongs to all projects and only some were copied."""
 
     tokens: int = 0
     audit_entries: int = 0
@@ -22,10 +23,10 @@ class LeftBehind(msgspec.Struct, kw_only=True):
 
 
 class LedgerCopy:
-    """One copy of tokens and audit history; ``projects`` None: of all of them.
+    """A copy of tokens and audit history of some projects, or of all if ``projects`` is None.
 
-    Tokens are known by their hash, and entries by their content, so a copy can be repeated. ``left`` counts the rest, which the
-    target does not keep.
+    Tokens are identified by their hash, and entries by their content, so a copy can be repeated. ``left`` counts the content
+    that the target does not keep.
     """
 
     def __init__(self, source: Ledger | None, target: Ledger | None, projects: Sequence[str] | None) -> None:
@@ -39,30 +40,29 @@ class LedgerCopy:
         self.left = LeftBehind()
 
     def bring_tokens(self) -> int:
-        """Copy the tokens, revoked ones too; return the number of new and newly revoked ones."""
-        chosen = self._chosen_tokens(self._source.stored_tokens() if self._source is not None else [])
-        if self._target is None:
-            self.left.tokens += len(chosen)
+        """Copy the tokens, revoked tokens too; return the number of tokens that are new or newly revoked."""
+        if self._source is None:
             return 0
-        return self._target.restore_tokens(chosen)
+        selected: list[StoredToken] = []
+        for stored in self._source.stored_tokens():
+            if self._projects is None or stored.token.project in self._projects:
+                selected.append(stored)
+            elif stored.token.project is None:
+                self.left.tokens_of_all_projects += 1
+        if self._target is None:
+            self.left.tokens += len(selected)
+            return 0
+        return self._target.restore_tokens(selected)
 
     def bring_history(self) -> None:
         """Copy the entries that the target lacks, in their order; the next call continues from there."""
-        for entries in _in_batches(self._missing()):
+        missing = self._missing()
+        while entries := list(islice(missing, _AT_ONCE)):
             if self._target is None:
                 self.left.audit_entries += len(entries)
             else:
                 self._target.restore_history(entries)
                 self.entries += len(entries)
-
-    def _chosen_tokens(self, tokens: Iterable[StoredToken]) -> list[StoredToken]:
-        chosen = []
-        for stored in tokens:
-            if self._projects is None or stored.token.project in self._projects:
-                chosen.append(stored)
-            elif stored.token.project is None:
-                self.left.tokens_of_all_projects += 1
-        return chosen
 
     def _missing(self) -> Iterator[AuditEntry]:
         if self._source is None:
@@ -82,14 +82,3 @@ def _content(entry: AuditEntry) -> bytes:
     """What two entries of different stores share if they are of one change. Short, as a store may have a million."""
     text = "\0".join((entry.at, entry.actor, entry.action, entry.project, entry.subject))
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-
-
-def _in_batches(entries: Iterator[AuditEntry]) -> Iterator[list[AuditEntry]]:
-    batch: list[AuditEntry] = []
-    for entry in entries:
-        batch.append(entry)
-        if len(batch) == _AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

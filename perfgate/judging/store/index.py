@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from perfgate.document.conditions import StepConditions
@@ -50,7 +51,9 @@ class Index:
     def renew(self, newest_first: Sequence[RunEntry]) -> None:
         """Put the newest page of the log in the place of the runs since the oldest one in it."""
         oldest = newest_first[-1].run.id
-        start = next(at for at in reversed(range(len(self.runs))) if self.runs[at].id == oldest)
+        start = len(self.runs) - 1
+        while self.runs[start].id != oldest:
+            start -= 1
         del self.runs[start:], self.conditions[start:]
         for column in self._values.values():
             column.cut(start)
@@ -63,16 +66,21 @@ class Index:
     def newest_first(self, place: SeriesPlace) -> Iterator[SeriesValue]:
         """The values of a series, newest session first."""
         column = self._values.get(place)
-        return iter(()) if column is None else map(SeriesValue, reversed(column.positions), reversed(column.values))
+        if column is not None:
+            for position, value in zip(reversed(column.positions), reversed(column.values)):
+                yield SeriesValue(position, value)
 
     def series(self) -> dict[SeriesPlace, Series]:
         """Every series, in the order of workload, shape, metric, labels and fingerprint."""
-        return {place: self._series(place) for place in sorted(self._values) if self._values[place].positions}
-
-    def _series(self, place: SeriesPlace) -> Series:
-        newest = self.runs[self._values[place].positions[-1]]
-        labels = json.loads(place.labels) if place.labels else {}
-        return Series(place.workload, place.shape, place.metric, place.fingerprint, newest.device_kind, labels)
+        series: dict[SeriesPlace, Series] = {}
+        for place, column in sorted(self._values.items(), key=itemgetter(0)):
+            if column.positions:
+                newest = self.runs[column.positions[-1]]
+                labels = json.loads(place.labels or "{}")
+                series[place] = Series(
+                    place.workload, place.shape, place.metric, place.fingerprint, newest.device_kind, labels
+                )
+        return series
 
     def _add(self, newest_first: Sequence[RunEntry]) -> None:
         for entry in reversed(newest_first):
@@ -89,7 +97,7 @@ class Index:
 
 
 class _Column:
-    """The values of a series with the positions of their runs, as arrays: a service keeps those of all its projects."""
+    """The values of a series with the positions of their runs, as arrays: a service keeps all its projects in memory."""
 
     def __init__(self) -> None:
         self.positions, self.values = array("q"), array("d")

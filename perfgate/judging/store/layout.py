@@ -66,7 +66,10 @@ def key_prefix(project: str, entry: LogEntry) -> str:
 
 
 def entry_path(project: str, entry: LogEntry) -> str:
-    tag = entry.run.id if isinstance(entry, RunEntry) else re.sub("[^0-9]", "", entry.stated_at)[:14]
+    if isinstance(entry, RunEntry):
+        tag = entry.run.id
+    else:
+        tag = re.sub("[^0-9]", "", entry.stated_at)[:14]
     return f"{key_prefix(project, entry)}{tag}.json"
 
 
@@ -103,7 +106,10 @@ def encode_list(records: Sequence[object]) -> bytes:
 
 def check_mark(paths: Iterable[str], *, name: str) -> None:
     """Raise StoreError for a branch that is not a store, or one of a newer perfgate."""
-    versions = [int(mark[1]) for path in paths if (mark := _MARK.fullmatch(path))]
+    versions: list[int] = []
+    for path in paths:
+        if mark := _MARK.fullmatch(path):
+            versions.append(int(mark[1]))
     if not versions:
         raise StoreError("{name} is not a store of perfgate; give the store another name in [store] path", name=name)
     if max(versions) > VERSION:
@@ -120,8 +126,9 @@ def decode_run(data: bytes, path: str, *, name: str) -> RunEntry:
     entry = decode(data, RunEntry, name=name)
     try:
         moment(entry.run.started_at)
-        for labels in {value.labels for value in entry.values if value.labels}:
-            msgspec.json.decode(labels, type=dict[str, str])
+        for value in entry.values:
+            if value.labels:
+                msgspec.json.decode(value.labels, type=dict[str, str])
     except (ValueError, msgspec.ValidationError) as error:
         raise StoreError("{name} is damaged: {error}; {remedy}", name=name, error=error, remedy=REMEDY) from error
     if path != entry_path(entry.run.project, entry):
@@ -154,9 +161,14 @@ def first_files() -> dict[str, bytes]:
 
 def orphans(paths: Iterable[str]) -> set[str]:
     """The documents among the paths that no run refers to."""
-    paths = list(paths)
-    runs = set(map(parse_run_path, paths))
-    return {path for path in paths if (run := parse_document_path(path)) and run not in runs}
+    documents: dict[str, str] = {}
+    runs: set[str] = set()
+    for path in paths:
+        if run_id := parse_run_path(path):
+            runs.add(run_id)
+        elif run_id := parse_document_path(path):
+            documents[run_id] = path
+    return {path for run_id, path in documents.items() if run_id not in runs}
 
 
 def _digest(text: str) -> str:
@@ -167,7 +179,7 @@ _README = """\
 # Performance history, kept by perfgate
 
 This branch is the store of perfgate, a performance gate for PyTorch models: the measured runs of the main branch, the
-regressions that somebody accepted, and the change points that were confirmed. perfgate reads it to tell what is worth
+regressions that people accepted, and the change points that were confirmed. perfgate reads it to tell what is worth
 measuring side by side, and draws the weekly trend from it. It shares no history with the code, is never merged, and its own
 history is cut from time to time, so that it does not grow for ever.
 
@@ -177,8 +189,8 @@ Do not edit it by hand. `perfgate baseline list`, `show`, `accepted` and `prune`
 |---|---|
 | `runs/` | one small file a run: commit, device, testbed, values |
 | `documents/` | the run documents with their raw samples, compressed; the name is the SHA-256 of the document |
-| `acceptances/` | a small file each: regressions that are meant, by whom, why, until when |
-| `triages/` | the states that people gave main's regressions: by whom, why |
+| `acceptances/` | a small file each: intended regressions, with author, reason and end |
+| `triages/` | the states that people gave main's regressions, with author and reason |
 | `confirmations/` | change points that were measured side by side |
 | `gates/` | the verdicts on changes, from which `perfgate trend` tells whether the gate should block |
 

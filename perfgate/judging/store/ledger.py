@@ -113,7 +113,8 @@ class Ledger:
 
     def tokens(self) -> list[ServiceToken]:
         """All tokens, including revoked tokens, newest first."""
-        return [_token(row) for row in self._rows(sa.select(TOKENS).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id))]
+        rows = self._rows(sa.select(TOKENS).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id))
+        return list(map(_token, rows))
 
     def find(self, secret: str) -> ServiceToken | None:
         """The valid token with this secret.
@@ -121,8 +122,10 @@ class Ledger:
         The search is by hash, so its duration reveals no part of a secret.
         """
         sent = _hash(secret)
-        rows = self._rows(_VALID, {"sent": sent})
-        return next((_token(row) for row in rows if hmac.compare_digest(row["sha256"], sent)), None)
+        for row in self._rows(_VALID, {"sent": sent}):
+            if hmac.compare_digest(row["sha256"], sent):
+                return _token(row)
+        return None
 
     def entries(self, *, project: str | None = None, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The audit log, newest first: of one project or all, and only entries with a lower number than ``before``."""
@@ -144,18 +147,20 @@ class Ledger:
         return [StoredToken(token=_token(row), sha256=row["sha256"]) for row in rows]
 
     def restore_tokens(self, tokens: Sequence[StoredToken]) -> int:
-        """Add the tokens of another store, and revoke those that are revoked there; return how many of them changed.
+        """Add the tokens of another store, and revoke tokens that are revoked there; return the number of changes.
 
-        A token is identified by its hash. Revoked tokens stay revoked. A new token whose id is taken gets another one.
+        A token is identified by its hash. Revoked tokens stay revoked. A new token whose id is in use gets a new id.
         """
         if not tokens:
             return 0
         changed = 0
         with self._database.writing() as connection:
-            present_tokens = {row["sha256"]: _token(row) for row in connection.execute(sa.select(TOKENS)).mappings()}
-            ids = {token.id for token in present_tokens.values()}
+            tokens_by_hash: dict[str, ServiceToken] = {}
+            for row in connection.execute(sa.select(TOKENS)).mappings():
+                tokens_by_hash[row["sha256"]] = _token(row)
+            ids = {token.id for token in tokens_by_hash.values()}
             for stored in tokens:
-                present = present_tokens.get(stored.sha256)
+                present = tokens_by_hash.get(stored.sha256)
                 if present is None:
                     ids.add(self._add_token(connection, stored, ids).id)
                 elif present.revoked_at is None and stored.token.revoked_at is not None:
@@ -169,7 +174,8 @@ class Ledger:
         """The audit log of all projects, oldest first, behind the entry with the number ``after``."""
         following = sa.select(AUDIT).where(AUDIT.c.number > sa.bindparam("after")).order_by(AUDIT.c.number).limit(_PAGE)
         while rows := self._rows(following, {"after": after}):
-            yield from (AuditEntry(**row) for row in rows)
+            for row in rows:
+                yield AuditEntry(**row)
             after = rows[-1]["number"]
 
     def restore_history(self, entries: Sequence[AuditEntry]) -> None:
@@ -193,9 +199,9 @@ class Ledger:
         row = {"at": at, "actor": actor, "action": action, "project": project, "subject": subject}
         connection.execute(AUDIT.insert(), row)
 
-    def _add_token(self, connection: sa.Connection, stored: StoredToken, taken: set[str]) -> ServiceToken:
+    def _add_token(self, connection: sa.Connection, stored: StoredToken, present_ids: set[str]) -> ServiceToken:
         token = stored.token
-        while token.id in taken:
+        while token.id in present_ids:
             token = msgspec.structs.replace(token, id=_new_id())
         connection.execute(TOKENS.insert().values({**msgspec.structs.asdict(token), "sha256": stored.sha256}))
         self.note(connection, COPIER, "token copied", token.project or "", _subject(token))
@@ -208,7 +214,9 @@ class Ledger:
 
     def _rows(self, query: sa.Select[Any], values: Mapping[str, object] | None = None) -> list[sa.RowMapping]:
         with self._database.reading() as connection:
-            return [] if connection is None else list(connection.execute(query, values).mappings())
+            if connection is None:
+                return []
+            return list(connection.execute(query, values).mappings())
 
 
 def _new_id() -> str:

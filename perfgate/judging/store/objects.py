@@ -39,14 +39,18 @@ class _System(NamedTuple):
 
 
 class ObjectPlace:
-    """A URL of fsspec. Nothing is opened before the first use; ``environ`` gives the secrets to leave out of errors."""
+    """A URL of fsspec, opened on first use; ``environ`` gives the secrets to leave out of errors."""
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         self.name = shown_location(url).rstrip("/")
         self._url = url
-        self._protocol = url.partition("://")[0] if "://" in url else "file"
-        self._secrets = [value for name, value in environ.items() if _SECRET_NAME.search(name)]
-        self._secrets += _PASSWORD.findall(url)
+        self._protocol = "file"
+        if "://" in url:
+            self._protocol = url.partition("://")[0]
+        self._secrets: list[str] = _PASSWORD.findall(url)
+        for name, value in environ.items():
+            if _SECRET_NAME.search(name):
+                self._secrets.append(value)
 
     @cached_property
     def _system(self) -> _System:
@@ -60,8 +64,11 @@ class ObjectPlace:
         try:
             return _System(*url_to_fs(self._url, skip_instance_cache=True))
         except ImportError as error:
-            module = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
-            remedy = "'perfgate[s3]'" if module == "s3fs" else module or Activity("its package")
+            remedy: str = Activity("its package")
+            if isinstance(error.__cause__, ImportError) and error.__cause__.name:
+                remedy = error.__cause__.name
+            if remedy == "s3fs":
+                remedy = "'perfgate[s3]'"
             raise StoreError(
                 "{place} needs a package that is not installed ({error}); run pip install {remedy}",
                 place=self.name,
@@ -108,7 +115,7 @@ class ObjectPlace:
                 info = self._system.files.info(self._at(path))
             except FileNotFoundError:
                 return None
-            return int(info["size"]) if info["type"] == "file" else None
+        return int(info["size"]) if info["type"] == "file" else None
 
     def read(self, path: str, *, most: int) -> bytes | None:
         """The first ``most`` bytes of a file; None if there is none."""
@@ -128,24 +135,27 @@ class ObjectPlace:
         """The names right below a folder, sorted; empty if there is none. Raises StoreError for a missing bucket."""
         with self._refusals(folder):
             try:
-                found = self._system.files.ls(self._at(folder), detail=False)
+                paths = self._system.files.ls(self._at(folder), detail=False)
             except FileNotFoundError:
                 bucket = self._system.root.lstrip("/").partition("/")[0]
                 if self._protocol in _OBJECT_STORES and not self._system.files.exists(bucket):
                     raise FileNotFoundError(errno.ENOENT, "there is no such bucket", bucket) from None
                 return []
-        names = (str(path).rstrip("/").rpartition("/")[2] for path in found)
+        names = [str(path).rstrip("/").rpartition("/")[2] for path in paths]
         return sorted(name for name in names if not name.endswith(_UNFINISHED))
 
     def changed_at(self, folder: str) -> datetime | None:
         """The time of the newest file below a folder; None if it holds none."""
         files = self._system.files
+        times: list[datetime] = []
         with self._refusals(folder):
             try:
-                times = [files.modified(path) for path in files.find(self._at(folder))]
+                for path in files.find(self._at(folder)):
+                    changed = files.modified(path)
+                    times.append(changed if changed.tzinfo else changed.replace(tzinfo=timezone.utc))
             except FileNotFoundError:
                 return None
-        return max((at if at.tzinfo else at.replace(tzinfo=timezone.utc) for at in times), default=None)
+        return max(times, default=None)
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with its content, if it exists."""
@@ -209,4 +219,4 @@ class ObjectPlace:
 
 def _is_about_credentials(error: Exception) -> bool:
     """By the names that botocore, google-auth and azure-core give such errors; those packages are not ours to import."""
-    return any(word in type(error).__name__ for word in ("Credential", "Authentication", "TokenRetrieval", "SSO"))
+    return re.search("Credential|Authentication|TokenRetrieval|SSO", type(error).__name__) is not None

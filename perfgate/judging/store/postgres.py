@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -59,7 +60,10 @@ class PostgresDatabase:
             with suppress(sa.exc.ProgrammingError):
                 is_known = is_current(connection)
             self._has_tables = is_known or has_tables(connection, self.name)
-            yield connection if self._has_tables else None
+            if self._has_tables:
+                yield connection
+            else:
+                yield None
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -115,91 +119,79 @@ class DatabaseTrouble(NamedTuple):
 
     remedy: Activity
     states: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
+    words: str = "(?!)"
     is_refusal: bool = False
 
 
-def _troubles() -> tuple[DatabaseTrouble, ...]:
-    """The first that fits counts. An error while connecting has no SQLSTATE, only libpq's and the server's words.
-
-    SQLSTATEs are in PostgreSQL's documentation, "PostgreSQL Error Codes"; the words are from version 15.
-    """
-    return (
-        DatabaseTrouble(
-            Activity(
-                "check the user and password in the address, or set PGPASSWORD; the server's pg_hba.conf defines "
-                "who may connect"
-            ),
-            states=("28",),
-            words=("password authentication failed", "no password supplied", "pg_hba.conf", 'role "'),
+# SQLSTATEs are in PostgreSQL's documentation, "PostgreSQL Error Codes"; the words are from version 15.
+_TROUBLES = (
+    DatabaseTrouble(
+        Activity(
+            "check the user and password in the address, or set PGPASSWORD; the server's pg_hba.conf defines "
+            "who may connect"
         ),
-        DatabaseTrouble(
-            Activity(
-                "let the owner of the database grant the rights: SELECT on its tables to read, also INSERT, UPDATE and DELETE "
-                "to record, and CREATE on its schema for the first use"
-            ),
-            states=("42501",),
-            words=("permission denied",),
+        states=("28",),
+        words='password authentication failed|no password supplied|pg_hba.conf|role "',
+    ),
+    DatabaseTrouble(
+        Activity(
+            "let the owner of the database grant the rights: SELECT on its tables to read, also INSERT, UPDATE and DELETE "
+            "to record, and CREATE on its schema for the first use"
         ),
-        DatabaseTrouble(
-            Activity("create the database first, on its server with createdb, or correct its name in the address"),
-            states=("3D000",),
-            words=('database "',),
+        states=("42501",),
+        words="permission denied",
+    ),
+    DatabaseTrouble(
+        Activity("create the database first, on its server with createdb, or correct its name in the address"),
+        states=("3D000",),
+        words='database "',
+    ),
+    DatabaseTrouble(
+        Activity(
+            "a table or column of the store is missing: restore the database from a backup, or choose another one "
+            "if a commit of perfgate before its first release wrote it"
         ),
-        DatabaseTrouble(
-            Activity(
-                "a table or column of the store is missing: restore the database from a backup, or choose another one "
-                "if a commit of perfgate before its first release wrote it"
-            ),
-            states=("42P01", "42703"),
+        states=("42P01", "42703"),
+    ),
+    DatabaseTrouble(
+        Activity("this server is a copy that only reads; give the address of the primary"), states=("25006",)
+    ),
+    DatabaseTrouble(
+        Activity("the server has no more space or memory: free some, then run the command again"),
+        states=("531", "532"),
+        is_refusal=True,
+    ),
+    DatabaseTrouble(
+        Activity(
+            "the database is in use by others; run the command again, and if this persists, raise the "
+            "server's connection limit"
         ),
-        DatabaseTrouble(
-            Activity("this server is a copy that only reads; give the address of the primary"), states=("25006",)
+        states=("533", "55P03", "40", "57014"),
+        words="too many clients|remaining connection slots|QueuePool limit",
+        is_refusal=True,
+    ),
+    DatabaseTrouble(
+        Activity(
+            "this database cannot keep a text of the run: shorten a name of thousands of characters, or create the "
+            "database with ENCODING 'UTF8'"
         ),
-        DatabaseTrouble(
-            Activity("the server has no more space or memory: free some, then run the command again"),
-            states=("531", "532"),
-            is_refusal=True,
-        ),
-        DatabaseTrouble(
-            Activity(
-                "the database is in use by others; run the command again, and if this persists, raise the "
-                "server's connection limit"
-            ),
-            states=("533", "55P03", "40", "57014"),
-            words=("too many clients", "remaining connection slots", "QueuePool limit"),
-            is_refusal=True,
-        ),
-        DatabaseTrouble(
-            Activity(
-                "this database cannot keep a text of the run: shorten a name of thousands of characters, or create the "
-                "database with ENCODING 'UTF8'"
-            ),
-            states=("22021", "22P05", "54"),
-            words=("NUL", "codec"),
-        ),
-        DatabaseTrouble(
-            Activity("correct the options behind the ? of the address"), words=("connection option", "sslmode")
-        ),
-        DatabaseTrouble(
-            Activity("the connection was lost; run the command again, a run that arrived is not stored twice"),
-            states=("08", "57P"),
-            words=(
-                "server closed the connection",
-                "connection is lost",
-                "terminating connection",
-                "connection is closed",
-            ),
-            is_refusal=True,
-        ),
-        DatabaseTrouble(
-            Activity(
-                "is the server running and reachable from here, and the address right? then run the command again"
-            ),
-            words=("connection", "resolve", "timeout", "SSL"),
-            is_refusal=True,
-        ),
-    )
+        states=("22021", "22P05", "54"),
+        words="NUL|codec",
+    ),
+    DatabaseTrouble(Activity("correct the options behind the ? of the address"), words="connection option|sslmode"),
+    DatabaseTrouble(
+        Activity("the connection was lost; run the command again, a run that arrived is not stored twice"),
+        states=("08", "57P"),
+        words="server closed the connection|connection is lost|terminating connection|connection is closed",
+        is_refusal=True,
+    ),
+    DatabaseTrouble(
+        Activity("is the server running and reachable from here, and the address right? then run the command again"),
+        words="connection|resolve|timeout|SSL",
+        is_refusal=True,
+    ),
+)
+_UNKNOWN_TROUBLE = DatabaseTrouble(Activity("if it happens again, please report it"))
 
 
 @contextmanager
@@ -210,20 +202,25 @@ def clear_errors(name: str) -> Iterator[None]:
     except (sa.exc.SQLAlchemyError, OSError, ValueError) as error:
         original = getattr(error, "orig", None) or error
         state = getattr(original, "sqlstate", None) or ""
-        # Of an error from the server its own words; psycopg adds the statement.
-        words = original.diag.message_primary if state and hasattr(original, "diag") else None
-        text = " ".join((words or str(original)).split())[:LONGEST_TEXT]
-        if state:
-            fitting = [trouble for trouble in _troubles() if state.startswith(trouble.states)]
-        else:
-            fitting = [trouble for trouble in _troubles() if any(word in text for word in trouble.words)]
-        trouble = fitting[0] if fitting else None
-        kind = StoreRefusedError if trouble and trouble.is_refusal else StoreError
-        raise kind(
-            "{why}; {remedy}",
-            why=Activity("the store {place} cannot be used: {text}", place=name, text=text),
-            remedy=trouble.remedy if trouble else Activity("if it happens again, please report it"),
-        ) from error
+        text = str(original)
+        if state and hasattr(original, "diag"):
+            # The words of the server alone; psycopg adds the statement.
+            text = original.diag.message_primary or text
+        text = " ".join(text.split())[:LONGEST_TEXT]
+        trouble = _trouble_of(state, text)
+        kind = StoreRefusedError if trouble.is_refusal else StoreError
+        why = Activity("the store {place} cannot be used: {text}", place=name, text=text)
+        raise kind("{why}; {remedy}", why=why, remedy=trouble.remedy) from error
+
+
+def _trouble_of(state: str, text: str) -> DatabaseTrouble:
+    """The first that fits counts. An error while connecting has no SQLSTATE, only libpq's and the server's words."""
+    for trouble in _TROUBLES:
+        if state and state.startswith(trouble.states):
+            return trouble
+        if not state and re.search(trouble.words, text):
+            return trouble
+    return _UNKNOWN_TROUBLE
 
 
 def _leave_inherited(engine: sa.Engine) -> None:

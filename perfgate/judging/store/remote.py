@@ -59,8 +59,10 @@ class RemoteBranch:
         settings = (*_SETTINGS, (f"remote.{REMOTE}.url", self.url), *self.settings)
         if self.isolated:
             return {**self.environ, **alone_in(scratch), **as_environment(settings)}
-        inherited = os.environ.get("GIT_CONFIG_COUNT", "")
-        return {**self.environ, **as_environment(settings, first=int(inherited) if inherited.isdecimal() else 0)}
+        first, inherited = 0, os.environ.get("GIT_CONFIG_COUNT", "")
+        if inherited.isdecimal():
+            first = int(inherited)
+        return {**self.environ, **as_environment(settings, first=first)}
 
     def scrub(self, text: str) -> str:
         """Remove the secrets from a text printed by git."""
@@ -161,7 +163,9 @@ def _address(branch: str, remote: str | None, place: StorePlace) -> str:
         return _checked(url, Path.cwd(), REMOTE_VARIABLE)
     name = remote or "origin"
     # In a job with a token, the machine's settings (e.g. url.insteadOf) must not change the address either.
-    settings = NO_FILES if place.access is not None and place.access.token else {}
+    settings: Mapping[str, str] = {}
+    if place.access is not None and place.access.token:
+        settings = NO_FILES
     try:
         top = run_git(place.root, ["rev-parse", "--show-toplevel"], settings)
         address = run_git(place.root, ["remote", "get-url", name], settings)
@@ -195,7 +199,9 @@ def _checked(url: str, folder: Path, origin: str) -> str:
             origin=origin,
             address=_USERINFO.sub("***", url)[:200],
         )
-    return str((folder / url).resolve()) if _is_path(url) else url
+    if _is_path(url):
+        return str((folder / url).resolve())
+    return url
 
 
 def _authorization(access: GitAccess) -> tuple[str, tuple[str, ...]]:
@@ -215,9 +221,9 @@ def _is_path(url: str) -> bool:
 
 def _is_ssh_of(url: str, server: str) -> bool:
     host = _split(server).hostname
-    scp = None if "://" in url else _SCP_LIKE.match(url)
-    if scp is not None:
-        return scp[1].lower() == host
+    if "://" not in url:
+        scp = _SCP_LIKE.match(url)
+        return scp is not None and scp[1].lower() == host
     return url.startswith(("ssh://", "git+ssh://")) and _split(url).hostname == host
 
 

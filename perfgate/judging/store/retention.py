@@ -17,19 +17,22 @@ def expired_sets(
     older_than: timedelta | None = None,
     larger_than: int | None = None,
 ) -> tuple[list[ArtifactSet], int, int]:
-    """Of ``sets``, oldest first, those that may go; how many others are retained; and by how many bytes the rest is too large.
+    """The sets that may go, oldest first; the number of retained sets; and the bytes by which the rest is too large.
 
-    Sets may go above an age, and above so many bytes of the project; None is no limit. The sets of
-    ``retained_runs``, ids of runs of main, stay.
+    Sets may go above an age, and above a total size of the project; None is no limit. The sets of ``retained_runs``, ids of
+    runs of main, stay.
     """
     # A check that found a regression holds the traces of its base too.
     free = [entry for entry in sets if entry.verdict != "FAIL" and entry.id not in retained_runs]
-    expired = [entry for entry in free if older_than is not None and now - moment(entry.kept_at) > older_than]
-    size = sum(entry.bytes for entry in sets) - sum(entry.bytes for entry in expired)
-    for entry in free[len(expired) :]:
-        if larger_than is None or size <= larger_than:
-            break
-        expired.append(entry)
-        size -= entry.bytes
-    above = size - larger_than if larger_than is not None else 0
-    return expired, len(sets) - len(free), max(0, above)
+    size = sum(entry.bytes for entry in sets)
+    expired: list[ArtifactSet] = []
+    for entry in free:
+        is_old = older_than is not None and now - moment(entry.kept_at) > older_than
+        is_too_much = larger_than is not None and size > larger_than
+        if is_old or is_too_much:
+            expired.append(entry)
+            size -= entry.bytes
+    above = 0
+    if larger_than is not None:
+        above = max(0, size - larger_than)
+    return expired, len(sets) - len(free), above

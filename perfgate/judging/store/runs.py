@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from itertools import groupby
 
 from perfgate.document.conditions import conditions_of
 from perfgate.document.files import canonical_bytes, content_sha256, parse_canonical_run, parse_run
@@ -47,7 +47,9 @@ def record_runs(
         run_id = hashlib.sha256(data).hexdigest()
         entries.append(run_entry(run, run_id, recorded_at.isoformat()))
         documents[run_id] = data
-    return store.append(runs[0].project, entries, documents) if runs else []
+    if not runs:
+        return []
+    return store.append(runs[0].project, entries, documents)
 
 
 def stored_runs(store: Store, project: str, page: Page = ALL_RUNS) -> list[StoredRun]:
@@ -56,7 +58,7 @@ def stored_runs(store: Store, project: str, page: Page = ALL_RUNS) -> list[Store
 
 
 def stored_run(store: Store, project: str, run_id: str) -> RunDocument:
-    """The run with an id, or the only run whose id begins so. Raises StoreError if it is unknown or damaged."""
+    """The run with an id, or the only run with this beginning of an id. Raises StoreError if it is unknown or damaged."""
     return intact_run(store.documents(project, [run_id])[0])
 
 
@@ -64,11 +66,12 @@ def prune_runs(store: Store, project: str, *, keep: int) -> int:
     """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
     if keep < 0:
         raise StoreError("the number of runs to keep must be 0 or more, found {keep}", keep=keep)
-    # The sort is stable: within a testbed the newest run stays first.
-    by_testbed = sorted(stored_runs(store, project), key=lambda run: run.fingerprint)
+    newer: Counter[str] = Counter()
     old: list[str] = []
-    for _, runs in groupby(by_testbed, key=lambda run: run.fingerprint):
-        old += [run.id for run in list(runs)[keep:]]
+    for run in stored_runs(store, project):
+        if newer[run.fingerprint] >= keep:
+            old.append(run.id)
+        newer[run.fingerprint] += 1
     return store.remove(project, old)
 
 
@@ -135,9 +138,15 @@ def run_entry(run: RunDocument, run_id: str, recorded_at: str) -> RunEntry:
         branch=run.source.branch,
         subject=run.source.subject,
         dirty=run.source.dirty,
-        workloads=[*(workload.name for workload in run.workloads), *(job.name for job in run.jobs)],
+        workloads=workload_names(run),
     )
     return RunEntry(run=stored, started=started(run), values=stored_values(run), conditions=conditions_of(run))
+
+
+def workload_names(run: RunDocument) -> list[str]:
+    """The names of the workloads and jobs of a run."""
+    names = [workload.name for workload in run.workloads]
+    return names + [job.name for job in run.jobs]
 
 
 def stored_values(run: RunDocument) -> list[StoredValue]:
@@ -153,7 +162,8 @@ def stored_values(run: RunDocument) -> list[StoredValue]:
             if metric not in counters.unstable:
                 values.setdefault((counters.workload, counters.shape, metric, ""), float(count))
     for job in run.jobs:
-        values.update({(job.name, "", metric, ""): value for metric, value in typical_values(job, run.turns).items()})
+        for metric, number in typical_values(job, run.turns).items():
+            values[job.name, "", metric, ""] = number
     return [StoredValue(*key, value) for key, value in values.items()]
 
 

@@ -98,15 +98,17 @@ class Scratch:
         if not names:
             return {}
         self._fetch_missing(names)
-        request = "".join(f"{name}\n" for name in names).encode()
-        sizes = [line.split() for line in self._must("cat-file", "--batch-check", feed=request).splitlines()]
-        for size in sizes:
-            if len(size) != 3 or size[1] != b"blob":
+        request = ("\n".join(names) + "\n").encode()
+        sizes: list[int] = []
+        for line in self._must("cat-file", "--batch-check", feed=request).splitlines():
+            fields = line.split()
+            if len(fields) != 3 or fields[1] != b"blob":
                 raise StoreError(
                     "{name} lacks a file that it lists; {try_again}", name=self._link.name, try_again=_TRY_AGAIN
                 )
-        total = sum(int(size[2]) for size in sizes)
-        if total > MAX_READ_BYTES or any(int(size[2]) > most for size in sizes):
+            sizes.append(int(fields[2]))
+        total = sum(sizes)
+        if total > MAX_READ_BYTES or max(sizes) > most:
             raise StoreError(
                 "{name} holds more than perfgate ever writes there ({total} bytes); {prune}",
                 name=self._link.name,
@@ -142,25 +144,21 @@ class Scratch:
 
     def _commit(self, tip: Tip, change: StoreChange, seconds_since_1970: int) -> str:
         """Create the commit in one process (git-fast-import)."""
-        alone = change.alone or tip.commit is None
-        message = f"{change.message} [skip ci]\n\nPerfgate-Commits: {1 if alone else tip.commits + 1}\n".encode()
-        lines = [
-            f"commit {_NEW}\n",
-            "mark :1\n",
-            f"committer {_AUTHOR} {seconds_since_1970} +0000\n",
-            f"data {len(message)}\n",
-        ]
-        stream = ["".join(lines).encode(), message, b"\n"]
-        if tip.commit is not None and alone:
-            tree = self._must("rev-parse", "--verify", f"{tip.commit}^{{tree}}").strip().decode()
-            stream.append(f'M 040000 {tree} ""\n'.encode())
+        commits, parent = 1, b""
+        if tip.commit is not None and change.alone:
+            tree = self._must("rev-parse", "--verify", f"{tip.commit}^{{tree}}").strip()
+            parent = b'M 040000 %b ""\n' % tree
         elif tip.commit is not None:
-            stream.append(f"from {tip.commit}\n".encode())
-        stream += [f"D {path}\n".encode() for path in sorted(change.remove)]
+            commits, parent = tip.commits + 1, b"from %b\n" % tip.commit.encode()
+        message = f"{change.message} [skip ci]\n\nPerfgate-Commits: {commits}\n".encode()
+        stream = bytearray(f"commit {_NEW}\nmark :1\ncommitter {_AUTHOR} {seconds_since_1970} +0000\n".encode())
+        stream += b"data %d\n%b\n%b" % (len(message), message, parent)
+        for path in sorted(change.remove):
+            stream += f"D {path}\n".encode()
         for path, data in sorted(change.write.items()):
-            stream += [f"M 100644 inline {path}\ndata {len(data)}\n".encode(), data, b"\n"]
-        stream.append(b"get-mark :1\ndone\n")
-        result = self._must("fast-import", "--quiet", "--force", "--done", "--date-format=raw", feed=b"".join(stream))
+            stream += b"M 100644 inline %b\ndata %d\n%b\n" % (path.encode(), len(data), data)
+        stream += b"get-mark :1\ndone\n"
+        result = self._must("fast-import", "--quiet", "--force", "--done", "--date-format=raw", feed=bytes(stream))
         return result.decode().strip()
 
     def _list(self, commit: str) -> dict[str, str]:
@@ -182,10 +180,10 @@ class Scratch:
 
     def _fetch_missing(self, names: Iterable[str]) -> None:
         """Fetch the filtered-out objects in one request; git itself would fetch one after the other."""
-        missing = {name.encode() for name in names}
+        missing = set(names)
         if self._has_tip:
-            listed = self._must("rev-list", "--objects", "--missing=print", "--no-object-names", _TIP)
-            missing &= {line[1:] for line in listed.splitlines() if line.startswith(b"?")}
+            listed = self._must("rev-list", "--objects", "--missing=print", "--no-object-names", _TIP).decode()
+            missing &= {line[1:] for line in listed.splitlines() if line.startswith("?")}
         if not missing:
             return
         result = self._git(
@@ -198,7 +196,7 @@ class Scratch:
             "--filter=blob:none",
             "--stdin",
             REMOTE,
-            feed=b"".join(name + b"\n" for name in sorted(missing)),
+            feed=("\n".join(sorted(missing)) + "\n").encode(),
             seconds=NETWORK_SECONDS,
         )
         if result.code:
@@ -221,13 +219,14 @@ class Scratch:
 
     def _refusal(self, action: str, result: GitResult) -> StoreError:
         self._refuse_old_git()
-        words = self._link.scrub(" ".join((result.data.decode(errors="replace") + " " + result.errors).split()))
+        output = f"{result.data.decode(errors='replace')} {result.errors}"
+        words = self._link.scrub(" ".join(output.split()))
         words = "".join(character if character.isprintable() else " " for character in words)[:600]
-        lower = words.lower()
         remedy = _OFFLINE
-        for signs, of_signs in reversed(_REMEDIES):
-            if any(sign in lower for sign in signs):
-                remedy = of_signs
+        for signs, remedy_of_signs in _REMEDIES:
+            if re.search(signs, words, re.IGNORECASE):
+                remedy = remedy_of_signs
+                break
         return StoreRefusedError(
             "{name} {action}: {words}; {remedy}{hint}",
             name=self._link.name,
@@ -269,36 +268,36 @@ _TRY_AGAIN = Activity("it is being rewritten, or is damaged: run the command aga
 _PRUNE = Activity("remove old runs with `perfgate baseline prune --keep N`, or give the store another branch")
 _SPACE = Activity("free space in the folder for temporary files, or set TMPDIR to one with space")
 _OFFLINE = Activity("is the server reachable from here, and the address right? then run the command again")
-# Messages of git 2.39 and of the forges' hooks, in lower case; the first match counts.
+# Messages of git 2.39 and of the forges' hooks; the first match counts.
 _REMEDIES = (
     (
-        ("no space left", "disk quota exceeded", "unable to write", "could not write"),
+        "no space left|disk quota exceeded|unable to write|could not write",
         _SPACE,
     ),
     (
-        ("protected branch", "gh006", "gh013", "not allowed to push", "hook declined", "remote rejected", "force push"),
+        "protected branch|gh006|gh013|not allowed to push|hook declined|remote rejected|force push",
         Activity(
             "the server protects this branch: let the job's account push to it (docs/store.md says how), or choose another "
             "name in [store] path"
         ),
     ),
     (
-        ("authentication failed", "could not read username", "could not read password", " 401", " 403", "permission"),
+        "authentication failed|could not read username|could not read password| 401| 403|permission",
         Activity(
             "the job's token or your key may not do this: reading needs read access to the code, writing needs write access "
             "(GitHub: contents: write; GitLab: a project access token with write_repository)"
         ),
     ),
     (
-        ("redirect", "unable to update url base", "returned error: 30"),
+        "redirect|unable to update url base|returned error: 30",
         Activity("the repository has moved, and a redirect is not followed: set the remote to its new address"),
     ),
     (
-        ("not found", "does not appear to be a git repository", "does not exist"),
+        "not found|does not appear to be a git repository|does not exist",
         Activity("there is no such repository, or this account may not see it: check the remote and the token"),
     ),
     (
-        ("certificate", "ssl"),
+        "certificate|ssl",
         Activity(
             "the server's certificate is not known here: install its authority's certificate, or name the file in "
             "GIT_SSL_CAINFO"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 import weakref
@@ -27,15 +28,15 @@ _KEPT = 8
 RESTORE = Activity("the store is damaged: restore a copy, or move it away and record the runs of main again")
 
 _PLACE = Activity("it must lie in a folder that can be written: set PERFGATE_STORE to another path")
-_FULL = ("disk is full", "disk I/O error", "No space left", "File too large", "Disk quota exceeded")
-_LOCKED = ("is locked",)
+_FULL = "disk is full|disk I/O error|No space left|File too large|Disk quota exceeded"
+_LOCKED = "is locked"
 _UNKNOWN = Activity("if it happens again, please report it")
 
 # SQLite's messages (sqlite3.c, sqlite3ErrStr): Python before 3.11 does not expose its error codes.
 _REMEDIES = (
-    (("not a database", "malformed", "file is encrypted"), RESTORE),
+    ("not a database|malformed|file is encrypted", RESTORE),
     (_FULL, Activity("free space on its disk, or set PERFGATE_STORE to a path elsewhere")),
-    (("readonly database", "unable to open"), _PLACE),
+    ("readonly database|unable to open", _PLACE),
     (_LOCKED, Activity("another process has kept it locked for half a minute; wait for that process, or end it")),
 )
 
@@ -70,11 +71,16 @@ class SqliteFile:
             yield None
             return
         writable = os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)
-        engine = self._engine if writable else open_read_only(self._path)
+        engine = self._engine
+        if not writable:
+            engine = open_read_only(self._path)
         with clear_errors(self._path), engine.connect() as connection:
             if not (self._has_tables and is_current(connection)):
                 self._has_tables = has_tables(connection, self.name)
-            yield connection if self._has_tables else None
+            if self._has_tables:
+                yield connection
+            else:
+                yield None
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -235,9 +241,10 @@ def open_read_only(path: Path) -> sa.Engine:
     A write-ahead log needs a second file even for reading, unless the store is opened as immutable (SQLite
     documentation, wal.html, "Read-Only Databases"). If a log exists already, its content must be read.
     """
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
     log = path.with_name(path.name + "-wal")
-    options = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
-    address = f"file:{quote(str(path.absolute()))}?{options}"
+    if not log.exists() or not log.stat().st_size:
+        address += "&immutable=1"
     return sa.create_engine(
         "sqlite://", poolclass=sa.NullPool, creator=lambda: sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)
     )
@@ -269,11 +276,12 @@ def clear_errors(path: Path) -> Iterator[None]:
     except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError, ValueError) as error:
         text = str(getattr(error, "orig", None) or error)
         remedy = _PLACE if isinstance(error, OSError) else _UNKNOWN
-        for words, of_words in reversed(_REMEDIES):
-            if any(word in text for word in words):
-                remedy = of_words
+        for words, remedy_of_words in _REMEDIES:
+            if re.search(words, text):
+                remedy = remedy_of_words
+                break
         # A full disk or a locked file is not a usage error.
-        kind = StoreRefusedError if any(word in text for word in (*_FULL, *_LOCKED)) else StoreError
+        kind = StoreRefusedError if re.search(f"{_FULL}|{_LOCKED}", text) else StoreError
         raise kind("the store {path} cannot be used: {text}; {remedy}", path=path, text=text, remedy=remedy) from error
 
 

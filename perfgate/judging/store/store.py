@@ -91,6 +91,7 @@ STATEMENTS: Mapping[str, type[Statement]] = {
 }
 # All kinds of entries.
 ENTRIES: Mapping[str, type[LogEntry]] = {"runs": RunEntry, **STATEMENTS}
+_NAMES: Mapping[type[object], str] = {kind: name for name, kind in ENTRIES.items()}
 
 
 class StoredDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,7 +205,7 @@ def utc_now() -> datetime:
 
 def entry_name(kind: type[object]) -> str:
     """The name of a kind of entries."""
-    return next(name for name, entry in ENTRIES.items() if entry is kind)
+    return _NAMES[kind]
 
 
 def newest_first(statements: Iterable[Entry]) -> list[Entry]:
@@ -221,12 +222,17 @@ def revision_text(runs: int, changes: int) -> str:
 def run_count(revision: str) -> float:
     """The number of runs in a log at a revision; NaN, which equals no number, if the revision does not contain it."""
     runs, _, changes = revision.partition(" ")
-    return int(runs) if changes else math.nan
+    if not changes:
+        return math.nan
+    return int(runs)
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
-    rest = {key: value for key, value in labels.items() if key != "shape"}
-    return json.dumps(rest, sort_keys=True) if rest else ""
+    rest = dict(labels)
+    rest.pop("shape", None)
+    if not rest:
+        return ""
+    return json.dumps(rest, sort_keys=True)
 
 
 def kept_already(session: str, run_id: str) -> SessionKeptError:

@@ -65,7 +65,7 @@ AUDIT = sa.Table(
 # version and a script that brings old stores to it.
 STORE_VERSION = 1
 # Alembic's own table of the version (alembic/runtime/migration.py), under a name of our own. It is no part of the
-# metadata: Alembic compares that with everything else in the database.
+# metadata, which Alembic compares with everything else in the database.
 VERSION = sa.Table("perfgate_store", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))
 VERSION.append_constraint(sa.PrimaryKeyConstraint("version_num", name=f"{VERSION.name}_pkc"))
 # As a text, because it is sent before every other query, and SQLAlchemy takes longer over a statement than SQLite.
@@ -120,11 +120,16 @@ def stored_version(connection: sa.Connection, place: str) -> int | None:
             )
         return None
     missing = METADATA.tables.keys() - set(names)
-    if missing and all(column["name"] != VERSION.c.version_num.name for column in inspector.get_columns(VERSION.name)):
-        raise _unreleased(place)
-    version = int(connection.execute(sa.select(VERSION.c.version_num)).scalar() or 0)
+    columns = [column["name"] for column in inspector.get_columns(VERSION.name)] if missing else []
+    version = STORE_VERSION
+    if not missing or VERSION.c.version_num.name in columns:
+        version = int(connection.execute(sa.select(VERSION.c.version_num)).scalar() or 0)
     if missing and version == STORE_VERSION:
-        raise _unreleased(place)
+        raise StoreError(
+            "{place} was written by a commit of perfgate before its first release, which this one does not read; choose "
+            "another place, or move it away to start a new store",
+            place=place,
+        )
     if version > STORE_VERSION:
         raise StoreError(
             "{place} was written by a newer perfgate (store version {version}, this one knows {known}); upgrade perfgate",
@@ -133,11 +138,3 @@ def stored_version(connection: sa.Connection, place: str) -> int | None:
             known=STORE_VERSION,
         )
     return version
-
-
-def _unreleased(place: str) -> StoreError:
-    return StoreError(
-        "{place} was written by a commit of perfgate before its first release, which this one does not read; choose another "
-        "place, or move it away to start a new store",
-        place=place,
-    )

@@ -48,89 +48,90 @@ def copy_store(source: Store, target: Store, projects: Sequence[str], advance: A
     So a copy that was interrupted can be repeated, and one store can follow another. ``is_whole`` is whether the projects
     are all of them: then the tokens for all projects are copied, too.
     """
-    ledger = LedgerCopy(source.ledger(), target.ledger(), None if is_whole else projects)
+    copied_projects = None if is_whole else projects
+    ledger = LedgerCopy(source.ledger(), target.ledger(), copied_projects)
     # Before the runs, so that the history has lower numbers than the entries of this copy itself.
     ledger.bring_history()
-    done = Copied(not_copied=ledger.left)
+    copied = Copied(not_copied=ledger.left)
     for project in projects:
-        _copy_runs(source, target, project, done, advance)
-        _copy_statements(source, target, project, done)
-    done.tokens = ledger.bring_tokens()
+        _copy_runs(source, target, project, copied, advance)
+        for name, kind in STATEMENTS.items():
+            newer = _newer(source.entries(project, kind), target.entries(project, kind))
+            target.append(project, newer, actor=COPIER)
+            copied.count(name, len(newer))
+    copied.tokens = ledger.bring_tokens()
     # The changes of the source since then, e.g. of runs that were recorded while this copied.
     ledger.bring_history()
-    done.audit_entries = ledger.entries
-    return done
+    copied.audit_entries = ledger.entries
+    return copied
 
 
-def _copy_runs(source: Store, target: Store, project: str, done: Copied, advance: Advance) -> None:
+def _copy_runs(source: Store, target: Store, project: str, copied: Copied, advance: Advance) -> None:
     present = {entry.run.id for entry in target.entries(project, RunEntry)}
     missing = [entry for entry in reversed(source.entries(project, RunEntry)) if entry.run.id not in present]
-    done.damaged += source.damaged(project)
-    for batch in in_batches(missing, project, advance):
+    copied.damaged += source.damaged(project)
+    for batch in in_batches(source, missing, project, advance):
         documents: dict[str, bytes] = {}
         entries: list[RunEntry] = []
-        for entry, document in zip(batch, _documents(source, project, batch)):
+        for entry, document in batch:
             try:
                 run = intact_run(document)
             except StoreError as error:
-                done.damaged.append(str(error))
+                copied.damaged.append(str(error))
                 continue
-            # Made anew, in case the source's differs from the document.
+            # Derived again, in case the source's entry differs from the document.
             entries.append(run_entry(run, document.id, entry.run.recorded_at))
             documents[document.id] = document.data
         target.append(project, entries, documents, actor=COPIER)
-        done.runs += len(entries)
-
-
-def _copy_statements(source: Store, target: Store, project: str, done: Copied) -> None:
-    for name, kind in STATEMENTS.items():
-        newer = _newer(source.entries(project, kind), target.entries(project, kind))
-        target.append(project, newer, actor=COPIER)
-        done.count(name, len(newer))
+        copied.runs += len(entries)
 
 
 def exported_files(
-    store: Store, projects: Iterable[str], done: Exported, advance: Advance
+    store: Store, projects: Iterable[str], exported: Exported, advance: Advance
 ) -> Iterator[tuple[str, bytes]]:
-    """The files of an export, with their paths; ``done`` counts them.
+    """The files of an export, with their paths; ``exported`` counts them.
 
     The name of a run's file is the SHA-256 of its content, as is the run's id.
     """
     index = []
     for project in projects:
         folder = project_key(project)
-        done.damaged += store.damaged(project)
-        exported: list[StoredRun] = []
-        for batch in in_batches(store.entries(project, RunEntry), project, advance):
-            for entry, document in zip(batch, _documents(store, project, batch)):
+        exported.damaged += store.damaged(project)
+        runs: list[StoredRun] = []
+        for batch in in_batches(store, store.entries(project, RunEntry), project, advance):
+            for entry, document in batch:
                 try:
                     intact_run(document)
                 except StoreError as error:
-                    done.damaged.append(str(error))
+                    exported.damaged.append(str(error))
                     continue
-                exported.append(entry.run)
-                done.runs += 1
+                runs.append(entry.run)
+                exported.runs += 1
                 yield f"{folder}/runs/{document.id}.json", document.data
         for name, kind in STATEMENTS.items():
             statements = store.entries(project, kind)
-            done.count(name, len(statements))
+            exported.count(name, len(statements))
             yield f"{folder}/{name}.json", encode_list(statements)
-        index.append({"project": project, "folder": folder, "runs": exported})
+        index.append({"project": project, "folder": folder, "runs": runs})
     yield INDEX, encode_list(index)
 
 
-def in_batches(entries: Sequence[RunEntry], project: str, advance: Advance) -> Iterator[Sequence[RunEntry]]:
-    """The runs of a project, as many at a time as are held in memory."""
+def in_batches(
+    store: Store, entries: Sequence[RunEntry], project: str, advance: Advance
+) -> Iterator[list[tuple[RunEntry, StoredDocument]]]:
+    """The runs of a project with their documents; a batch fits into memory."""
     for start in range(0, len(entries), AT_ONCE):
         advance(project, start, len(entries))
-        yield entries[start : start + AT_ONCE]
+        batch = entries[start : start + AT_ONCE]
+        documents = store.documents(project, [entry.run.id for entry in batch])
+        yield list(zip(batch, documents))
 
 
-def _documents(store: Store, project: str, entries: Sequence[RunEntry]) -> list[StoredDocument]:
-    return store.documents(project, [entry.run.id for entry in entries])
-
-
-def _newer(source: Iterable[Statement], target: Iterable[Statement]) -> list[Statement]:
-    """Those that the target lacks, or has an older one of, oldest first."""
+def _newer(source: Sequence[Statement], target: Iterable[Statement]) -> list[Statement]:
+    """The statements that the target lacks or has in an older version, oldest first."""
     times = {statement.key: statement.stated_at for statement in target}
-    return [entry for entry in source if entry.key not in times or times[entry.key] < entry.stated_at][::-1]
+    newer: list[Statement] = []
+    for statement in reversed(source):
+        if statement.key not in times or times[statement.key] < statement.stated_at:
+            newer.append(statement)
+    return newer

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-# So much is done in one transaction at most, so that other processes have their turn too.
+# The most work in one transaction, so that other processes have their turn too.
 _AT_ONCE = 50
 
 
@@ -47,7 +47,10 @@ class WriterTurns:
 
     def take(self) -> list[WaitingWork]:
         """The work that waits longest; only the holder of the lock takes any."""
-        return [self._waiting.popleft() for _ in range(min(len(self._waiting), _AT_ONCE))]
+        work: list[WaitingWork] = []
+        while self._waiting and len(work) < _AT_ONCE:
+            work.append(self._waiting.popleft())
+        return work
 
     def _begin(self) -> None:
         self._process = os.getpid()

@@ -10,7 +10,7 @@ import msgspec
 from perfgate.document.history import StoredRun
 from perfgate.errors import StoreError
 from perfgate.judging.store.runs import intact_run, run_entry
-from perfgate.judging.store.store import STATEMENTS, RunEntry, Store
+from perfgate.judging.store.store import STATEMENTS, RunEntry, Store, StoredDocument
 from perfgate.judging.store.transfer import Advance, in_batches
 
 REMEDY = "bring back a copy of the store, or copy it to a new one with `perfgate store copy`, which makes lists from documents"
@@ -34,8 +34,9 @@ def verify_store(store: Store, projects: Iterable[str], advance: Advance) -> Ver
             verified.faults.append(str(error))
             continue
         verified.faults += _faults_of_order(entries)
-        for batch in in_batches(entries, project, advance):
-            verified.faults += _faults_of_runs(store, project, batch)
+        for batch in in_batches(store, entries, project, advance):
+            for entry, document in batch:
+                verified.faults += _faults_of_run(entry, document)
             verified.runs += len(batch)
         for kind in STATEMENTS.values():
             try:
@@ -53,18 +54,17 @@ def _faults_of_order(newest_first: Sequence[RunEntry]) -> Iterator[str]:
             yield f"{name} is not listed in the order of its start; {REMEDY}"
 
 
-def _faults_of_runs(store: Store, project: str, entries: Sequence[RunEntry]) -> Iterator[str]:
-    documents = store.documents(project, [entry.run.id for entry in entries])
-    for entry, document in zip(entries, documents):
-        try:
-            run = intact_run(document)
-        except StoreError as error:
-            yield str(error)
-            continue
-        expected = run_entry(run, document.id, entry.run.recorded_at)
-        if parts := list(_differences(entry, expected)):
-            name = f"run {document.id[:12]} of {expected.run.project[:80]!a}"
-            yield f"{name}: {', '.join(parts)} differ from its document; {REMEDY}"
+def _faults_of_run(entry: RunEntry, document: StoredDocument) -> list[str]:
+    try:
+        run = intact_run(document)
+    except StoreError as error:
+        return [str(error)]
+    expected = run_entry(run, document.id, entry.run.recorded_at)
+    parts = list(_differences(entry, expected))
+    if not parts:
+        return []
+    name = f"run {document.id[:12]} of {expected.run.project[:80]!a}"
+    return [f"{name}: {', '.join(parts)} differ from its document; {REMEDY}"]
 
 
 def _differences(entry: RunEntry, expected: RunEntry) -> Iterator[str]:

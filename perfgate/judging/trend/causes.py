@@ -15,15 +15,15 @@ from perfgate.judging.trend.near import NEAR
 # A shift lies, with 80 % confidence, at one of the places with a 2 log likelihood ratio below this:
 # (1 - exp(-x / 2))^2 = 0.80. Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks,
 # Quantitative Economics 6 (2015), for a shift of a mean that is small against the noise. Of shifts of 3 % in noise of 1.2 %,
-# 95 % are aligned with the counter of their own commit, 75 % without alignment; if only the next commit moved a counter, half
-# are aligned with that one.
+# 95 % are aligned with the counter of their commit, 75 % without alignment; if only the next commit moved a counter, half
+# are aligned with the next.
 _LOCATION_80 = 4.5
-_LIVE: tuple[Standing, ...] = ("new", "open")
 # A cause has the first of these standings that any of its changes has.
 _STANDINGS: tuple[Standing, ...] = ("open", "new", "accepted", "resolved", "refuted")
-_TOLD: tuple[Standing, ...] = ("new", "open", "accepted", "resolved", "refuted")
+_REPORTED_ORDER: tuple[Standing, ...] = ("new", "open", "accepted", "resolved", "refuted")
 _DIRECTIONS: tuple[Direction, ...] = ("worse", "better", "changed")
-_ORDER = {name: place for place, name in enumerate(sorted(METRICS, key=lambda name: not METRICS[name].leading))}
+_METRICS_LEADING_FIRST = sorted(METRICS, key=lambda name: not METRICS[name].leading)
+_ORDER = {name: place for place, name in enumerate(_METRICS_LEADING_FIRST)}
 
 
 class _Versions(NamedTuple):
@@ -42,7 +42,7 @@ class _Member(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        return self.change.standing in _LIVE
+        return self.change.standing in ("new", "open")
 
 
 def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
@@ -53,7 +53,7 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     """
     aligned = list(series)
     anchors_of: dict[tuple[str, str], list[_Versions]] = {}
-    for place in _clearest_first(series):
+    for place, _, _ in _clearest_first(series):
         entry = aligned[place.series]
         anchors = anchors_of.setdefault((entry.workload, entry.fingerprint), [])
         change = entry.changes[place.change]
@@ -70,39 +70,38 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
 def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
     """The changes of all series that are still measured, grouped by the versions between which they began, the worst first."""
     groups: dict[object, list[_Member]] = {}
-    for place in _places(series):
-        entry = series[place.series]
-        change = entry.changes[place.change]
-        if entry.current:
-            key = _versions(change) if change.first_bad else (entry.key, change.first_seen)
-            groups.setdefault(key, []).append(_Member(place, entry, change))
+    for member in _members(series):
+        if member.series.current:
+            key: object = _versions(member.change)
+            if not member.change.first_bad:
+                key = member.series.key, member.change.first_seen
+            groups.setdefault(key, []).append(member)
 
-    def order(members: Sequence[_Member]) -> tuple[int, int, float, str, str]:
-        cause = _cause(members)
-        size = max(_size(member.change) for member in members)
-        standing, moved = _TOLD.index(cause.standing), _DIRECTIONS.index(cause.direction)
-        return standing, moved, -size, cause.first_seen, cause.first_bad or ""
+    def order(cause: TrendCause) -> tuple[int, int, float, str, str]:
+        sizes = [_size(series[place.series].changes[place.change]) for place in cause.changes]
+        standing, direction = _REPORTED_ORDER.index(cause.standing), _DIRECTIONS.index(cause.direction)
+        return standing, direction, -max(sizes), cause.first_seen, cause.first_bad or ""
 
-    return [_cause(members) for members in sorted(groups.values(), key=order)]
+    return sorted(map(_cause, groups.values()), key=order)
 
 
-def _places(series: Sequence[TrendSeries]) -> list[TrendPlace]:
-    """The places of all changes."""
-    places: list[TrendPlace] = []
+def _members(series: Sequence[TrendSeries]) -> list[_Member]:
+    """The changes of all series."""
+    members: list[_Member] = []
     for index, entry in enumerate(series):
-        places += [TrendPlace(series=index, change=number) for number in range(len(entry.changes))]
-    return places
+        for number, change in enumerate(entry.changes):
+            members.append(_Member(TrendPlace(series=index, change=number), entry, change))
+    return members
 
 
-def _clearest_first(series: Sequence[TrendSeries]) -> list[TrendPlace]:
-    """The places of all changes: exact changes first, then by their size relative to the noise."""
+def _clearest_first(series: Sequence[TrendSeries]) -> list[_Member]:
+    """All changes: exact changes first, then by their size relative to the noise."""
 
-    def clearness(place: TrendPlace) -> tuple[bool, float]:
-        entry = series[place.series]
-        noise = max(entry.noise or 0.0, 1e-9)
-        return not entry.is_exact, -_size(entry.changes[place.change]) / noise
+    def clearness(member: _Member) -> tuple[bool, float]:
+        noise = max(member.series.noise or 0.0, 1e-9)
+        return not member.series.is_exact, -_size(member.change) / noise
 
-    return sorted(_places(series), key=clearness)
+    return sorted(_members(series), key=clearness)
 
 
 def _versions(change: TrendChange) -> _Versions:
@@ -113,9 +112,13 @@ def _moved(series: TrendSeries, at: int, anchors: Sequence[_Versions]) -> TrendC
     """The change at the likeliest anchor within its confidence set, else at its own place."""
     change = series.changes[at]
     earliest, latest = change.at - NEAR, change.at + NEAR
-    neighbors = [0, *(entry.at for entry in series.changes), len(series.points)]
+    # It stays between the changes before and after it.
+    if at > 0:
+        earliest = max(earliest, series.changes[at - 1].at + 1)
+    if at + 1 < len(series.changes):
+        latest = min(latest, series.changes[at + 1].at - 1)
     places: list[int] = []
-    for place in range(max(earliest, neighbors[at] + 1), min(latest, neighbors[at + 2] - 1) + 1):
+    for place in range(max(earliest, 1), min(latest, len(series.points) - 1) + 1):
         if _Versions(series.points[place - 1].commit, series.points[place].commit) in anchors:
             places.append(place)
     loss_at = losses(series, change, places)
@@ -132,15 +135,17 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
     # Informing metrics moved with the others; they neither start nor prolong a cause.
     judged = [member for member in members if not member.series.informing] or members
     live = [member for member in judged if member.is_live] or judged
-    direction = min((member.change.direction for member in live), key=_DIRECTIONS.index)
-    deciding = [member for member in live if member.change.direction == direction]
-    standing = min((member.change.standing for member in deciding), key=_STANDINGS.index)
-    ordered = sorted(members, key=lambda member: _telling(member, direction, standing))
+    directions = {member.change.direction for member in live}
+    direction = min(directions, key=_DIRECTIONS.index)
+    deciding = [member.change for member in live if member.change.direction == direction]
+    standings = {change.standing for change in deciding}
+    standing = min(standings, key=_STANDINGS.index)
+    ordered = sorted(members, key=lambda member: _relevance(member, direction, standing))
     first = ordered[0].change
     return TrendCause(
         direction=direction,
         standing=standing,
-        news=any(member.change.news for member in deciding),
+        news=any(change.news for change in deciding),
         last_good=first.last_good,
         first_bad=first.first_bad,
         first_seen=first.first_seen,
@@ -150,7 +155,7 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
     )
 
 
-def _telling(member: _Member, direction: Direction, standing: Standing) -> tuple[object, ...]:
+def _relevance(member: _Member, direction: Direction, standing: Standing) -> tuple[object, ...]:
     """Order the changes of a cause by importance: first those that moved as the cause did; times first, then by size."""
     series, change = member.series, member.change
     return (

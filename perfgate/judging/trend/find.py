@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -11,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.terms import Better
 from perfgate.document.trend import Direction, TrendChange, TrendPoint, TrendSeries
 from perfgate.stats.changes import CAP, ENOUGH_VALUES, LevelShift, noise, shifts, steps
 
@@ -33,30 +33,32 @@ def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
         if commit is None or len(runs) == 1:
             values += runs
         else:
-            middle = float(np.median([point.value for point in runs]))
+            middle = statistics.median(point.value for point in runs)
             values.append(msgspec.structs.replace(runs[-1], value=middle, runs=len(runs)))
     return values
 
 
 def is_long_enough(series: TrendSeries) -> bool:
-    return len(series.points) >= (EXACT_VERSIONS_NEEDED if series.is_exact else VERSIONS_NEEDED)
+    if series.is_exact:
+        return len(series.points) >= EXACT_VERSIONS_NEEDED
+    return len(series.points) >= VERSIONS_NEEDED
 
 
 def with_changes(series: TrendSeries) -> TrendSeries:
     """A series with its changes, oldest first, and its noise. Every change is exact or suspected, and new."""
-    values = np.array([point.value for point in series.points], dtype=np.float64)
+    values = _values(series)
     if not is_long_enough(series) or not np.isfinite(values).all():
         return series
     if series.is_exact:
         return msgspec.structs.replace(series, changes=_exact_changes(series, values))
     scaled, unit = _scaled(values)
-    changes = [_change(series, shift, unit) for shift in shifts(scaled)]
+    changes = [_shift(series, shift, unit) for shift in shifts(scaled)]
     return msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled)))
 
 
 def noise_of(series: TrendSeries) -> float | None:
     """The standard deviation of one version in logarithms; None for too few versions, or values that have none."""
-    values = np.array([point.value for point in series.points], dtype=np.float64)
+    values = _values(series)
     if len(values) < ENOUGH_VALUES or not np.isfinite(values).all() or not (values > 0).all():
         return None
     return float(noise(np.log(values)))
@@ -64,16 +66,13 @@ def noise_of(series: TrendSeries) -> float | None:
 
 def losses(series: TrendSeries, change: TrendChange, places: Iterable[int]) -> dict[int, float]:
     """The loss in 2 log likelihood with the shift at each of these places; outliers are capped like in the search."""
-    values, unit = _scaled(np.array([point.value for point in series.points], dtype=np.float64))
-
-    def costs(level: float) -> Floats:
-        """The cost of every value at a level."""
-        scaled = math.log(level) if unit is None else level / unit
-        distance = (values - scaled) / max(series.noise or 0.0, 1e-9)
-        return np.minimum(distance**2, CAP**2)
-
+    values, unit = _scaled(_values(series))
+    levels = np.array([change.before, change.after])
+    scaled = np.log(levels) if unit is None else levels / unit
+    distances = (values - scaled[:, np.newaxis]) / max(series.noise or 0.0, 1e-9)
+    costs = np.minimum(distances**2, CAP**2)
     # The additional cost of every value with the level before the shift rather than with the level after it.
-    more = costs(change.before) - costs(change.after)
+    more = costs[0] - costs[1]
     loss_at: dict[int, float] = {}
     for place in places:
         if place > change.at:
@@ -81,6 +80,10 @@ def losses(series: TrendSeries, change: TrendChange, places: Iterable[int]) -> d
         else:
             loss_at[place] = -float(more[place : change.at].sum())
     return loss_at
+
+
+def _values(series: TrendSeries) -> Floats:
+    return np.array([point.value for point in series.points], dtype=np.float64)
 
 
 def _scaled(values: Floats) -> tuple[Floats, float | None]:
@@ -91,43 +94,42 @@ def _scaled(values: Floats) -> tuple[Floats, float | None]:
     return values / unit, unit
 
 
-def _change(series: TrendSeries, shift: LevelShift, unit: float | None) -> TrendChange:
+def _shift(series: TrendSeries, shift: LevelShift, unit: float | None) -> TrendChange:
     if unit is None:
         before, after = math.exp(shift.before), math.exp(shift.after)
-        delta: float | None = math.expm1(shift.effect)
-        interval: tuple[float, float] | None = (math.expm1(shift.low), math.expm1(shift.high))
-    else:
-        before, after = shift.before * unit, shift.after * unit
-        share = unit / abs(before) if before else None
-        delta = None if share is None else shift.effect * share
-        interval = None if share is None else (shift.low * share, shift.high * share)
-    return _described(series, shift.at, before, after, delta, interval, is_exact=False)
+        interval = math.expm1(shift.low), math.expm1(shift.high)
+        return _change(series, shift.at, before, after, math.expm1(shift.effect), interval)
+    before, after = shift.before * unit, shift.after * unit
+    if not before:
+        return _change(series, shift.at, before, after, None, None)
+    share = unit / abs(before)
+    return _change(series, shift.at, before, after, shift.effect * share, (shift.low * share, shift.high * share))
 
 
 def _exact_changes(series: TrendSeries, values: Floats) -> list[TrendChange]:
     changes: list[TrendChange] = []
+    # A value that lasted for one version only was no level to start from.
+    before = float(values[0])
     for at in steps(values, metric(series.metric).allowed_more):
-        # A value that lasted for one version only was no level to start from.
-        before, after = changes[-1].after if changes else float(values[0]), float(values[at])
+        after = float(values[at])
         delta = after / before - 1 if before else None
-        changes.append(_described(series, at, before, after, delta, None, is_exact=True))
+        changes.append(_change(series, at, before, after, delta, None))
+        before = after
     return changes
 
 
-def _described(
+def _change(
     series: TrendSeries,
     at: int,
     before: float,
     after: float,
     delta: float | None,
     interval: tuple[float, float] | None,
-    *,
-    is_exact: bool,
 ) -> TrendChange:
     good, bad = series.points[at - 1], series.points[at]
     return TrendChange(
         at=at,
-        direction="changed" if series.informing else direction(series.better, after - before),
+        direction=direction_of(series, after - before),
         before=before,
         after=after,
         delta=delta,
@@ -135,12 +137,14 @@ def _described(
         last_good=good.commit,
         first_bad=bad.commit,
         first_seen=bad.started_at,
-        evidence="exact" if is_exact else "suspected",
+        evidence="exact" if series.is_exact else "suspected",
     )
 
 
-def direction(better: Better, difference: float) -> Direction:
-    """Whether a metric that rose by ``difference`` got better or worse; some metrics have no better direction."""
-    if better == "neutral":
+def direction_of(series: TrendSeries, difference: float) -> Direction:
+    """Whether a series that rose by ``difference`` got better or worse; informing and neutral metrics only change."""
+    if series.informing or series.better == "neutral":
         return "changed"
-    return "better" if (difference < 0) == (better == "lower") else "worse"
+    if (difference < 0) == (series.better == "lower"):
+        return "better"
+    return "worse"

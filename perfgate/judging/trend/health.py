@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
@@ -27,6 +29,7 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
     failed += [f"{check.workload}: output" for check in run.correctness if check.status in ("failed", "error")]
     measured = {(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates}
     pairs = len(measured) + len(run.failed_pairs)
+    shares_waited = [step.waited for step in run.steps if step.waited is not None]
     return RunHealth(
         run_id=run_id,
         commit=run.source.commit,
@@ -42,7 +45,7 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
         throttled=_highest(run, "thermal.throttled"),
         clock=min(_values(run, "thermal.clock"), default=None),
         queued=run.session.queued,
-        waited=max((step.waited for step in run.steps if step.waited is not None), default=None),
+        waited=max(shares_waited, default=None),
     )
 
 
@@ -77,10 +80,13 @@ def weeks(starts: Iterable[str]) -> dict[str, int]:
     days = sorted(moment(start).date() for start in starts)
     if not days:
         return {}
-    counted = Counter(_monday(day) for day in days)
-    first, last = _monday(days[0]), _monday(days[-1])
-    mondays = [first + timedelta(weeks=index) for index in range((last - first).days // 7 + 1)]
-    return {monday.isoformat(): counted[monday] for monday in mondays}
+    counted = Counter(map(_monday, days))
+    numbers: dict[str, int] = {}
+    monday = _monday(days[0])
+    while monday <= days[-1]:
+        numbers[monday.isoformat()] = counted[monday]
+        monday += timedelta(weeks=1)
+    return numbers
 
 
 def _monday(day: date) -> date:
@@ -110,24 +116,28 @@ def _values(run: RunDocument, metric: str) -> list[float]:
 
 def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
     """The largest median distance of two members of an A/A pair, over all workloads and shapes."""
-    first_lows: dict[tuple[str, str, int], float] = {}
-    second_lows: dict[tuple[str, str, int], float] = {}
+    lows: dict[tuple[str, str, int], dict[str, float]] = {}
     for replicate in replicates:
         if replicate.arm == "aa":
-            lows = first_lows if replicate.member == "first" else second_lows
             for shape, blocks in replicate.shapes.items():
                 low = low_location(np.maximum(unpack(blocks.wall), 1).astype(np.float64))
-                lows[replicate.workload, shape, replicate.pair] = low
+                lows.setdefault((replicate.workload, shape, replicate.pair), {})[replicate.member] = low
     distances: dict[tuple[str, str], list[float]] = {}
-    for place, first in first_lows.items():
-        if place in second_lows:
-            distances.setdefault(place[:2], []).append(abs(np.log(second_lows[place] / first)))
-    return max((float(np.median(values)) for values in distances.values()), default=None)
+    for (workload, shape, _), members in lows.items():
+        if len(members) == 2:
+            distance = abs(math.log(members["second"] / members["first"]))
+            distances.setdefault((workload, shape), []).append(distance)
+    return max(map(statistics.median, distances.values()), default=None)
 
 
 def field_differences(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> list[TestbedDifference]:
     if before is None or after is None:
         return []
-    fields = [field for field in sorted({*before, *after}) if before.get(field) != after.get(field)]
-    first = fields[:_MOST_DIFFERENCES]
-    return [TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in first]
+    differences: list[TestbedDifference] = []
+    for field in differing_fields(before, after)[:_MOST_DIFFERENCES]:
+        differences.append(TestbedDifference(field=field, base=before.get(field), head=after.get(field)))
+    return differences
+
+
+def differing_fields(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    return [field for field in sorted({*before, *after}) if before.get(field) != after.get(field)]

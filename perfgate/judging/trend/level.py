@@ -16,9 +16,14 @@ def level_around(series: TrendSeries, run: StoredRun, *, without: Sequence[Store
     if run.fingerprint != series.fingerprint or not series.points:
         return []
     at = _place(series.points, run)
-    edges = [change.at for change in series.changes if change.standing != "refuted"]
-    start = max((edge for edge in edges if edge <= at), default=0)
-    end = min((edge for edge in edges if edge > at), default=len(series.points))
+    start, end = 0, len(series.points)
+    for change in series.changes:
+        if change.standing == "refuted":
+            continue
+        if change.at <= at:
+            start = max(start, change.at)
+        else:
+            end = min(end, change.at)
     values = []
     for point in series.points[start:end]:
         if not any(_is_of(point, entry) for entry in without):
@@ -33,7 +38,8 @@ def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:
         if _is_of(points[index], run):
             return index
     began = moment(run.started_at)
-    return max(sum(moment(point.started_at) <= began for point in points) - 1, 0)
+    earlier = [point for point in points if moment(point.started_at) <= began]
+    return max(len(earlier) - 1, 0)
 
 
 def _is_of(point: TrendPoint, run: StoredRun) -> bool:

@@ -10,5 +10,9 @@ NEAR = 3
 
 def index_of(series: TrendSeries, commit: str) -> int | None:
     """The newest point of a commit, which may be cut to its first digits."""
-    indices = [index for index, point in enumerate(series.points) if commit and (point.commit or "").startswith(commit)]
-    return indices[-1] if indices else None
+    if not commit:
+        return None
+    for index in reversed(range(len(series.points))):
+        if (series.points[index].commit or "").startswith(commit):
+            return index
+    return None

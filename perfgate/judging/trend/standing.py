@@ -10,7 +10,16 @@ import msgspec
 
 from perfgate.document.budget import parse_place
 from perfgate.document.history import Acceptance, Confirmation, moment
-from perfgate.document.trend import MOST_KNOWN, Evidence, KnownChange, TrendChange, TrendSeries, TrendState
+from perfgate.document.trend import (
+    MOST_KNOWN,
+    Direction,
+    Evidence,
+    KnownChange,
+    Standing,
+    TrendChange,
+    TrendSeries,
+    TrendState,
+)
 from perfgate.judging.trend.near import NEAR, index_of
 from perfgate.judging.trend.triage import TriagedChanges
 
@@ -36,8 +45,8 @@ def judged(
     """
     examined = [_with_evidence(change, series, confirmations) for change in series.changes]
     changes: list[TrendChange] = []
-    for change in examined:
-        later = [entry for entry in examined if entry.evidence != "refuted" and entry.at > change.at]
+    for number, change in enumerate(examined):
+        later = [entry for entry in examined[number + 1 :] if entry.evidence != "refuted"]
         standing = _standing(change, later, series, accepted, triaged)
         changes.append(_with_news(standing, series, before, newest))
     return msgspec.structs.replace(series, changes=changes)
@@ -46,15 +55,15 @@ def judged(
 def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
     """The state that the next report needs from this one; if there is more than fits, informing metrics are dropped first."""
     rank = ("open", "new", "accepted", "refuted", "resolved")
-    ranked: list[tuple[bool, int, float, tuple[object, ...], KnownChange]] = []
+    ranked: list[tuple[bool, int, float, tuple[str, str, Direction, Standing, str]]] = []
     for entry in series:
         for change in entry.changes:
             if change.first_bad and entry.current:
-                state = KnownChange(entry.key, change.first_bad[:12], change.direction, change.standing, name_of(entry))
                 size, order = -abs(change.delta or 1.0), rank.index(change.standing)
-                ranked.append((change.direction == "changed", order, size, msgspec.structs.astuple(state), state))
-    ranked.sort(key=lambda row: row[:4])
-    return TrendState(newest=newest, known=[row[-1] for row in ranked[:MOST_KNOWN]])
+                row = (entry.key, change.first_bad[:12], change.direction, change.standing, name_of(entry))
+                ranked.append((change.direction == "changed", order, size, row))
+    changes = [KnownChange(*row) for *_, row in sorted(ranked)[:MOST_KNOWN]]
+    return TrendState(newest=newest, known=changes)
 
 
 def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
@@ -66,8 +75,10 @@ def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
     for earlier in before.known:
         entry = by_key.get(earlier.series)
         is_open = earlier.standing in ("new", "open") and earlier.direction == "worse"
-        if is_open and entry is not None and not any(_is_same(earlier, change, entry) for change in entry.changes):
-            names.append(earlier.name)
+        if is_open and entry is not None:
+            same = [change for change in entry.changes if _is_same(earlier, change, entry)]
+            if not same:
+                names.append(earlier.name)
     return sorted(names)
 
 
@@ -114,11 +125,13 @@ def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
         return "suspected"
     low, high = confirmation.low, confirmation.high
     if low is None or high is None:
-        return "refuted" if confirmation.outcome == "unchanged" else "suspected"
-    if (change.delta > 0 and low > 0) or (change.delta <= 0 and high < 0):
+        is_refuted = confirmation.outcome == "unchanged"
+    elif (change.delta > 0 and low > 0) or (change.delta <= 0 and high < 0):
         return "confirmed"
-    # A change below the gate's tolerance may still be as large as the suspected one.
-    return "suspected" if low <= change.delta <= high else "refuted"
+    else:
+        # A change below the gate's tolerance may still be as large as the suspected one.
+        is_refuted = not low <= change.delta <= high
+    return "refuted" if is_refuted else "suspected"
 
 
 def _standing(
@@ -165,11 +178,14 @@ def _accepts(acceptance: Acceptance, change: TrendChange, series: TrendSeries) -
 
 
 def _with_news(change: TrendChange, series: TrendSeries, before: TrendState | None, newest: str) -> TrendChange:
-    earlier_changes = before.known if before else []
-    reported = next((earlier for earlier in earlier_changes if _is_same(earlier, change, series)), None)
+    reported: Standing | None = None
+    if before is not None:
+        same = [earlier.standing for earlier in before.known if _is_same(earlier, change, series)]
+        reported = same[0] if same else None
     if change.standing != "new":
-        return msgspec.structs.replace(change, news=reported is not None and reported.standing in ("new", "open"))
-    is_new = reported is None and (change.direction == "worse" or is_recent(change.first_seen, newest))
+        return msgspec.structs.replace(change, news=reported in ("new", "open"))
+    is_worse = change.direction == "worse"
+    if reported is None and (is_worse or is_recent(change.first_seen, newest)):
+        return msgspec.structs.replace(change, standing="new", news=True)
     # An acceptance may have expired since.
-    is_back = reported is not None and reported.standing == "accepted" and change.direction == "worse"
-    return msgspec.structs.replace(change, standing="new" if is_new else "open", news=is_new or is_back)
+    return msgspec.structs.replace(change, standing="open", news=is_worse and reported == "accepted")

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 import msgspec
 
-from perfgate.document.history import Acceptance, Triage, moment
+from perfgate.document.history import Acceptance, Triage, TriageState, moment
 from perfgate.document.trend import TrendCause, TrendChange, TrendSeries
 from perfgate.judging.trend.near import NEAR, index_of
 
@@ -30,9 +30,11 @@ class TriagedChanges:
 
     def of(self, change: TrendChange, series: TrendSeries) -> Triage | None:
         """The newest state of a regression."""
-        if change.direction != "worse":
-            return None
-        return next((triage for triage in self._newest_first if self._is_about(triage, change, series)), None)
+        if change.direction == "worse":
+            for triage in self._newest_first:
+                if self._is_about(triage, change, series):
+                    return triage
+        return None
 
     def _is_about(self, triage: Triage, change: TrendChange, series: TrendSeries) -> bool:
         if triage.commit in self._named:
@@ -51,16 +53,18 @@ def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: Triag
         state_of_change = triaged.of(entry.changes[place.change], entry)
         if state_of_change is not None:
             triages.append(state_of_change)
-    triage = max(triages, key=lambda triage: moment(triage.changed_at), default=None)
-    state = triage.state if triage else "new"
-    cause = msgspec.structs.replace(cause, triage=triage)
-    if cause.standing == "resolved" and (state == "acknowledged" or (state == "new" and cause.news)):
-        return msgspec.structs.replace(cause, suggests="fixed")
-    if triage and state == "fixed" and cause.is_unsettled:
+    is_resolved = cause.standing == "resolved"
+    if not triages:
+        return msgspec.structs.replace(cause, suggests="fixed" if is_resolved and cause.news else None)
+    triage = max(triages, key=lambda triage: moment(triage.changed_at))
+    suggests: TriageState | None = None
+    if is_resolved and (triage.state == "acknowledged" or (triage.state == "new" and cause.news)):
+        suggests = "fixed"
+    elif triage.state == "fixed" and cause.is_unsettled:
         newest = series[cause.changes[0].series].points[-1]
         if moment(newest.started_at) > moment(triage.changed_at):
-            return msgspec.structs.replace(cause, suggests="new")
-    return cause
+            suggests = "new"
+    return msgspec.structs.replace(cause, triage=triage, suggests=suggests)
 
 
 def meant(acceptances: Iterable[Acceptance], triages: Iterable[Triage], today: date) -> list[Acceptance]:

@@ -3,14 +3,14 @@ packages that changed between two runs of one testbed.
 
 A series ends with its testbed, because times of two testbeds do not compare. A commit that was measured on both is the same
 code on both sides, so it joins them: every metric of it shows what the new software or machine changed. Both sides are single
-runs of different days, so the interval is that of as many versions as the commits on both, with the noise of the series:
+runs of different days, so the interval assumes one version for each commit on both, with the noise of the series:
 exp(mean(ln after - ln before) ± 1.96 s sqrt(1/k)), s² = noise² (1/runs before + 1/runs after).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -21,8 +21,8 @@ from perfgate.catalogue.lookup import metric
 from perfgate.document.history import moment
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import BridgedMetric, TestbedSpan, TrendCause, TrendPoint, TrendSeries, Uplift
-from perfgate.judging.trend.find import direction, noise_of
-from perfgate.judging.trend.health import field_differences
+from perfgate.judging.trend.find import direction_of, noise_of
+from perfgate.judging.trend.health import differing_fields, field_differences
 
 # If both testbeds are in use for longer, they are two machines and no uplift.
 OVERLAP = timedelta(weeks=1)
@@ -54,9 +54,8 @@ def with_differences(
     """A cause with the packages and the container image that differ between its runs, if both were opened."""
     entry = series[cause.changes[0].series]
     at = entry.changes[cause.changes[0].change].at
-    before, after = (_stack(documents.get(point.run_id)) for point in entry.points[at - 1 : at + 1])
-    if before is None or after is None:
-        return cause
+    before = _stack(documents.get(entry.points[at - 1].run_id))
+    after = _stack(documents.get(entry.points[at].run_id))
     return msgspec.structs.replace(cause, differences=field_differences(before, after))
 
 
@@ -64,8 +63,10 @@ def _stack(run: RunDocument | None) -> dict[str, str] | None:
     """The versions of a run's packages, and its container image."""
     if run is None or run.environment is None:
         return None
-    image = {IMAGE: run.environment.image} if run.environment.image else {}
-    return {**run.environment.packages, **image}
+    stack = dict(run.environment.packages)
+    if run.environment.image:
+        stack[IMAGE] = run.environment.image
+    return stack
 
 
 def _predecessor(
@@ -87,9 +88,8 @@ def _predecessor(
             ended.append(span)
 
     def distance(span: TestbedSpan) -> tuple[int, float]:
-        old, new = comparable[span.fingerprint], comparable[after.fingerprint]
-        differing = sum(old.get(name) != new.get(name) for name in old.keys() | new.keys())
-        return differing, -moment(span.last_seen).timestamp()
+        differing = differing_fields(comparable[span.fingerprint], comparable[after.fingerprint])
+        return len(differing), -moment(span.last_seen).timestamp()
 
     return min(ended, key=distance, default=None)
 
@@ -100,7 +100,7 @@ def _uplift(
     comparable: Mapping[str, Mapping[str, str]],
     series: Sequence[TrendSeries],
 ) -> Uplift:
-    bridged = list(_bridged(before, after, series))
+    bridged = _bridged(before, after, series)
     widening = _widening(bridged)
     moved: list[BridgedMetric] = []
     commits: set[str] = set()
@@ -130,8 +130,8 @@ def _widening(bridged: Sequence[BridgedMetric]) -> float:
 
     Source: Bonferroni's bound over the noisy metrics.
     """
-    noisy = sum(entry.interval is not None for entry in bridged)
-    return float(ndtri(1 - FALSE_ALARMS / 2 / max(noisy, 1))) / _Z95
+    noisy = [entry for entry in bridged if entry.interval is not None]
+    return float(ndtri(1 - FALSE_ALARMS / 2 / max(len(noisy), 1))) / _Z95
 
 
 def _has_moved(entry: BridgedMetric, widening: float) -> bool:
@@ -146,45 +146,53 @@ def _has_stayed(entry: BridgedMetric, widening: float, series: Sequence[TrendSer
     if entry.interval is None:
         return entry.old == entry.new
     tolerance = metric(series[entry.after].metric).tolerance
-    margin = math.log1p(_SAME if tolerance is None else tolerance)
+    if tolerance is None:
+        tolerance = _SAME
+    margin = math.log1p(tolerance)
     low, high = _widened(entry.interval, widening)
     return low <= 0 <= high and -margin < low and high < margin
 
 
 def _widened(interval: tuple[float, float], widening: float) -> tuple[float, float]:
     """The logarithms of the ends of a wider interval around the same middle."""
-    low, high = (math.log1p(end) for end in interval)
+    low, high = math.log1p(interval[0]), math.log1p(interval[1])
     middle, half = (low + high) / 2, widening * (high - low) / 2
     return middle - half, middle + half
 
 
-def _bridged(before: TestbedSpan, after: TestbedSpan, series: Sequence[TrendSeries]) -> Iterator[BridgedMetric]:
-    """Yield the metrics with a value of one commit on both testbeds."""
-    earlier = {_place(entry): index for index, entry in enumerate(series) if entry.fingerprint == before.fingerprint}
+def _bridged(before: TestbedSpan, after: TestbedSpan, series: Sequence[TrendSeries]) -> list[BridgedMetric]:
+    """The metrics with a value of one commit on both testbeds."""
+    earlier: dict[_Place, int] = {}
     for index, entry in enumerate(series):
-        start = earlier.get(_place(entry))
-        if start is None or entry.fingerprint != after.fingerprint:
-            continue
-        bridged = _bridge(series, start, index)
-        if bridged is not None:
-            yield bridged
+        if entry.fingerprint == before.fingerprint:
+            earlier[_place(entry)] = index
+    bridged: list[BridgedMetric] = []
+    for index, entry in enumerate(series):
+        if entry.fingerprint == after.fingerprint and _place(entry) in earlier:
+            bridge = _bridge(series, earlier[_place(entry)], index)
+            if bridge is not None:
+                bridged.append(bridge)
+    return bridged
 
 
 def _bridge(series: Sequence[TrendSeries], start: int, end: int) -> BridgedMetric | None:
     old, new = series[start], series[end]
-    by_commit = {point.commit: point for point in old.points if point.commit}
-    pairs = [(by_commit[point.commit], point) for point in new.points if point.commit in by_commit]
+    by_commit = {point.commit: point for point in old.points}
+    pairs: list[tuple[TrendPoint, TrendPoint]] = []
+    for point in new.points:
+        if point.commit and point.commit in by_commit:
+            pairs.append((by_commit[point.commit], point))
     if not pairs:
         return None
-    last_old, last_new = pairs[-1]
-    first, second = last_old.value, last_new.value
-    delta, interval = second / first - 1 if first else None, None
+    first, second = pairs[-1][0].value, pairs[-1][1].value
+    delta, interval = None, None
     if not new.is_exact:
-        noises = [noise for noise in (noise_of(old), noise_of(new)) if noise is not None]
-        is_positive = all(before.value > 0 and after.value > 0 for before, after in pairs)
-        if not noises or not is_positive:
-            return None  # a difference without an interval proves no change
-        delta, interval = _effect(pairs, max(noises))
+        # A difference without an interval proves no change.
+        if (effect := _effect(old, new, pairs)) is None:
+            return None
+        delta, interval = effect
+    elif first:
+        delta = second / first - 1
     return BridgedMetric(
         before=start,
         after=end,
@@ -193,27 +201,36 @@ def _bridge(series: Sequence[TrendSeries], start: int, end: int) -> BridgedMetri
         new=second,
         delta=delta,
         interval=interval,
-        direction="changed" if new.informing else direction(new.better, second - first),
+        direction=direction_of(new, second - first),
     )
 
 
-def _effect(pairs: Sequence[tuple[TrendPoint, TrendPoint]], noise: float) -> tuple[float, tuple[float, float]]:
-    effects = [math.log(new.value / old.value) for old, new in pairs]
-    variances = [noise**2 * (1 / old.runs + 1 / new.runs) for old, new in pairs]
-    middle, half = float(np.mean(effects)), _Z95 * math.sqrt(sum(variances)) / len(pairs)
+def _effect(
+    before: TrendSeries, after: TrendSeries, pairs: Sequence[tuple[TrendPoint, TrendPoint]]
+) -> tuple[float, tuple[float, float]] | None:
+    """The relative change over all pairs and its interval; None for unknown noise, or values that have no logarithm."""
+    noises = [noise for noise in (noise_of(before), noise_of(after)) if noise is not None]
+    if not noises:
+        return None
+    effects, variance = [], 0.0
+    for old, new in pairs:
+        if old.value <= 0 or new.value <= 0:
+            return None
+        effects.append(math.log(new.value / old.value))
+        variance += max(noises) ** 2 * (1 / old.runs + 1 / new.runs)
+    middle, half = float(np.mean(effects)), _Z95 * math.sqrt(variance) / len(pairs)
     return math.expm1(middle), (math.expm1(middle - half), math.expm1(middle + half))
 
 
 def _last_commit(before: TestbedSpan, series: Sequence[TrendSeries]) -> str | None:
     """The newest commit on the old testbed: measuring it on the new testbed joins both."""
-    newest: TrendPoint | None = None
+    newest: list[TrendPoint] = []
     for entry in series:
-        if entry.fingerprint != before.fingerprint or not entry.points or not entry.points[-1].commit:
-            continue
-        point = entry.points[-1]
-        if newest is None or moment(point.started_at) > moment(newest.started_at):
-            newest = point
-    return newest.commit if newest else None
+        if entry.fingerprint == before.fingerprint and entry.points and entry.points[-1].commit:
+            newest.append(entry.points[-1])
+    if not newest:
+        return None
+    return max(newest, key=lambda point: moment(point.started_at)).commit
 
 
 def _place(series: TrendSeries) -> _Place:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.trend import TrendPoint, TrendSeries
-from perfgate.judging.trend.find import direction, is_long_enough, one_a_version, with_changes
+from perfgate.judging.trend.find import direction_of, is_long_enough, one_a_version, with_changes
 from tests.fakes.history import commit_of
 
 START = datetime(2026, 6, 1, tzinfo=timezone.utc)
@@ -104,5 +104,5 @@ def test_with_changes__too_short__unchanged() -> None:
     [("lower", 1.0, "worse"), ("lower", -1.0, "better"), ("higher", 1.0, "better"), ("higher", -1.0, "worse"),
      ("neutral", 1.0, "changed")],
 )  # fmt: skip
-def test_direction__of_each_kind__better_or_worse(better: Any, difference: float, expected: str) -> None:
-    assert direction(better, difference) == expected
+def test_direction_of__each_kind__better_or_worse(better: Any, difference: float, expected: str) -> None:
+    assert direction_of(series([1.0], better=better), difference) == expected

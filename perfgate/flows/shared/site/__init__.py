@@ -12,7 +12,7 @@ All links are relative, so a site works from files, below any path of a server, 
 | ``gates.html`` | the verdicts on changes, and what became of each failure |
 | ``fleet.html`` | the health of each testbed, and the checklist over time |
 | ``series/index.html`` | every series |
-| ``series/NAME-KEY.html`` | one metric of one place on one testbed; with ``-bBRANCH`` that of one branch alone |
+| ``series/NAME-KEY.html`` | one metric of one place on one testbed; with ``-bBRANCH`` of one branch alone |
 | ``runs/index.html``, ``runs/page-N.html`` | the runs, newest first |
 | ``runs/ID.html`` | one run, by the first 12 digits of its id |
 | ``compare/ID-ID.html`` | two runs, the earlier one first |

@@ -20,11 +20,12 @@ _Place = tuple[str, str, str, str]
 def beside_main(run: StoredRun, document: RunDocument, series: Sequence[TrendSeries]) -> list[BesideLevel]:
     """The numbers of a run compared with its level; ``series`` are main's, of all testbeds."""
     values = _values(document)
-    return [
-        beside_level(entry, values[_place(entry)], level_around(entry, run, without=[run]))
-        for entry in _of_testbed(series, run)
-        if _place(entry) in values
-    ]
+    numbers: list[BesideLevel] = []
+    for entry in series:
+        if entry.fingerprint == run.fingerprint and _place(entry) in values:
+            level = level_around(entry, run, without=[run])
+            numbers.append(beside_level(entry, values[_place(entry)], level))
+    return numbers
 
 
 def beside_each_other(
@@ -32,21 +33,15 @@ def beside_each_other(
 ) -> list[BesideLevel]:
     """The numbers of two runs, compared with the level of the earlier run if both are of one testbed."""
     before, after = map(_values, documents)
-    same = earlier.fingerprint == later.fingerprint
-    return [
-        run_to_run(
-            entry,
-            before.get(_place(entry)),
-            after.get(_place(entry)),
-            level_around(entry, earlier, without=[later]) if same else [],
-        )
-        for entry in _of_testbed(series, later)
-        if _place(entry) in before or _place(entry) in after
-    ]
-
-
-def _of_testbed(series: Sequence[TrendSeries], run: StoredRun) -> list[TrendSeries]:
-    return [entry for entry in series if entry.fingerprint == run.fingerprint]
+    numbers: list[BesideLevel] = []
+    for entry in series:
+        value_before, value_after = before.get(_place(entry)), after.get(_place(entry))
+        is_measured = value_before is not None or value_after is not None
+        if entry.fingerprint == later.fingerprint and is_measured:
+            # Empty for a run of another testbed.
+            level = level_around(entry, earlier, without=[later])
+            numbers.append(run_to_run(entry, value_before, value_after, level))
+    return numbers
 
 
 def _place(series: TrendSeries) -> _Place:

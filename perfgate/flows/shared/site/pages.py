@@ -69,7 +69,7 @@ _WITHOUT_DETAILS = {
 class SitePages:
     """The pages of one content. ``open_run`` reads a run's document and raises StoreError if it cannot.
 
-    ``kept`` returns the kept files of a run.
+    ``read_kept`` returns the kept files of a run.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class SitePages:
         open_run: OpenRun,
         language: Language,
         links: SiteLinks,
-        kept: ReadKept = lambda _: KeptOfRun(),
+        read_kept: ReadKept = lambda _: KeptOfRun(),
     ) -> None:
-        self._content, self._language, self._links, self._kept = content, language, links, kept
+        self._content, self._language, self._links, self._read_kept = content, language, links, read_kept
         self._open_run = lru_cache(_DOCUMENTS_KEPT)(open_run)
 
     def page(
@@ -109,7 +109,7 @@ class SitePages:
         if address == COMPARE:
             return self._asked(query or {})
         if (pair := compared_of(address)) is not None:
-            earlier, later = (self._find(digits) for digits in pair)
+            earlier, later = map(self._find, pair)
             if earlier and later:
                 return self._compare(earlier, later)
             return None
@@ -121,10 +121,7 @@ class SitePages:
     @cached_property
     def _series(self) -> dict[str, tuple[TrendSeries, str]]:
         """The pages of all series, each with its branch; first the series over all branches."""
-        pages = {series_address(entry): (entry, "") for entry in self._content.trend.series if entry.points}
-        for branch, entries in self._content.branches.items():
-            pages |= {series_address(entry, branch): (entry, branch) for entry in entries if entry.points}
-        return pages
+        return {series_address(entry, branch): (entry, branch) for entry, branch in _series_pages(self._content)}
 
     def unreadable(self, address: str, reason: str) -> str:
         """The page for a run that cannot be read."""
@@ -133,16 +130,18 @@ class SitePages:
     def _find(self, digits: str | None) -> StoredRun | None:
         """The run with an id that begins with these digits, None if there is none or more than one."""
         matches = [run for run in self._content.runs if digits and run.id.startswith(digits)]
-        return matches[0] if len(matches) == 1 else None
+        if len(matches) == 1:
+            return matches[0]
+        return None
 
     def _asked(self, query: Mapping[str, str]) -> str:
         unknown = ""
         if query.get("earlier") and query.get("later"):
-            runs = {digits: self._find(digits.strip().lower()) for digits in (query["earlier"], query["later"])}
-            earlier, later = runs[query["earlier"]], runs[query["later"]]
+            earlier = self._find(query["earlier"].strip().lower())
+            later = self._find(query["later"].strip().lower())
             if earlier and later:
                 return self._compare(earlier, later)
-            unknown = next(digits for digits, run in runs.items() if run is None)
+            unknown = query["later"] if earlier else query["earlier"]
         return render_compare_form(self._content, self._links, self._language, unknown=unknown)
 
     def _run(self, run: StoredRun, recording_of: RecordingOf | None) -> str:
@@ -153,15 +152,17 @@ class SitePages:
             recording = recording_of(run)
         of_testbed = [entry for entry in self._content.runs if entry.fingerprint == run.fingerprint]
         at = of_testbed.index(run)
-        neighbours = (of_testbed[at + 1] if at + 1 < len(of_testbed) else None, of_testbed[at - 1] if at else None)
-        placed = beside_main(run, document, self._content.trend.series)
-        artifacts = self._kept(run.id)
+        earlier, later = None, None
+        if at + 1 < len(of_testbed):
+            earlier = of_testbed[at + 1]
+        if at > 0:
+            later = of_testbed[at - 1]
         return render_run(
             run,
             document,
-            placed,
-            neighbours,
-            artifacts,
+            beside_main(run, document, self._content.trend.series),
+            (earlier, later),
+            self._read_kept(run.id),
             self._content,
             self._links,
             self._language,
@@ -179,21 +180,30 @@ def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
 
     In the order in which they are written: pages about the same runs follow each other.
     """
-    series = [series_address(entry) for entry in content.trend.series if entry.points]
-    for branch, entries in content.branches.items():
-        series += [series_address(entry, branch) for entry in entries if entry.points]
+    addresses: list[str] = list(_WITHOUT_DETAILS)
+    for page in range(1, min(page_count(content), MOST_LIST_PAGES) + 1):
+        addresses.append(runs_address(page))
+    for entry, branch in _series_pages(content)[:MOST_SERIES_PAGES]:
+        addresses.append(series_address(entry, branch))
     # Around each of the newest changes, however old they are, and along the newest runs.
     pairs = [*_around_changes(content), *_consecutive(content.runs, newest)]
-    newest_ids = {run.id for run in content.runs[:newest]}
-    for pair in pairs:
-        newest_ids.update(pair)
-    about_runs: list[str] = []
+    run_ids = {run.id for run in content.runs[:newest]}
+    compared: dict[str, list[str]] = {}
+    for earlier, later in pairs:
+        run_ids.update((earlier, later))
+        compared.setdefault(later, []).append(compare_address(earlier, later))
     for run in content.runs:
-        if run.id in newest_ids:
-            about_runs.append(run_address(run.id))
-            about_runs += [compare_address(*pair) for pair in pairs if pair[1] == run.id]
-    lists = [runs_address(page) for page in range(1, min(page_count(content), MOST_LIST_PAGES) + 1)]
-    return list(dict.fromkeys([*_WITHOUT_DETAILS, *lists, *series[:MOST_SERIES_PAGES], *about_runs]))
+        if run.id in run_ids:
+            addresses += [run_address(run.id), *compared.get(run.id, [])]
+    return list(dict.fromkeys(addresses))
+
+
+def _series_pages(content: SiteContent) -> list[tuple[TrendSeries, str]]:
+    """The series with a page, each with its branch; first the series over all branches."""
+    pages: list[tuple[TrendSeries, str]] = []
+    for branch, entries in {"": content.trend.series, **content.branches}.items():
+        pages += [(entry, branch) for entry in entries if entry.points]
+    return pages
 
 
 def _around_changes(content: SiteContent) -> list[tuple[str, str]]:

@@ -48,12 +48,15 @@ class ChangesRemembered:
         self._last, self._now = self._now, {}
 
     def __call__(self, series: TrendSeries) -> TrendSeries:
-        earlier = self._last.get(series.key, [])  # over all branches, and of single branches
-        equal = (entry for entry in earlier if msgspec.structs.replace(entry, changes=[], noise=None) == series)
-        match = next(equal, None)
-        searched = match or with_changes(series)
+        searched = self._searched_before(series) or with_changes(series)
         self._now.setdefault(series.key, []).append(searched)
         return searched
+
+    def _searched_before(self, series: TrendSeries) -> TrendSeries | None:
+        for entry in self._last.get(series.key, []):  # over all branches, and of single branches
+            if msgspec.structs.replace(entry, changes=[], noise=None) == series:
+                return entry
+        return None
 
 
 def read_main(
@@ -77,8 +80,9 @@ def read_main(
         documents=documents,
     )
     # The newest run of every testbed, however long ago, and not only the newest of all.
-    opened = [run for run in reversed(stored.runs) if run.id in documents]
-    health = [run_health(run.id, documents[run.id], run.recorded_at) for run in opened]
+    health = [
+        run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
+    ]
     gates = gate_history(log.gates, log.acceptances, log.triages)
     trend = msgspec.structs.replace(trend, health=health, notes=remembered.notes, gates=gates)
     return MainHistory(trend, stored.runs, documents)
@@ -100,11 +104,14 @@ def read_site(
             log, Wanted(), Quiet(), seconds_since_1970=seconds_since_1970, branch=branch, search=search
         )
         branches[branch] = of_branch.series
+    devices: dict[str, str] = {}
+    for document in main.documents.values():
+        devices[document.testbed.fingerprint] = _device(document)
     return SiteContent(
         trend=main.trend,
         runs=main.runs,
         branches=branches,
-        devices={document.testbed.fingerprint: _device(document) for document in main.documents.values()},
+        devices=devices,
         acceptances=log.acceptances,
         confirmations=log.confirmations,
         gates=log.gates,
@@ -121,5 +128,8 @@ def _branches(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _device(document: RunDocument) -> str:
-    fields = document.testbed.comparable
-    return next((fields[name] for name in _DEVICE_FIELDS if fields.get(name)), document.testbed.device_kind)
+    testbed = document.testbed
+    for name in _DEVICE_FIELDS:
+        if testbed.comparable.get(name):
+            return testbed.comparable[name]
+    return testbed.device_kind

@@ -50,15 +50,16 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
         return [], 0
     if listed.code:
         return [], 0
-    entries = [entry.lstrip("\n").split("\x1f", 3) for entry in listed.output.split("\x1e")]
-    # A subject may contain a separator itself; that commit then has no label.
-    labels = [_label(*entry) for entry in entries if len(entry) == 4 and COMMIT_ID.fullmatch(entry[0])]
+    labels: list[CommitLabel] = []
+    for entry in listed.output.split("\x1e"):
+        fields = entry.lstrip("\n").split("\x1f", 3)
+        # A subject may contain a separator itself; that commit then has no label.
+        if len(fields) == 4 and COMMIT_ID.fullmatch(fields[0]):
+            labels.append(_label(*fields))
     return labels[:MOST_COMMITS], len(labels)
 
 
 def _label(commit: str, author: str, subject: str, body: str) -> CommitLabel:
-    read = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
-    request = ""
-    if read:
-        request = next((group for group in read.groups() if group), "")
+    reference = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
+    request = reference[reference.lastindex or 0] if reference else ""
     return CommitLabel(commit=commit, subject=subject[:200], author=author[:100], change_request=request)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -27,20 +27,22 @@ def with_operators(
     """
     if cause.direction != "worse":
         return cause
-    counts: Counter[tuple[str, str, str]] = Counter()
-    changes: dict[tuple[str, str, str], OperatorDelta] = {}
-    for change in _more_often(cause, series, documents):
-        key = (change.workload, change.shape, change.op)
-        counts[key] += 1
-        changes.setdefault(key, change)
-    ordered = sorted(changes, key=lambda key: (-counts[key], -changes[key].more_count, key))
-    return msgspec.structs.replace(cause, operators=[changes[key] for key in ordered][:_MOST_OPERATORS])
+    of_operators: dict[tuple[str, str, str], list[OperatorDelta]] = defaultdict(list)
+    for delta in _grown_operators(cause, series, documents):
+        of_operators[delta.workload, delta.shape, delta.op].append(delta)
+
+    def order(operator: tuple[str, str, str]) -> tuple[int, float, tuple[str, str, str]]:
+        deltas = of_operators[operator]
+        return -len(deltas), -deltas[0].more_count, operator
+
+    operators = [of_operators[operator][0] for operator in sorted(of_operators, key=order)]
+    return msgspec.structs.replace(cause, operators=operators[:_MOST_OPERATORS])
 
 
-def _more_often(
+def _grown_operators(
     cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
-) -> Iterator[OperatorDelta]:
-    """Yield the grown parts of every call counter in the workloads of the cause."""
+) -> list[OperatorDelta]:
+    """The grown parts of every call counter in the workloads of the cause."""
     workloads: set[str] = set()
     # In order, each pair of runs once.
     pairs: dict[tuple[str, str], None] = {}
@@ -49,20 +51,23 @@ def _more_often(
         before, after = entry.points[entry.changes[place.change].at - 1 :][:2]
         workloads.add(entry.workload)
         pairs[before.run_id, after.run_id] = None
+    deltas: list[OperatorDelta] = []
     for good, bad in pairs:
         if good not in documents or bad not in documents:
             continue
         for compared in compare_counters(Evidence(documents[good], documents[bad]), Policy()):
-            if compared.workload in workloads and metric(compared.metric).amount == "calls":
-                yield from (
-                    OperatorDelta(
-                        workload=compared.workload,
-                        shape=compared.shape,
-                        op=part.name,
-                        base_count=part.base,
-                        head_count=part.head,
-                        line=part.line,
+            if compared.workload not in workloads or metric(compared.metric).amount != "calls":
+                continue
+            for part in compared.parts:
+                if part.head > part.base:
+                    deltas.append(
+                        OperatorDelta(
+                            workload=compared.workload,
+                            shape=compared.shape,
+                            op=part.name,
+                            base_count=part.base,
+                            head_count=part.head,
+                            line=part.line,
+                        )
                     )
-                    for part in compared.parts
-                    if part.head > part.base
-                )
+    return deltas

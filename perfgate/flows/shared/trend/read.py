@@ -15,7 +15,9 @@ from perfgate.document.history import Confirmation, StoredRun, moment
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import (
+    NoSearchReason,
     NotLookedAt,
+    RunHealth,
     TrendCause,
     TrendChange,
     TrendDocument,
@@ -39,12 +41,10 @@ from perfgate.locale import Activity, sentence
 from perfgate.version import __version__
 
 # The metrics that the gate judges, with their throughput; NUMBER* are the numbers that a command defines.
-GATED = (
-    *(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None),
-    f"{NUMBER}*",
-)
+GATED = [name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None]
+GATED.append(f"{NUMBER}*")
 # The numbers in the comment's table of the checklist, and others that are followed; they are informative only.
-INFORMING = frozenset(name for name, card in METRICS.items() if card.leading or card.followed) - frozenset(GATED)
+INFORMING = {name for name, card in METRICS.items() if card.leading or card.followed}.difference(GATED)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
 # For this many changes, the runs on both sides are opened too, for their counters.
@@ -68,12 +68,10 @@ class Wanted:
     workloads: tuple[str, ...] = ()
 
     def takes(self, series: Series) -> bool:
+        if not _is_known(series.metric) or (self.workloads and series.workload not in self.workloads):
+            return False
         patterns = self.metrics or (*GATED, *INFORMING)
-        return (
-            any(fnmatchcase(series.metric, pattern) for pattern in patterns)
-            and _is_known(series.metric)
-            and (not self.workloads or series.workload in self.workloads)
-        )
+        return any(fnmatchcase(series.metric, pattern) for pattern in patterns)
 
     def informs(self, series: Series) -> bool:
         """Whether a series only informs: it was not requested by name, and the gate does not judge it."""
@@ -86,7 +84,7 @@ class StoredHistories:
 
     runs: list[StoredRun]
     series: list[TrendSeries]
-    others: list[Series]
+    unselected: list[Series]
 
 
 def read_histories(
@@ -103,13 +101,18 @@ def read_histories(
     ``search`` is `with_changes`, or what remembers its answers. Raises UsageError if there is no run, or no such series.
     Unreadable or implausible data is left out with a note: one run must not hide or move all others.
     """
-    index = log.index
     runs = _readable_runs(log, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
-    runs = [run for run in runs if branch is None or run.branch == branch]
-    there = index.series()
-    selected = {place: series for place, series in there.items() if selection.takes(series)}
+    if branch is not None:
+        runs = [run for run in runs if run.branch == branch]
+    selected: dict[SeriesPlace, Series] = {}
+    unselected: list[Series] = []
+    for place, series in log.index.series().items():
+        if selection.takes(series):
+            selected[place] = series
+        else:
+            unselected.append(series)
     if not selected and (selection.metrics or selection.workloads):
-        names = {series.metric for series in there.values() if _is_known(series.metric)}
+        names = {series.metric for series in unselected if _is_known(series.metric)}
         raise UsageError(
             "no stored series is of these metrics and workloads; stored metrics are {metrics}",
             metrics=", ".join(sorted(names)[:20]),
@@ -118,12 +121,13 @@ def read_histories(
     numbers, run_ids = _JobNumbers(log), {run.id for run in runs}
     searched: list[TrendSeries] = []
     for place, series in selected.items():
-        history = _newest_versions(index, place, run_ids)
+        history = _newest_versions(log.index, place, run_ids)
         entry = _read_series(series, history, _newest(runs), numbers, progress.note)
         entry = msgspec.structs.replace(entry, informing=selection.informs(series))
-        if entry.points:
-            searched.append(search(entry) if entry.current else entry)
-    unselected = [series for place, series in there.items() if place not in selected]
+        if entry.current:
+            searched.append(search(entry))
+        elif entry.points:
+            searched.append(entry)
     return StoredHistories(runs, align(searched), unselected)
 
 
@@ -139,6 +143,9 @@ def find_trend(
     """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
     newest, made_at = _newest(stored.runs), now()
     today = moment(made_at).date()
+    since = None
+    if before is not None:
+        since = before.newest
     named_series: list[TrendSeries] = []
     for entry in stored.series:
         changes = [name_commits(change) for change in entry.changes]
@@ -154,10 +161,16 @@ def find_trend(
         triaged_cause = with_triage(cause, series, triaged)
         with_work = with_operators(triaged_cause, series, documents)
         explained.append(with_differences(with_work, series, documents))
-    examined = [entry for entry in series if entry.current and is_long_enough(entry)]
-    opened = [run for run in reversed(stored.runs[:RUNS_OPENED]) if run.id in documents]
+    searched = [entry for entry in series if entry.current and is_long_enough(entry)]
+    points: list[TrendPoint] = []
+    for entry in searched:
+        points += entry.points
     comparable = {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()}
     spans = spans_of_testbeds(reversed(stored.runs), comparable)
+    health: list[RunHealth] = []
+    for run in reversed(stored.runs[:RUNS_OPENED]):
+        if run.id in documents:
+            health.append(run_health(run.id, documents[run.id], run.recorded_at))
     return TrendDocument(
         perfgate_version=__version__,
         project=log.project,
@@ -165,28 +178,30 @@ def find_trend(
         newest=newest,
         runs=len(stored.runs),
         versions_needed=VERSIONS_NEEDED,
-        looked_at=len(examined),
-        values=sum(len(entry.points) for entry in examined),
-        new_values=sum(_new_values(entry, before, newest) for entry in examined),
-        since=before.newest if before else None,
+        looked_at=len(searched),
+        values=len(points),
+        new_values=_new_values(points, since, newest),
+        since=since,
         series=series,
         causes=explained,
         testbeds=spans,
         uplifts=uplifts(spans, comparable, series),
-        health=[run_health(run.id, documents[run.id], run.recorded_at) for run in opened],
-        weeks=weeks(run.started_at for run in stored.runs),
+        health=health,
+        weeks=weeks([run.started_at for run in stored.runs]),
         gone=gone(before, series),
         expired=expired(log.acceptances, explained, today),
         not_looked_at=_not_looked_at(series, stored),
     )
 
 
-def _new_values(series: TrendSeries, before: TrendState | None, newest: str) -> int:
+def _new_values(points: Sequence[TrendPoint], since: str | None, newest: str) -> int:
     """The number of values since the last report, or of the last weeks if there was none."""
-    starts = [point.started_at for point in series.points]
-    if before is None:
-        return sum(is_recent(start, newest) for start in starts)
-    return sum(moment(start) > moment(before.newest) for start in starts)
+    if since is None:
+        new_points = [point for point in points if is_recent(point.started_at, newest)]
+    else:
+        last = moment(since)
+        new_points = [point for point in points if moment(point.started_at) > last]
+    return len(new_points)
 
 
 def open_documents(log: ProjectLog, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
@@ -235,7 +250,8 @@ def _readable_runs(log: ProjectLog, note: Callable[[str], None], today: datetime
     for why in log.damaged:
         note(Activity("a run is left out: {why}", why=why))
     # One run dated next year would make all others look outdated; an error of some days only moves a run.
-    runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
+    latest = today + timedelta(days=RECENT_DAYS)
+    runs = [run for run in stored if moment(run.started_at) <= latest]
     if len(runs) < len(stored):
         last = stored[0]
         problem = Activity(
@@ -290,27 +306,31 @@ def _read_series(
     note: Callable[[str], None],
 ) -> TrendSeries:
     """A series with a point for each of the newest versions; ``history`` are its runs and values, oldest first."""
-    strange = [(run, value) for run, value in history if not _is_measurable(value)]
-    if strange:
-        last, value = strange[-1]
+    measured: list[TrendPoint] = []
+    implausible: list[tuple[StoredRun, float]] = []
+    for run, value in history:
+        if _is_measurable(value):
+            measured.append(TrendPoint(run_id=run.id, commit=run.commit, started_at=run.started_at, value=value))
+        else:
+            implausible.append((run, value))
+    if implausible:
+        last, value = implausible[-1]
         note(
             Activity(
                 "{count} of {all} values of {metric} are left out, as nothing measures such: the last is {value:g}, in run "
                 "{run_id}",
-                count=len(strange),
+                count=len(implausible),
                 all=len(history),
                 metric=series.metric,
                 value=value,
                 run_id=last.id[:12],
             )
         )
-    measured = [
-        TrendPoint(run_id=run.id, commit=run.commit, started_at=run.started_at, value=value)
-        for run, value in history
-        if _is_measurable(value)
-    ]
     points = one_a_version(measured)[-MOST_POINTS:]
-    described = (numbers.find(series, history[-1][0].id) if history else None) or metric(series.metric)
+    number = None
+    if history:
+        number = numbers.find(series, history[-1][0].id)
+    described = number or metric(series.metric)
     return TrendSeries(
         workload=series.workload,
         shape=series.shape,
@@ -374,22 +394,21 @@ def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, floa
 def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> list[NotLookedAt]:
     newest = _newest(stored.runs)
     alive = {run.fingerprint for run in stored.runs if is_recent(run.started_at, newest)}
-    short = [entry for entry in series if entry.current and not is_long_enough(entry)]
-    retired = [entry for entry in series if not entry.current and entry.fingerprint not in alive]
-    ended = [entry for entry in series if not entry.current and entry.fingerprint in alive]
-    left_out = [
-        NotLookedAt(reason="too_short", series=len(short), names=_names(short)),
-        NotLookedAt(reason="not_measured", series=len(ended), names=_names(ended)),
-        NotLookedAt(reason="old_testbed", series=len(retired), names=_names(retired)),
-        NotLookedAt(
-            reason="metric", series=len(stored.others), names=sorted({entry.metric for entry in stored.others})
-        ),
-    ]
-    return [entry for entry in left_out if entry.series]
-
-
-def _names(series: Sequence[TrendSeries]) -> list[str]:
-    return sorted({f"{entry.metric} · {entry.place_words}" for entry in series})
+    names: dict[NoSearchReason, list[str]] = {"too_short": [], "not_measured": [], "old_testbed": [], "metric": []}
+    for entry in series:
+        name = f"{entry.metric} · {entry.place_words}"
+        if entry.current and not is_long_enough(entry):
+            names["too_short"].append(name)
+        elif not entry.current and entry.fingerprint in alive:
+            names["not_measured"].append(name)
+        elif not entry.current:
+            names["old_testbed"].append(name)
+    names["metric"] = [entry.metric for entry in stored.unselected]
+    not_looked_at: list[NotLookedAt] = []
+    for reason, of_reason in names.items():
+        if of_reason:
+            not_looked_at.append(NotLookedAt(reason=reason, series=len(of_reason), names=sorted(set(of_reason))))
+    return not_looked_at
 
 
 def _is_known(name: str) -> bool:

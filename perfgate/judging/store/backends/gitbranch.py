@@ -43,7 +43,7 @@ MAX_COMMITS = 200
 TRIES = 40
 MAX_WAIT_SECONDS = 2.0
 
-Plan = Callable[[Scratch, Tip], StoreChange | None]
+Plan = Callable[[Tip], StoreChange | None]
 
 # The subjects of the commits that add statements.
 _SUBJECTS: Mapping[type[object], str] = {
@@ -92,28 +92,32 @@ class GitBranchStore:
     ) -> list[str]:
         """Add entries in one commit, all or none; return the ids of the new runs."""
         packed = {run_id: layout.pack_document(data) for run_id, data in documents.items()}
-        write: dict[str, bytes] = {}
+        new: list[str] = []
 
-        def plan(_scratch: Scratch, tip: Tip) -> StoreChange | None:
-            write.clear()
+        def plan(tip: Tip) -> StoreChange | None:
+            new.clear()
+            write: dict[str, bytes] = {}
             removed: set[str] = set()
             for entry in entries:
-                path, prefix = layout.entry_path(project, entry), layout.key_prefix(project, entry)
-                there = [file for file in (*tip.files, *write) if file.startswith(prefix)]
+                prefix = layout.key_prefix(project, entry)
+                present = [file for file in (*tip.files, *write) if file.startswith(prefix)]
                 if not isinstance(entry, RunEntry):
-                    removed.update(there)
-                elif there:
-                    _refuse_other(entry.run, there[0])
+                    removed.update(present)
+                elif present:
+                    _refuse_other(entry.run, present[0])
                     continue
                 else:
+                    new.append(entry.run.id)
                     write[layout.document_path(entry.run.id)] = packed[entry.run.id]
-                write[path] = layout.encode(entry)
+                write[layout.entry_path(project, entry)] = layout.encode(entry)
+            if not write:
+                return None
             removed.update(_oldest_gates(project, {*tip.files, *write} - removed))
-            return StoreChange(_subject(entries), write, frozenset(removed - write.keys())) if write else None
+            return StoreChange(_subject(entries), write, frozenset(removed - write.keys()))
 
         if entries:
             self._write(plan)
-        return [run_id for run_id in documents if layout.document_path(run_id) in write]
+        return new
 
     def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
         """The entries of a kind, newest first; ``page`` selects runs."""
@@ -124,10 +128,11 @@ class GitBranchStore:
         if page.testbed is not None:
             runs = [entry for entry in runs if entry.run.fingerprint == page.testbed]
         if page.before is not None:
-            ids = [entry.run.id for entry in runs]
-            if page.before not in ids:
-                raise unknown_run(page.before, name=self._link.name)
-            runs = runs[ids.index(page.before) + 1 :]
+            try:
+                before = [entry.run.id for entry in runs].index(page.before)
+            except ValueError:
+                raise unknown_run(page.before, name=self._link.name) from None
+            runs = runs[before + 1 :]
         return cast("list[Entry]", runs[: page.limit])
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
@@ -144,17 +149,18 @@ class GitBranchStore:
 
         The history is squashed to the remaining files, so that the server can discard the rest.
         """
-        prefix, wanted = layout.entries_prefix(RunEntry, project), set(run_ids)
-        removed: list[str] = []
+        prefix, unwanted = layout.entries_prefix(RunEntry, project), set(run_ids)
+        removed: set[str] = set()
 
-        def plan(_scratch: Scratch, tip: Tip) -> StoreChange | None:
-            ours = [path for path in tip.files if path.startswith(prefix)]
-            removed[:] = [path for path in ours if layout.parse_run_path(path) in wanted]
+        def plan(tip: Tip) -> StoreChange | None:
+            removed.clear()
+            for path in tip.files:
+                if path.startswith(prefix) and layout.parse_run_path(path) in unwanted:
+                    removed.add(path)
             if not removed:
                 return None
-            unused = layout.orphans(tip.files.keys() - set(removed))
-            subject = f"prune {len(removed)} {'run' if len(removed) == 1 else 'runs'}"
-            return StoreChange(subject, remove=frozenset({*removed, *unused}), alone=True)
+            unused = layout.orphans(tip.files.keys() - removed)
+            return StoreChange(f"prune {_runs(len(removed))}", remove=frozenset(removed | unused), alone=True)
 
         if run_ids:
             self._write(plan)
@@ -171,7 +177,7 @@ class GitBranchStore:
         return self._read().damaged(project)
 
     def ledger(self) -> None:
-        """None: everyone with read access to the branch could read it."""
+        """None: every reader of the branch could read it."""
 
     def clock_ahead(self) -> timedelta:
         """Zero: the time of recording is this machine's."""
@@ -183,16 +189,16 @@ class GitBranchStore:
 
     def _documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
         stored = [entry.run.id for entry in self._read().runs(project)]
-        whole: list[str] = []
-        for run_id in run_ids:
-            matches = [one for one in stored if one.startswith(run_id.lower())]
-            whole.append(the_only_run(matches, run_id, name=self._link.name))
+        paths: list[str] = []
+        for beginning in run_ids:
+            matches = [run_id for run_id in stored if run_id.startswith(beginning.lower())]
+            paths.append(layout.document_path(the_only_run(matches, beginning, name=self._link.name)))
         with open_scratch(self._link) as scratch:
-            packed = _read_files(scratch, self._read().tip, [layout.document_path(run_id) for run_id in whole])
-        return [self._document(run_id, packed) for run_id in whole]
+            packed = _read_files(scratch, self._read().tip, paths)
+        return [self._document(path, packed) for path in paths]
 
-    def _document(self, run_id: str, packed: Mapping[str, bytes]) -> StoredDocument:
-        path = layout.document_path(run_id)
+    def _document(self, path: str, packed: Mapping[str, bytes]) -> StoredDocument:
+        run_id = layout.parse_document_path(path) or ""
         name = f"{self._link.name}: {path}"
         data, fault = b"", ""
         try:
@@ -208,7 +214,7 @@ class GitBranchStore:
         with open_scratch(self._link) as scratch:
             for attempt in range(TRIES):
                 tip = self._fetch(scratch)
-                change = plan(scratch, tip)
+                change = plan(tip)
                 if change is None or self._push(scratch, tip, change):
                     self._contents = None
                     return
@@ -242,7 +248,8 @@ class GitBranchStore:
             with open_scratch(self._link) as scratch:
                 tip = self._fetch(scratch)
                 paths = [path for path in tip.files if not path.startswith(layout.DOCUMENTS)]
-                self._contents = BranchContents(self._link.name, tip, _read_files(scratch, tip, paths))
+                files = _read_files(scratch, tip, paths, most=layout.MAX_SMALL_BYTES)
+                self._contents = BranchContents(self._link.name, tip, files)
         return self._contents
 
 
@@ -265,40 +272,41 @@ class BranchContents:
 
     def projects(self) -> list[str]:
         """The projects of all readable runs."""
-        prefixes = {path.rpartition("/")[0] + "/" for path in self._files if layout.parse_run_path(path)}
+        folders = {path.rpartition("/")[0] for path in self._files if layout.parse_run_path(path)}
         names: set[str] = set()
-        for prefix in prefixes:
-            entries, _ = self._decode(prefix)
-            names.update(entry.run.project for entry in entries)
+        for folder in folders:
+            for entry in self._decode(f"{folder}/")[0]:
+                names.add(entry.run.project)
         return sorted(names)
 
     def statements(self, project: str, kind: type[Entry]) -> list[Entry]:
         """The statements of a kind. Raises StoreError for an unreadable one."""
-        files = self._below(layout.entries_prefix(kind, project))
-        return [layout.decode(data, kind, name=f"{self._name}: {path}") for path, data in files.items()]
+        prefix = layout.entries_prefix(kind, project)
+        statements: list[Entry] = []
+        for path, data in self._files.items():
+            if path.startswith(prefix):
+                statements.append(layout.decode(data, kind, name=f"{self._name}: {path}"))
+        return statements
 
     def _decode(self, prefix: str) -> tuple[list[RunEntry], list[str]]:
         if prefix not in self._runs:
             runs: list[RunEntry] = []
             damaged: list[str] = []
-            for path, data in self._below(prefix).items():
-                try:
-                    runs.append(layout.decode_run(data, path, name=f"{self._name}: {path}"))
-                except StoreError as error:
-                    damaged.append(str(error))
+            for path, data in self._files.items():
+                if path.startswith(prefix):
+                    try:
+                        runs.append(layout.decode_run(data, path, name=f"{self._name}: {path}"))
+                    except StoreError as error:
+                        damaged.append(str(error))
             self._runs[prefix] = runs, damaged
         return self._runs[prefix]
 
-    def _below(self, prefix: str) -> dict[str, bytes]:
-        return {path: data for path, data in self._files.items() if path.startswith(prefix)}
 
-
-def _read_files(scratch: Scratch, tip: Tip, paths: Sequence[str]) -> dict[str, bytes]:
-    """The files of a tip at these paths; those that it lacks are left out."""
-    there = [path for path in paths if path in tip.files]
-    most = MAX_FILE_BYTES if any(path.startswith(layout.DOCUMENTS) for path in there) else layout.MAX_SMALL_BYTES
-    contents = scratch.read([tip.files[path] for path in there], most=most)
-    return {path: contents[tip.files[path]] for path in there}
+def _read_files(scratch: Scratch, tip: Tip, paths: Iterable[str], *, most: int = MAX_FILE_BYTES) -> dict[str, bytes]:
+    """The files of a tip at these paths; paths that it lacks are left out."""
+    names = {path: tip.files[path] for path in paths if path in tip.files}
+    contents = scratch.read(list(names.values()), most=most)
+    return {path: contents[name] for path, name in names.items()}
 
 
 def _refuse_other(run: StoredRun, path: str) -> None:
@@ -311,8 +319,9 @@ def _refuse_other(run: StoredRun, path: str) -> None:
 def _oldest_gates(project: str, paths: Iterable[str]) -> list[str]:
     """The verdicts of a project above the most that are kept."""
     prefix = layout.entries_prefix(GateRecord, project)
-    by_age = sorted((path for path in paths if path.startswith(prefix)), key=layout.statement_time)
-    return by_age[: -layout.MOST_GATES]
+    gates = [path for path in paths if path.startswith(prefix)]
+    gates.sort(key=layout.statement_time)
+    return gates[: -layout.MOST_GATES]
 
 
 def _subject(entries: Sequence[LogEntry]) -> str:
@@ -321,7 +330,13 @@ def _subject(entries: Sequence[LogEntry]) -> str:
     if not isinstance(first, RunEntry):
         return _SUBJECTS[type(first)]
     if len(entries) > 1:
-        return f"record {len(entries)} runs"
+        return f"record {_runs(len(entries))}"
+    subject = f"record run {first.run.id[:12]}"
     commit = first.run.commit
-    of_commit = f" of {commit[:12]}" if commit and commit.isalnum() else ""
-    return f"record run {first.run.id[:12]}{of_commit}"
+    if commit and commit.isalnum():
+        subject += f" of {commit[:12]}"
+    return subject
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"

@@ -90,8 +90,11 @@ def open_backend(location: str, place: StorePlace) -> ServiceStore:
 
 def service_token(environ: Mapping[str, str]) -> str | None:
     """The token of a service in the environment; None if no variable holds one. A token of a forge is never sent."""
-    values = (environ.get(name, "").strip() for name in TOKEN_VARIABLES)
-    return next((value for value in values if value.startswith(TOKEN_PREFIX) and value.isascii()), None)
+    for name in TOKEN_VARIABLES:
+        value = environ.get(name, "").strip()
+        if value.startswith(TOKEN_PREFIX) and value.isascii():
+            return value
+    return None
 
 
 class _Token(AuthBase):
@@ -149,21 +152,22 @@ class ServiceStore:
     def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
         """The entries of a kind, newest first; ``page`` selects runs."""
         entries: list[Entry] = []
-        limit, before = page.limit, page.before
-        while limit is None or len(entries) < limit:
-            most = _PAGE if limit is None else min(_PAGE, limit - len(entries))
-            query = {"limit": str(most)}
-            if before is not None:
-                query["before"] = before
-            if page.testbed is not None:
-                query["testbed"] = page.testbed
-            some: list[Entry] = self._read(_path(project, entry_name(kind)), list[kind], query)  # type: ignore[valid-type]
-            entries += some
-            last = some[-1] if some else None
+        query: dict[str, str] = {}
+        if page.testbed is not None:
+            query["testbed"] = page.testbed
+        if page.before is not None:
+            query["before"] = page.before
+        while page.limit is None or len(entries) < page.limit:
+            limit = _PAGE
+            if page.limit is not None:
+                limit = min(_PAGE, page.limit - len(entries))
+            query["limit"] = str(limit)
+            part: list[Entry] = self._read(_path(project, entry_name(kind)), list[kind], query)  # type: ignore[valid-type]
+            entries += part
             # Statements have no pages.
-            if len(some) < most or not isinstance(last, RunEntry):
+            if len(part) < limit or not isinstance(part[-1], RunEntry):
                 break
-            before = last.run.id
+            query["before"] = part[-1].run.id
         return entries
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
@@ -207,8 +211,9 @@ class ServiceStore:
             raise unknown_run(run_id, name=self._address)
         data = self._send("GET", _path(project, f"runs/{run_id}")).body
         digest = hashlib.sha256(data).hexdigest()
-        whole = digest if digest.startswith(run_id.lower()) else run_id
-        return StoredDocument(id=whole, name=f"run {whole[:12]}", data=data)
+        if digest.startswith(run_id.lower()):
+            run_id = digest
+        return StoredDocument(id=run_id, name=f"run {run_id[:12]}", data=data)
 
     def _state(self, project: str) -> LogState:
         return self._read(_path(project, "state"), LogState)
@@ -256,13 +261,16 @@ class ServiceStore:
         )
 
     def _try(self, method: str, url: str, data: bytes | None, query: Mapping[str, str] | None) -> _Answer:
+        headers: dict[str, str] = {}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
         # No redirect is followed: the token would go along.
         with self._open().request(
             method,
             url,
             params=query,
             data=data,
-            headers={"Content-Type": "application/json"} if data is not None else {},
+            headers=headers,
             timeout=(_CONNECT_SECONDS, _READ_SECONDS),
             allow_redirects=False,
             stream=True,

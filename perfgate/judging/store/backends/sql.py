@@ -80,7 +80,9 @@ class SqlStore:
     """The Store in a database; a path names a SQLite file."""
 
     def __init__(self, place: StoreDatabase | Path, *, clock: Callable[[], datetime] = utc_now) -> None:
-        self._database: StoreDatabase = SqliteFile(place) if isinstance(place, Path) else place
+        if isinstance(place, Path):
+            place = SqliteFile(place)
+        self._database = place
         self._ledger = Ledger(self._database, clock)
         # Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it. Without the option it forgets
         # the number of rows ("preserve_rowcount", since 2.0.28).
@@ -102,7 +104,7 @@ class SqlStore:
         """Add entries in one write, all or none, and note them in the audit log; return the ids of the new runs."""
         # Not within the transaction, for which all other writers wait.
         packed = {run_id: zlib.compress(data, _LEVEL) for run_id, data in documents.items()}
-        # In one order: two writers of the same runs never wait for each other in a circle.
+        # In a fixed order, so that two writers of the same runs cannot deadlock.
         ordered = sorted(entries, key=lambda entry: (entry_name(type(entry)), entry.key))
         new: set[str] = set()
 
@@ -116,7 +118,7 @@ class SqlStore:
                     new.add(entry.run.id)
                     if actor != COPIER:
                         self._ledger.note(connection, actor, _NOTED[RunEntry], project, entry.run.id)
-            # One entry for all: the audit history of the source names who recorded each.
+            # A single entry, because the audit history of the source names the writer of each run.
             if actor == COPIER and new:
                 self._ledger.note(connection, actor, "runs copied", project, str(len(new)))
 
@@ -130,10 +132,10 @@ class SqlStore:
         if kind is RunEntry:
             query = self._paged(query, project, page)
         decoder = msgspec.json.Decoder(kind)
-        decoded: list[Entry] = []
+        entries: list[Entry] = []
         for row in self._read(query):
             try:
-                decoded.append(decoder.decode(row["entry"]))
+                entries.append(decoder.decode(row["entry"]))
             except msgspec.DecodeError as error:
                 raise StoreError(
                     "{name} has an entry that cannot be read ({error}); {remedy}",
@@ -141,17 +143,21 @@ class SqlStore:
                     error=error,
                     remedy=self._database.restore,
                 ) from error
-        return decoded if kind is RunEntry else newest_first(decoded)
+        if kind is RunEntry:
+            return entries
+        return newest_first(entries)
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
         """The documents of runs as they were recorded, by their ids or the beginnings of these."""
         documents: list[StoredDocument] = []
         with self._database.reading() as connection:
             for run_id in run_ids:
-                # By its range of ids, for which every database uses the index.
-                first = run_id.lower()
-                place = {"project": project, "first": first, "after": first + _AFTER_DIGITS}
-                rows = connection.execute(_BY_DIGITS, place).mappings().all() if connection is not None else []
+                rows: Sequence[sa.RowMapping] = []
+                if connection is not None:
+                    # By its range of ids, for which every database uses the index.
+                    first = run_id.lower()
+                    place = {"project": project, "first": first, "after": first + _AFTER_DIGITS}
+                    rows = connection.execute(_BY_DIGITS, place).mappings().all()
                 the_only_run([row["run"] for row in rows], run_id, name=self._database.name)
                 documents.append(self._document(rows[0]))
         return documents
@@ -170,7 +176,7 @@ class SqlStore:
         return removed
 
     def projects(self) -> list[str]:
-        """One look at the index for each of them: to read the project of every run would take as long as they are many."""
+        """One look at the index for each project, because reading the project of every run would take long."""
         is_run = LOG.c.started.is_not(None)
         name = sa.select(sa.func.min(LOG.c.project).label("project")).where(is_run).cte("names", recursive=True)
         following = sa.select(sa.func.min(LOG.c.project)).where(LOG.c.project > name.c.project, is_run)
@@ -183,7 +189,9 @@ class SqlStore:
         runs = sa.select(sa.func.count(LOG.c.run)).where(LOG.c.project == project).scalar_subquery()
         changes = sa.select(sa.func.count()).where(AUDIT.c.project == project).scalar_subquery()
         rows = self._read(sa.select(runs.label("runs"), changes.label("changes")))
-        return next((revision_text(row["runs"], row["changes"]) for row in rows), "")
+        if not rows:
+            return ""
+        return revision_text(rows[0]["runs"], rows[0]["changes"])
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
         """Empty: SQLite refuses a damaged file as a whole, and a modified document is refused when it is read."""
@@ -203,7 +211,7 @@ class SqlStore:
         if connection.execute(self._insert_absent, row).rowcount == 1:
             connection.execute(DOCUMENTS.insert(), {"run": entry.run.id, "document": document})
             return True
-        present = connection.execute(_OF_KEY, {name: row[name] for name in _KEY}).scalar_one()
+        present = connection.execute(_OF_KEY, row).scalar_one()
         if present != entry.run.id:
             raise kept_already(entry.run.session, present)
         return False
@@ -234,7 +242,9 @@ class SqlStore:
 
     def _read(self, query: sa.Select[Any]) -> Sequence[sa.RowMapping]:
         with self._database.reading() as connection:
-            return connection.execute(query).mappings().all() if connection is not None else []
+            if connection is None:
+                return []
+            return connection.execute(query).mappings().all()
 
 
 def _row(project: str, entry: RunEntry | Statement) -> dict[str, str | float | None]:
@@ -250,7 +260,11 @@ def _row(project: str, entry: RunEntry | Statement) -> dict[str, str | float | N
     return row
 
 
-_OF_KEY = sa.select(LOG.c.run).where(*(LOG.c[name] == sa.bindparam(name) for name in _KEY))
+_OF_KEY = sa.select(LOG.c.run).where(
+    LOG.c.project == sa.bindparam("project"),
+    LOG.c.kind == sa.bindparam("kind"),
+    LOG.c.key == sa.bindparam("key"),
+)
 _BY_DIGITS = (
     sa.select(LOG.c.run, DOCUMENTS.c.document)
     .join_from(LOG, DOCUMENTS, isouter=True)
