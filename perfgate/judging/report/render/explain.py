@@ -190,8 +190,14 @@ def _step_number(text: str) -> int | None:
 
 
 def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
-    devices = {kind: say(card.devices[kind]) for kind in DEVICE_KINDS if kind in card.devices}
-    here = devices.pop(device, EMPTY)
+    here, others = EMPTY, []
+    for kind in DEVICE_KINDS:
+        if kind in card.devices:
+            words = say(card.devices[kind])
+            if kind == device:
+                here = words
+            else:
+                others.append((Words(kind), words))
     metrics = [(metric.name, say(metric.title)) for metric in card.metrics]
     return _render(
         "step",
@@ -202,7 +208,7 @@ def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
         how=say(card.how),
         kind=Words(device),
         here=here,
-        others=[(Words(kind), words) for kind, words in devices.items()],
+        others=others,
         metrics=metrics,
         limits=[_limit(limit, limits) for limit in card.limits],
         # The braces of their evidence stay: they show which values a finding inserts there.
@@ -221,6 +227,7 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
     gate = _GATE.get(how, _NEVER_SHOWN)
     if metric.leading:
         gate = _GATE_OF_LEADING.get(how, gate)
+    judging = [limit for limit in card.limits if _is_of_metric(limit, metric)]
     allowed = None
     if metric.tolerance is not None and how not in _WITHOUT_TOLERANCE:
         allowed = numbers.setting(metric.tolerance)
@@ -238,7 +245,7 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
         step=card.number,
         step_title=say(card.title),
         tolerance=allowed,
-        limits=[_limit(limit, limits) for limit in card.limits if _is_of_metric(limit, metric)],
+        limits=[_limit(limit, limits) for limit in judging],
     )
 
 
@@ -316,11 +323,18 @@ def suggestions(word: str) -> list[str]:
 
 def entries() -> Iterator[Named]:
     """The words, steps, metrics, rules and limits of the catalogue."""
-    yield from (Named("term", name) for name in GLOSSARY)
-    yield from (Named("step", card.slug) for card in CARDS.values())
-    yield from (Named("metric", name) for name in METRICS)
-    yield from (Named("rule", name) for name in RULES if name not in METRICS)
-    yield from (Named("limit", name) for name in LIMITS if name not in METRICS and name not in RULES)
+    for name in GLOSSARY:
+        yield Named("term", name)
+    for card in CARDS.values():
+        yield Named("step", card.slug)
+    for name in METRICS:
+        yield Named("metric", name)
+    for name in RULES:
+        if name not in METRICS:
+            yield Named("rule", name)
+    for name in LIMITS:
+        if name not in METRICS and name not in RULES:
+            yield Named("limit", name)
 
 
 def _texts(entry_name: Named) -> Iterator[str]:
@@ -339,7 +353,8 @@ def _texts(entry_name: Named) -> Iterator[str]:
             if entry.timed:
                 yield from _timed_titles(entry.title)
     for language in LANGUAGES:
-        yield from (translate(title, language) for title in titles)
+        for title in titles:
+            yield translate(title, language)
 
 
 def _timed_titles(title: str) -> Iterator[str]:

@@ -39,7 +39,7 @@ _KIND_WORDS = {
     "other": phrase("other"),
 }
 _STREAM = FLAME_KINDS.index("stream")
-_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm", "fused"))
+_ON_DEVICE = frozenset(map(FLAME_KINDS.index, ("compute", "copy", "comm", "fused")))
 _UNIT_WORDS = {
     "call": phrase("one call"),
     "profiler step": phrase("one profiler step"),
@@ -159,10 +159,11 @@ def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: L
         return render_flame(trees, language)
     if file_format == "speedscope":
         return speedscope(trees).decode()
-    lines: list[str] = []
+    text = ""
     for tree in trees:
-        lines += collapsed_stacks(tree)
-    return "".join(f"{line}\n" for line in lines)
+        for line in collapsed_stacks(tree):
+            text += f"{line}\n"
+    return text
 
 
 def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
@@ -177,7 +178,12 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
         title = say("Flame graph")
         if any(tree.base is not None and tree.head is not None for tree in trees):
             title = say("Flame graph of base and head")
-        calls = [(tree, _doubt(tree)) for tree in trees if tree.call or tree.by_counts is not None]
+        calls, folded, cut = [], 0, 0
+        for tree in trees:
+            folded += tree.folded
+            cut += tree.cut
+            if tree.call or tree.by_counts is not None:
+                calls.append((tree, _doubt(tree)))
         return render_page(
             "flame/page.html.j2",
             style=inlined("flame/style.css"),
@@ -186,8 +192,8 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
             title=title,
             subtitle=subtitle,
             calls=calls,
-            folded=sum(tree.folded for tree in trees),
-            cut=sum(tree.cut for tree in trees),
+            folded=folded,
+            cut=cut,
             tables=list(map(_table, trees)),
         )
 

@@ -152,7 +152,7 @@ class _Report:
         self._document, self._rows = document, rows
         causes = sort_causes(document)
         urgent = [*causes.new_worse, *causes.still_open]
-        several = [cause for cause in urgent if cause.commit_count > 1][:rows]
+        several = [cause for cause in urgent if cause.commit_count > 1]
         uplifts = [uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in recent_uplifts(document)[:rows]]
         leading = _leading(document)
         since = EMPTY
@@ -176,7 +176,7 @@ class _Report:
             better=self._listed(causes.new_better),
             better_count=len(causes.new_better),
             # The changes with several candidate commits.
-            ranges=[cause_row(cause, document, most=0).lead for cause in several],
+            ranges=[cause_row(cause, document, most=0).lead for cause in several[:rows]],
             gone=document.gone[:rows],
             uplifts=uplifts,
             expired=document.expired[:rows],
@@ -203,12 +203,23 @@ class _Report:
 
 def _runner_facts(document: TrendDocument) -> RunnerFacts:
     runs = document.health
-    failed = [run for run in runs if run.failed]
+    failed: list[RunHealth] = []
+    floors: list[float] = []
+    temperatures: list[float] = []
+    waits: list[float] = []
+    throttled: list[float] = []
+    for run in runs:
+        if run.failed:
+            failed.append(run)
+        if run.noise_floor is not None:
+            floors.append(run.noise_floor)
+        if run.temperature is not None:
+            temperatures.append(run.temperature)
+        if run.waited is not None and run.waited >= BUSY:
+            waits.append(run.waited)
+        if run.throttled:
+            throttled.append(run.throttled)
     weeks = [(Words(monday), count) for monday, count in document.weeks.items()]
-    floors = [run.noise_floor for run in runs if run.noise_floor is not None]
-    temperatures = [run.temperature for run in runs if run.temperature is not None]
-    waits = [run.waited for run in runs if run.waited is not None and run.waited >= BUSY]
-    throttled = [run.throttled for run in runs if run.throttled]
     attention: list[int] = []
     warnings: list[Message] = []
     new_testbed = None

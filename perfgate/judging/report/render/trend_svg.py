@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +75,9 @@ class _History:
         self._points, self._levels = points, levels
         self._unit, self._metric = newest.unit, newest.metric
         self.name = clean_words(metric_name(newest.metric))
-        values = [point.value for point in points] + [level.value for level in levels]
+        values = [point.value for point in points]
+        for level in levels:
+            values.append(level.value)
         self._low, self._high = robust_range(np.array(values))
         self._x = linear(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT)
         self._y = linear(self._low, self._high, _HEIGHT - _BOTTOM, _TOP)
@@ -128,7 +129,9 @@ class _History:
 
     def _change(self, change: TrendChange, x: float, own: str | None, *, top: float) -> Iterator[Markup]:
         label = clean(short(change.first_bad))
-        paler = "" if own is None or short(change.first_bad) == short(own) else " other"
+        paler = " other"
+        if own is None or short(change.first_bad) == short(own):
+            paler = ""
         yield shape("line", f"change {change.direction}{paler}", x1=x, x2=x, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM)
         anchor, text_x = "start", x + 4
         if x > _WIDTH - 110:
@@ -146,12 +149,16 @@ class _History:
             yield linked.format(address, title, dot) if address else dot
 
     def _titled_dots(self) -> Iterator[tuple[TrendPoint, str, Markup]]:
-        radius = 3 if len(self._points) <= 80 else 2
+        radius = 2
+        if len(self._points) <= 80:
+            radius = 3
         values = [point.value for point in self._points]
         words = formats.quantities(values, self._unit, metric=self._metric)
         for at, (point, value) in enumerate(zip(self._points, words)):
             title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
-            kind = "value" if self._low <= point.value <= self._high else "value wild"
+            kind = "value wild"
+            if self._low <= point.value <= self._high:
+                kind = "value"
             yield point, title, shape("circle", kind, title=title, cx=self._x(at), cy=self._y(point.value), r=radius)
 
 
@@ -260,12 +267,17 @@ def _layout(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[_Leve
         if offset > 0:
             borders.append(offset)
         points += entry.points
-        edges = [0, *(change.at for change in entry.changes), len(entry.points)]
-        for (start, end), change in zip(itertools.pairwise(edges), [None, *entry.changes]):
+        start, change = 0, None
+        for following in [*entry.changes, None]:
+            end = len(entry.points)
+            if following is not None:
+                end = following.at
             if start < end and offset + end > 0:
-                level = float(np.median([point.value for point in entry.points[start:end]]))
-                is_drawn = change is not None and change.standing != "refuted" and offset + start >= 0
-                levels.append(_Level(max(offset + start, 0), offset + end, level, change if is_drawn else None))
+                values = [point.value for point in entry.points[start:end]]
+                if offset + start < 0 or (change is not None and change.standing == "refuted"):
+                    change = None  # it is not drawn
+                levels.append(_Level(max(offset + start, 0), offset + end, float(np.median(values)), change))
+            start, change = end, following
     return points[skipped:], levels, borders
 
 

@@ -64,8 +64,14 @@ def checklist(summary: Summary) -> SectionText | None:
     listed = lines[: summary.detail]
     every_number = step_numbers(summary)
     in_table = {(line.step.number, line.step.workload) for line in listed}
-    further = [number for number in every_number if not number.row.leads or number.step not in in_table]
-    outside = [number for number in further if number.main and number.main.outside]
+    further, resolved, outside = 0, 0, []
+    for number in every_number:
+        if number.row.leads and number.step in in_table:
+            continue
+        further += 1
+        resolved += number.row.is_resolved
+        if number.main and number.main.outside:
+            outside.append(number)
     return section_text(
         "checklist",
         tally=tally(summary.decision.steps),
@@ -75,8 +81,8 @@ def checklist(summary: Summary) -> SectionText | None:
         verdict=Words(summary.verdict),
         outcomes=outcome_counts(summary),
         more=len(lines) - len(listed),
-        more_numbers=len(further),
-        more_resolved=sum(number.row.is_resolved for number in further),
+        more_numbers=further,
+        more_resolved=resolved,
         outside=outside[: summary.detail],
         has_numbers=bool(every_number),
         uncompared=uncompared(summary.decision.warnings),

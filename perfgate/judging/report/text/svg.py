@@ -59,7 +59,7 @@ def linear(low: float, high: float, start: float, end: float) -> Scale:
 def robust_range(values: Floats) -> tuple[float, float]:
     """The range of most values with some room, so that a wild one does not flatten the rest."""
     low, high = float(values.min()), float(values.max())
-    near, far = (float(end) for end in np.quantile(values, [0.03, 0.97]))
+    near, far = np.quantile(values, [0.03, 0.97]).tolist()
     reach = 1.5 * (far - near)
     if reach > 0:
         low, high = max(low, near - reach), min(high, far + reach)
@@ -88,10 +88,12 @@ def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) 
 
 def scale_of(intervals: Sequence[tuple[float, float]], tolerances: Sequence[float]) -> float:
     """The largest share that any interval bar in a table must show, so that all bars have one axis."""
-    largest = max((2 * tolerance for tolerance in tolerances), default=0.0)
-    for interval in intervals:
-        largest = max(largest, *(abs(end) for end in interval if math.isfinite(end)), 0.0)
-    return max(largest, 0.02) * 1.08
+    largest = max(0.02, 2 * max(tolerances, default=0.0))
+    for low, high in intervals:
+        for end in (low, high):
+            if math.isfinite(end):
+                largest = max(largest, abs(end))
+    return largest * 1.08
 
 
 def interval_bar(
@@ -140,22 +142,29 @@ def histogram(base: Floats, head: Floats) -> Markup:
     both = both[both > 0]
     if both.size == 0:
         return Markup("")
-    low, high = (float(end) for end in np.quantile(both, [0.002, 0.99]))
+    low, high = np.quantile(both, [0.002, 0.99]).tolist()
     high = max(high, low * 1.02)
     edges = np.geomspace(low, high, _BINS + 1)
     bottom = _PLOT_HEIGHT - _BOTTOM
     place = linear(math.log(low), math.log(high), _LEFT, _PLOT_WIDTH - _RIGHT)
-    sides = {name: side for name, side in (("base", base), ("head", head)) if side.size}
-    densities = {name: np.histogram(side, bins=edges)[0] / side.size for name, side in sides.items()}
-    peak = max(float(density.max()) for density in densities.values()) or 1.0
     borders = [place(math.log(edge)) for edge in edges.tolist()]
-    parts = [_area(density / peak, borders, bottom, name) for name, density in densities.items()]
+    sides: dict[str, Floats] = {}
+    densities: dict[str, Floats] = {}
+    peak = 0.0
+    for name, side in (("base", base), ("head", head)):
+        if side.size:
+            sides[name] = side
+            densities[name] = np.histogram(side, bins=edges)[0] / side.size
+            peak = max(peak, float(densities[name].max()))
+    parts = [_area(density / (peak or 1.0), borders, bottom, name) for name, density in densities.items()]
     for name, side in sides.items():
         median = float(np.median(side))
         at = place(math.log(median))
         title = say("median of the {side}: {time}", side=Words(name), time=formats.quantity(median, "s"))
         parts.append(shape("line", f"median {name}", title=title, x1=at, x2=at, y1=8, y2=bottom))
-    ticks = {place(math.log(tick)): str(formats.quantity(tick, "s")) for tick in np.geomspace(low, high, 5).tolist()}
+    ticks = {}
+    for tick in np.geomspace(low, high, 5).tolist():
+        ticks[place(math.log(tick))] = str(formats.quantity(tick, "s"))
     parts += _axis(ticks)
     return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("call times of base and head"), parts)
 
@@ -218,7 +227,7 @@ def sparkline(values: Sequence[float], width: int = _SPARKS) -> Words:
     newest = np.asarray(values[-4 * width :], dtype=np.float64)
     if newest.size > width:
         newest = np.array([median(part) for part in np.array_split(newest, width)])
-    low, high = (float(end) for end in np.quantile(newest, [0.05, 0.95], method="nearest"))
+    low, high = np.quantile(newest, [0.05, 0.95], method="nearest").tolist()
     if high <= low:
         low, high = float(newest.min()), float(newest.max())
     if high <= low:

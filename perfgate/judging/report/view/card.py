@@ -83,13 +83,16 @@ def step_lines(summary: Summary) -> list[StepLine]:
 
 def outcome_counts(summary: Summary) -> Words:
     """How many metrics had each outcome; empty without metrics."""
-    counts = {
-        phrase("{count} regressed"): len(summary.regressed),
-        phrase("{count} improved"): len(summary.improved),
-        phrase("{count} unchanged"): len(summary.unchanged),
-        phrase("{count} undecided"): len(summary.inconclusive),
-    }
-    return Words(say(", ").join(say(words, count=count) for words, count in counts.items() if count))
+    words = []
+    if summary.regressed:
+        words.append(say("{count} regressed", count=len(summary.regressed)))
+    if summary.improved:
+        words.append(say("{count} improved", count=len(summary.improved)))
+    if summary.unchanged:
+        words.append(say("{count} unchanged", count=len(summary.unchanged)))
+    if summary.inconclusive:
+        words.append(say("{count} undecided", count=len(summary.inconclusive)))
+    return Words(say(", ").join(words))
 
 
 def card_lines(summary: Summary) -> list[CardLine]:
@@ -100,14 +103,12 @@ def card_lines(summary: Summary) -> list[CardLine]:
             leading.setdefault(row.workload, {}).setdefault(row.step, []).append(row)
     lines = []
     for workload, rows in leading.items():
-        lines.append(
-            CardLine(
-                place=place(workload, "") if len(leading) > 1 else "",
-                before=[_part(number, workload, rows, summary) for number in _BEFORE_OPERATORS],
-                operators=_operators(rows.get(_OPERATORS, [])),
-                after=[_part(number, workload, rows, summary) for number in _AFTER_OPERATORS],
-            )
-        )
+        name = ""
+        if len(leading) > 1:
+            name = place(workload, "")
+        before = [_part(number, workload, rows, summary) for number in _BEFORE_OPERATORS]
+        after = [_part(number, workload, rows, summary) for number in _AFTER_OPERATORS]
+        lines.append(CardLine(name, before, _operators(rows.get(_OPERATORS, [])), after))
     return lines
 
 

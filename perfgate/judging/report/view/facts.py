@@ -100,8 +100,12 @@ def coverage_line(summary: Summary, medium: Medium) -> Words | None:
     coverage = summary.decision.coverage
     if coverage is None or not coverage.functions or (summary.is_measured and not coverage.not_executed):
         return None
-    unmeasured = [function for function in coverage.functions if function.executed in {"no", "definition"}]
-    unknown = [function for function in coverage.functions if function.executed == "unknown"]
+    unmeasured, unknown = [], []
+    for function in coverage.functions:
+        if function.executed in {"no", "definition"}:
+            unmeasured.append(function)
+        elif function.executed == "unknown":
+            unknown.append(function)
     return line(
         "shared/coverage.j2",
         medium,

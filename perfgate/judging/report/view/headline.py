@@ -89,8 +89,12 @@ def _title(summary: Summary) -> str | None:
 
 def _worst(summary: Summary) -> Comparison | None:
     """The comparison that got worse, or a rule or check that is not known to hold."""
-    broken = [comparison for comparison in summary.inconclusive if isinstance(comparison, (Bound, Checked))]
-    return summary.worst or next(iter(broken), None)
+    if summary.worst is not None:
+        return summary.worst
+    for comparison in summary.inconclusive:
+        if isinstance(comparison, (Bound, Checked)):
+            return comparison
+    return None
 
 
 def further_reasons(summary: Summary) -> list[Message]:
@@ -104,8 +108,10 @@ def further_reasons(summary: Summary) -> list[Message]:
 def _is_only_place(summary: Summary) -> bool:
     """Whether everything that was compared, or failed, belongs to one place: numbers are then named without it."""
     places = {comparison.place for comparison in summary.metrics}
-    workloads = {workload for workload, _ in places} | {failure.workload for failure in summary.decision.failures}
-    return len(places) == len(workloads) == 1
+    if len(places) != 1:
+        return False
+    [(workload, _)] = places
+    return all(failure.workload == workload for failure in summary.decision.failures)
 
 
 def _named(comparison: Comparison, summary: Summary) -> str:
@@ -345,8 +351,13 @@ def _of_improvement(summary: Summary) -> str:
 
 def deciding_times(summary: Summary) -> list[Paired]:
     """The fast paths of calls, on an accelerator with the time of kernels and of an exposed host, and the numbers of jobs."""
-    gating = [c for c in summary.metrics if isinstance(c, Paired) and c.gating]
-    return [c for c in gating if c.is_of_job or (c.is_of_call and c.metric in (BUSY, LATENCY, HOST))]
+    times = []
+    for comparison in summary.metrics:
+        if isinstance(comparison, Paired) and comparison.gating:
+            is_fast_path = comparison.is_of_call and comparison.metric in (BUSY, LATENCY, HOST)
+            if comparison.is_of_job or is_fast_path:
+                times.append(comparison)
+    return times
 
 
 def _faster(summary: Summary) -> Paired | None:
@@ -365,7 +376,10 @@ def _of_no_slowdown(summary: Summary) -> str | None:
         return None
     of_jobs = any(time.is_of_job for time in times)
     if any(code_of(time.reason) == SAME_WORK for time in times):
-        largest = max(abs(end) for time in times for end in time.interval or ())
+        largest = 0.0
+        for time in times:
+            low, high = time.interval or (0.0, 0.0)
+            largest = max(largest, abs(low), abs(high))
         return say("same work; time within {size}", size=numbers.plus_minus(largest))
     margin = _margin(times, summary, of_jobs=of_jobs)
     parts = [say("no slowdown above {margin}", margin=numbers.setting(margin))]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.comparison import Bound, Checked, Clock, Comparison, Paired, Recorded
+from perfgate.document.comparison import Bound, Checked, Clock, Comparison, Outcome, Paired, Recorded
 from perfgate.document.decision import (
     DecisionDocument,
     Failure,
@@ -28,27 +29,47 @@ from perfgate.locale import Language
 
 @dataclass(frozen=True)
 class CommentContext:
-    """Inputs of a comment or an issue that come from the CI job and not from documents.
+    """Inputs of a comment or an issue that come from the CI job and not from documents."""
 
-    ``marker`` is the HTML comment of the first line by which we find our own comment. The only links are ``artifact_url``,
-    ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, as
-    listed by the forge. ``source`` gives the address of a line of the head (``model.py:88``) on the forge.
-    ``reproduce`` is the command that repeats the check locally; ``accept_order`` turns the number of a cause and its metrics
-    into the comment that accepts them, in a repository that obeys ``/perfgate`` comments. ``folder`` is the check's folder if
-    the reader has it, and then a cause can be accepted by its number; "" is the folder that perfgate finds by itself.
-    ``language`` is the language of the comment.
-    """
-
+    # The HTML comment in the first line, by which we find our own comment.
     marker: str = ""
+    # The only links are these, from the job's environment, and ``pages``.
     artifact_url: str | None = None
     report_url: str | None = None
     job_url: str | None = None
+    # The addresses of kept files by their path, as listed by the forge.
     pages: Mapping[str, str] = field(default_factory=dict)
+    # The address of a line of the head (``model.py:88``) on the forge.
     source: Callable[[str], str | None] | None = None
+    # The command that repeats the check locally.
     reproduce: str | None = None
+    # The comment that accepts a cause, from its number and metrics, in a repository that obeys ``/perfgate`` comments.
     accept_order: Callable[[int, Sequence[str]], str | None] | None = None
+    # The check's folder if the reader has it: a cause can then be accepted by its number. "" is the default folder.
     folder: str | None = None
     language: Language = "en"
+
+
+@dataclass
+class _Comparisons:
+    """The comparisons of a decision: metrics by outcome, and everything that is no metric."""
+
+    metrics: list[Comparison] = field(default_factory=list)
+    by_outcome: dict[Outcome, list[Comparison]] = field(default_factory=lambda: defaultdict(list))
+    regressed_operators: list[Comparison] = field(default_factory=list)
+    informing: list[Comparison] = field(default_factory=list)
+    recorded: list[Recorded] = field(default_factory=list)
+
+    def add(self, comparison: Comparison) -> None:
+        if comparison.outcome != "informs" and not comparison.is_of_operator:
+            self.metrics.append(comparison)
+            self.by_outcome[comparison.outcome].append(comparison)
+        elif comparison.outcome == "regressed":
+            self.regressed_operators.append(comparison)
+        elif comparison.outcome == "informs" and isinstance(comparison, Recorded):
+            self.recorded.append(comparison)
+        elif comparison.outcome == "informs":
+            self.informing.append(comparison)
 
 
 @dataclass(frozen=True)
@@ -72,42 +93,43 @@ class Summary:
         return self.decision.verdict
 
     @cached_property
+    def _comparisons(self) -> _Comparisons:
+        comparisons = _Comparisons()
+        for comparison in self.decision.comparisons:
+            comparisons.add(comparison)
+        return comparisons
+
+    @property
     def metrics(self) -> list[Comparison]:
         """The comparisons that count as metrics: not single operators, which explain, nor untested numbers, which inform."""
-        tested = [comparison for comparison in self.decision.comparisons if comparison.outcome != "informs"]
-        return [comparison for comparison in tested if not comparison.is_of_operator]
+        return self._comparisons.metrics
 
-    @cached_property
+    @property
     def informing(self) -> list[Comparison]:
         """The numbers of both sides that no test compares, except in recordings."""
-        return [c for c in self.decision.comparisons if c.outcome == "informs" and not isinstance(c, Recorded)]
+        return self._comparisons.informing
 
-    @cached_property
+    @property
     def recorded(self) -> list[Recorded]:
         """The times of two recordings that are only shown."""
-        return [c for c in self.decision.comparisons if isinstance(c, Recorded) and c.outcome == "informs"]
+        return self._comparisons.recorded
 
-    @cached_property
+    @property
     def regressed(self) -> list[Comparison]:
         """The regressed metrics, worst first; without any, the regressed operators."""
-        return self._with_outcome("regressed") or self.regressed_operators
+        return self._with_outcome("regressed") or self._comparisons.regressed_operators
 
-    @cached_property
-    def regressed_operators(self) -> list[Comparison]:
-        """The regressed comparisons of single operators, worst first."""
-        return [c for c in self.decision.comparisons if c.is_of_operator and c.outcome == "regressed"]
-
-    @cached_property
+    @property
     def improved(self) -> list[Comparison]:
         """The improved metrics, the largest improvement first."""
         return self._with_outcome("improved")
 
-    @cached_property
+    @property
     def unchanged(self) -> list[Comparison]:
         """The metrics that did not change, in document order."""
         return self._with_outcome("unchanged")
 
-    @cached_property
+    @property
     def inconclusive(self) -> list[Comparison]:
         """The undecided metrics: metrics that leave the verdict open first, then other gating metrics.
 
@@ -120,7 +142,7 @@ class Summary:
         """The rules of perfgate.toml that the head could not be held to."""
         return [c for c in self.inconclusive if isinstance(c, Bound) and c.gating]
 
-    @cached_property
+    @property
     def not_comparable(self) -> list[Comparison]:
         return self._with_outcome("not_comparable")
 
@@ -280,8 +302,8 @@ class Summary:
         deciding = [floor for floor in floors if floor.metric == LATENCY]
         return max(deciding or floors, key=lambda floor: floor.floor, default=None)
 
-    def _with_outcome(self, outcome: str) -> list[Comparison]:
-        return [comparison for comparison in self.metrics if comparison.outcome == outcome]
+    def _with_outcome(self, outcome: Outcome) -> list[Comparison]:
+        return self._comparisons.by_outcome[outcome]
 
 
 def code_of(message: Message | str | None) -> str:

@@ -282,9 +282,11 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
 def _certain(cause: TrendCause, first: MovedSeries, further: Sequence[MovedSeries]) -> list[ChangeView]:
     if first.change.evidence != "suspected":
         return []
-    exact = [moved for moved in further if moved.change.evidence == "exact"]
-    same_way = [moved for moved in exact if moved.change.direction == cause.direction]
-    return [change_row(moved) for moved in same_way[:_MOST_CERTAIN]]
+    rows = []
+    for moved in further:
+        if moved.change.evidence == "exact" and moved.change.direction == cause.direction:
+            rows.append(change_row(moved))
+    return rows[:_MOST_CERTAIN]
 
 
 def triage_view(triage: Triage | None) -> TriageView | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from perfgate.document.clocks import CLOCK_SLACK
 from perfgate.document.conditions import BUSY
-from perfgate.document.history import StoredRun, moment
+from perfgate.document.history import moment
 from perfgate.document.message import Message
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
@@ -92,9 +92,17 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
 
 def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
     content = page.content
-    runs = [run for run in content.runs if run.fingerprint == span.fingerprint]
-    health = [run for run in content.trend.health if run.fingerprint == span.fingerprint]
     read = moment(content.trend.made_at)
+    recent, ahead = 0, timedelta()
+    for run in content.runs:
+        if run.fingerprint == span.fingerprint:
+            began = moment(run.started_at)
+            recent += read - began <= _RECENT
+            ahead = max(ahead, began - moment(run.recorded_at))
+    clock_ahead = EMPTY
+    if ahead > CLOCK_SLACK:
+        clock_ahead = numbers.duration(ahead.total_seconds())
+    health = [run for run in content.trend.health if run.fingerprint == span.fingerprint]
     away = read - moment(span.last_seen)
     return FleetMachine(
         span=span,
@@ -102,18 +110,11 @@ def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
         anchor=testbed_anchor(span.fingerprint),
         days=max(0, away.days),
         is_silent=away > _RECENT,
-        recent=sum(read - moment(run.started_at) <= _RECENT for run in runs),
+        recent=recent,
         health=_health(health),
-        clock_ahead=_clock_ahead(runs),
+        clock_ahead=clock_ahead,
         clock_notes=_clock_notes(health),
     )
-
-
-def _clock_ahead(runs: Iterable[StoredRun]) -> Words:
-    ahead = max((moment(run.started_at) - moment(run.recorded_at) for run in runs), default=timedelta())
-    if ahead > CLOCK_SLACK:
-        return numbers.duration(ahead.total_seconds())
-    return EMPTY
 
 
 def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:
@@ -139,8 +140,12 @@ def _health(runs: Sequence[RunHealth]) -> MachineHealth:
 
 
 def _reported(runs: Sequence[RunHealth], name: str) -> list[float]:
-    values = [getattr(run, name) for run in runs]
-    return [value for value in values if value is not None]
+    values = []
+    for run in runs:
+        value = getattr(run, name)
+        if value is not None:
+            values.append(value)
+    return values
 
 
 def _tally(flags: Sequence[bool], runs: Sequence[RunHealth]) -> Tally:

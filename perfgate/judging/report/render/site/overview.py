@@ -35,8 +35,10 @@ _MAX_CARDS, _MAX_BETTER, _MAX_WORKLOADS, _MAX_PLACES, _MAX_NUMBERS = 12, 6, 60, 
 _MAX_TESTBEDS = 12
 # The numbers that lead a workload, as far as it has them; then those that lead the steps of the checklist.
 _FIRST = (P50, P99, TTFT, TPOT, E2E, RANKS_STEP, "command.seconds", THROUGHPUT, SERVING_THROUGHPUT, "memory.peak")
-_LEADING = dict.fromkeys([*_FIRST, *(name for name, card in METRICS.items() if card.leading)])
-_RANKS = {name: rank for rank, name in enumerate(_LEADING)}
+_RANKS = {name: rank for rank, name in enumerate(_FIRST)}
+for _name, _metric in METRICS.items():
+    if _metric.leading:
+        _RANKS.setdefault(_name, len(_RANKS))
 
 
 @dataclass(frozen=True)
