@@ -37,7 +37,7 @@ workload_option = click.option(
     "--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated)."
 )
 device_option = click.option(
-    "--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml."
+    "--device", metavar="KIND", help="Measure on this device; overrides perfgate.toml."
 )
 
 

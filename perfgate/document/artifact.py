@@ -157,7 +157,7 @@ def open_below(root: int, name: str) -> Iterator[int]:
         if not stat.S_ISREG(status.st_mode):
             raise DocumentError("{name} is not a regular file", name=name)
         if status.st_nlink > 1:
-            raise DocumentError("{name} is a hard link; an artifact holds only files of its own", name=name)
+            raise DocumentError("{name} is a hard link, which an artifact must not contain", name=name)
         yield opened[-1]
     except FileNotFoundError:
         _missing(name)

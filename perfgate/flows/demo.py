@@ -99,7 +99,7 @@ def run_demo(folder: Path | None, echo: Echo) -> int:
     codes = [_judge(repository, mistake, 2, results, shell)]
     shell.end_phase(sentence("verdict on the mistake"))
     repository.git("checkout", "--quiet", "main")
-    third = sentence("3. A run of main goes into the store, which later comments show beside their own times")
+    third = sentence("3. A run of main goes into the store; later comments show it next to their own times")
     echo(f"\n{LINE}\n{third}\n")
     _record_main(place / "main", shell)
     shell.end_phase(sentence("run of main"))
@@ -112,7 +112,7 @@ def _place(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
     if folder.exists() and any(folder.iterdir()):
-        raise UsageError("{folder} is not empty; give the demo a folder of its own", folder=folder)
+        raise UsageError("{folder} is not empty; give the demo an empty folder", folder=folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 

@@ -70,7 +70,7 @@ class Admission:
         except ValueError:
             return refused("the Host header is not a host name", HTTPStatus.BAD_REQUEST)
         if self._authenticator.is_open and host not in _LOCAL_NAMES:
-            return refused("this server only accepts requests to a name of its own machine", HTTPStatus.FORBIDDEN)
+            return refused("this server only accepts requests addressed to its own machine", HTTPStatus.FORBIDDEN)
         token = request.query_params.get("token", "")
         if not self._authenticator.is_open and self._authenticator.caller(token):
             return _without_token(request, token)

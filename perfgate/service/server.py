@@ -76,7 +76,7 @@ def serve(
 ) -> None:
     """Serve until interrupted; ``say`` receives the address. Raises UsageError if listening there fails."""
     if request.folder is not None and not request.folder.is_dir():
-        raise UsageError("{path} is not a folder; name the one that the recordings lie in", path=request.folder)
+        raise UsageError("{path} is not a folder; name the folder that contains the recordings", path=request.folder)
     token = _token(request)
     served, authenticator = None, Authenticator(token)
     if request.store is not None:

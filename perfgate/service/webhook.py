@@ -100,7 +100,7 @@ class Webhook:
         except queue.Full:
             self._warn(
                 sentence(
-                    "webhook: {most_waiting} messages wait already; that of run {run_id} is dropped",
+                    "webhook: {most_waiting} messages wait already; the message of run {run_id} is dropped",
                     most_waiting=_MOST_WAITING,
                     run_id=run_id[:12],
                 )

@@ -354,7 +354,7 @@ def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: 
 @pytest.mark.parametrize(
     ("fits", "words"),
     [
-        ("", "starts alone and not beside the other side, so that they take turns as whole processes"),
+        ("", "starts alone but not together with the other side, so whole processes take turns"),
         ('fits = "alternate"', "each run starts the side, and it has the devices alone"),
         ('fits = "sleep"', "one side sleeps while the other has its turn"),
     ],

@@ -31,7 +31,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for ma
 
 @click.group("baseline", cls=CommandGroup)
 def COMMAND() -> None:
-    """Store runs of main and show them. A check shows them beside its own times, and the trend is computed from them."""
+    """Store runs of main and show them. A check shows them next to its own times, and the trend is computed from them."""
 
 
 @COMMAND.command("record", cls=RecordCommand)
@@ -55,7 +55,7 @@ def COMMAND() -> None:
 @click.option(
     "--quick/--full",
     default=True,
-    help="Short measurements, comparable with those of `perfgate check` (the default), or long ones.",
+    help="Short measurements, comparable with `perfgate check` (the default), or long measurements.",
 )
 @click.option("--out", type=FOLDER, default="perfgate-out", show_default=True, help="Folder for the measurements.")
 @allow_token_option
@@ -136,8 +136,8 @@ def _show_recorded(recorded: RecordedRun) -> None:
     for place in recorded.suspected:
         click.echo(
             sentence(
-                "suspected slower than main's earlier runs: {place}. It is kept for the trend; what changes are "
-                "shown beside leaves it out until `perfgate baseline accept` accepts it",
+                "suspected slower than main's earlier runs: {place}. It is kept for the trend, but main's level for changes "
+                "leaves it out until `perfgate baseline accept` accepts it",
                 place=cleaned(place),
             )
         )
@@ -263,7 +263,7 @@ def accept(
     """Accept regressions of one commit: the gate then reports them as a warning and passes.
 
     METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it for one
-    workload and shape. Numbers are those of the causes in a check on this machine. A wrong output cannot be accepted.
+    workload and shape. Numbers refer to the causes in a check on this machine. A wrong output cannot be accepted.
     """
     from perfgate.flows.baseline import accept_regressions
 
@@ -368,7 +368,7 @@ def list_triaged(as_json: bool, directory: Path) -> None:
 
 
 _store = click.option("--store", "location", metavar="LOCATION", help="Another store than the project's.")
-_project = click.option("--project", metavar="NAME", help="The project; default: that of perfgate.toml.")
+_project = click.option("--project", metavar="NAME", help="The project; default: perfgate.toml's.")
 
 
 @COMMAND.command("log")

@@ -55,13 +55,13 @@ from perfgate.locale import sentence
     "--base-python",
     type=PATH,
     metavar="PATH",
-    help="Measure the base in this interpreter; default: the one that runs perfgate.",
+    help="Measure the base in this interpreter; default: perfgate's own.",
 )
 @click.option(
     "--head-python",
     type=PATH,
     metavar="PATH",
-    help="Measure the head in this interpreter; default: the one that runs perfgate.",
+    help="Measure the head in this interpreter; default: perfgate's own.",
 )
 @always_option
 @allow_token_option

@@ -27,7 +27,7 @@ from perfgate.errors import UsageError
     "--config",
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
-    help="Take the policy from this perfgate.toml (or its folder), not the one recorded with the check.",
+    help="Take the policy from this perfgate.toml (or its folder), not the policy recorded with the check.",
 )
 def COMMAND(
     folder: Path | None,

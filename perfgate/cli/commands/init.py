@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option("--python", metavar="PYTHON", help="The Python of the measuring runner that has torch.")
 @click.option("--setup", metavar="LINE", help='A shell line before measuring, e.g. "pip install -r requirements.txt".')
-@click.option("--branch", metavar="NAME", help="The main branch; default: that of the repository.")
+@click.option("--branch", metavar="NAME", help="The main branch; default: the repository's.")
 @click.option("--image", metavar="IMAGE", help="Measure in a container of this image, with the device in it.")
 @click.option(
     "--action", metavar="OWNER/REPO@COMMIT", help="The commit of perfgate that CI runs; default: the installed one."
@@ -66,7 +66,7 @@ def COMMAND(
 ) -> None:
     """Write perfgate.toml, a workload that runs, and CI files. Nothing that exists is overwritten.
 
-    Without --github, --gitlab … the forge is that of the remote `origin`. Without such a remote no CI file is
+    Without --github, --gitlab … the remote `origin` determines the forge. Without such a remote no CI file is
     written.
     """
     from perfgate.config import CONFIG_NAME

@@ -64,7 +64,7 @@ from perfgate.cli.options import (
 def COMMAND(options: Options, artifact: Path | None, download: bool, directory: Path, language: str | None) -> None:
     """Judge a check again, post its comment and set the commit status.
 
-    Runs in a CI job of its own that has the token and never runs code of the change. The check is the output of
+    Runs in a separate CI job that has the token and never runs code of the change. The check is the output of
     `perfgate check --out DIR`, as a folder or zip, or with --download the artifact uploaded by the measuring job.
     Only its samples are trusted: tolerances come from perfgate.toml of the base commit named by the forge, history
     and acceptances from the project's own store. Without a token the comment is printed. The exit code is the

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("--keep", is_flag=True, help="With --from-profile: copy the recording into --out, however large it is.")
 @click.option("--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch.")
-@click.option("--quick", is_flag=True, help="Short measurements, comparable with those of `perfgate check`.")
+@click.option("--quick", is_flag=True, help="Short measurements, comparable with `perfgate check`.")
 @device_option
 @allow_token_option
 @json_option

@@ -18,7 +18,7 @@ from perfgate.cli.streams import people_on_stderr, print_json
     default=100,
     show_default=True,
     metavar="N",
-    help="Write a page of its own for each of the newest N runs; runs beside a change have one anyway.",
+    help="Write a separate page for each of the newest N runs; runs next to a change always have one.",
 )
 @json_option
 @language_option
@@ -42,7 +42,7 @@ def COMMAND(out: Path, runs: int, as_json: bool, language: str | None, directory
             written = write_site(directory, out, doors, progress, runs=runs, language=spoken)
         click.echo(
             sentence(
-                "{pages} pages written, {shown} of {runs} runs with one of their own; begin with {first}",
+                "{pages} pages written, {shown} of {runs} runs with a separate page; begin with {first}",
                 pages=written.pages,
                 shown=written.run_pages,
                 runs=written.runs,

@@ -36,7 +36,7 @@ def COMMAND() -> None:
     required=True,
     help="write: also upload runs, and accept regressions.",
 )
-@click.option("--project", metavar="NAME", help="The project it is for; default: that of perfgate.toml.")
+@click.option("--project", metavar="NAME", help="The project it is for; default: perfgate.toml's.")
 @click.option("--all-projects", is_flag=True, help="It is for every project, and reads recordings too.")
 @_store
 @_json
@@ -73,7 +73,7 @@ def create(
         ),
         err=True,
     )
-    click.echo(sentence("put it into PERFGATE_STORE_TOKEN of whoever uses it; it is shown only now:"), err=True)
+    click.echo(sentence("set PERFGATE_STORE_TOKEN to it where it is used; it is shown only once:"), err=True)
     click.echo(token.secret)
 
 

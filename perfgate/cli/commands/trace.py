@@ -162,7 +162,7 @@ def show(path: Path, choice: Choice, base: Path | None) -> AnswerDocument:
     "--longer",
     callback=_seconds,
     metavar="TIME",
-    help="Only single runs that took longer, e.g. 1ms; shares stay those of all time.",
+    help="Only runs that took longer, e.g. 1ms; shares still refer to the total time.",
 )
 def top(path: Path, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopDocument:
     """Rank operators and kernels by time on each device, or on the host if there is none.
@@ -249,7 +249,7 @@ def _many_recordings(command: _Command) -> _Command:
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Read so many recordings at once; default: one a CPU.",
+        help="Number of recordings to read at once; default: one per CPU.",
     )
     on = click.option(
         "--on",
@@ -298,7 +298,7 @@ def ranks(
     Collectives are joined by group and aligned at their ends, so no clocks are compared. A rank is blamed for the time it
     takes longer than the median rank between two collectives, if that costs 1 % of the job. A link is slow if it carries
     less than half the median of similar links in similar operations of 1 MB or more. A recording that cannot be read is
-    listed. A table with the extracted data is kept beside each recording, so the next run is fast.
+    listed. A table with the extracted data is kept next to each recording, so the next run is fast.
 
     With --on, workers of a cluster read the recordings. PATH must be the same on every node, or file://HOST/PATH for a folder
     on the disk of one node. Exit code 4 if the cluster cannot be used.
@@ -333,7 +333,7 @@ def ranks(
     help="Keep the tables in this folder, if the folder of the recordings is read-only.",
 )
 def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Path | None) -> None:
-    """Write a small table beside every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
+    """Write a small table next to every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
 
     Recordings of many machines need not be collected: reduce them in place and copy the tables into one folder, or with
     --on let the workers of a cluster reduce them, as with ``perfgate trace ranks``.

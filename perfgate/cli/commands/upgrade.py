@@ -41,7 +41,7 @@ from perfgate.locale import sentence
     "--base-python",
     type=PATH,
     metavar="PATH",
-    help="The interpreter of the old stack; default: the one that runs perfgate.",
+    help="The interpreter of the old stack; default: perfgate's own.",
 )
 @click.option(
     "--out",
@@ -71,8 +71,8 @@ def COMMAND(
 ) -> None:
     """Compare two software stacks under the checked-out commit. The report lists slowdowns and never fails.
 
-    --bisect makes the stacks itself: each has some of the packages in their new versions, and gates name the one that makes
-    it slower, or the packages that do so only together.
+    --bisect builds the stacks: each has some of the packages in their new versions, and gates find the package that makes it
+    slower, or the packages that do so only together.
 
     Exit codes: 0 nothing got slower, or WARN with the regressions, or the culprit is found · 3 undecided · 4 one of the stacks
     cannot be measured, or the package index cannot be reached.

@@ -29,7 +29,7 @@ class NoArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ListArguments(ProjectArguments, frozen=True, kw_only=True):
     """How many of its open regressions or of its newest verdicts to list."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000, description="So many entries at most.")] = 20
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")] = 20
 
 
 class ChangeArguments(ProjectArguments, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class CompareArguments(ProjectArguments, frozen=True, kw_only=True):
 
     earlier: Annotated[_Run, Meta(description="The id of the earlier run, or its beginning.")]
     later: Annotated[_Run, Meta(description="The id of the later run, or its beginning.")]
-    limit: Annotated[int, Meta(ge=1, le=1000, description="So many numbers at most.")] = 50
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of numbers shown.")] = 50
 
 
 class SuggestionArguments(ProjectArguments, frozen=True, kw_only=True):
@@ -83,4 +83,4 @@ class TopArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         TopKey, Meta(description="What a row is: an operator type, a name, a type with its shapes, or a line.")
     ] = "type"
     host: Annotated[bool, Meta(description="Operators of the host, even if the recording has a device.")] = False
-    limit: Annotated[int, Meta(ge=1, le=1000, description="So many rows of each timeline at most.")] = 20
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of rows for each timeline.")] = 20

@@ -83,7 +83,7 @@ QUESTIONS: Mapping[str, Question[Any, Any]] = {
         ),
         Question(
             "compare",
-            "Compare two stored runs beside main's level. Without a difference or verdict, because they were not measured "
+            "Compare two stored runs, next to main's level. Without a difference or verdict, because they were not measured "
             "side by side; the command that decides is in the answer.",
             CompareArguments,
             RunComparison,

@@ -148,7 +148,7 @@ def project_of_change(directory: Path, options: CheckOptions) -> Path:
     names = ", ".join(f"{name}/" for name in touched)
     why = Activity("the change touches none of them")
     if touched and None in owners:
-        why = Activity("the change touches {names} and files beside them", names=names)
+        why = Activity("the change touches {names} and other files", names=names)
     elif touched:
         why = Activity("the change touches {names}", names=names)
     raise ConfigError(

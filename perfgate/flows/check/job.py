@@ -116,7 +116,7 @@ def _measure_change(
         )
         base_python, head_python = environments.base.python, environments.head.python
         if options.comparing == "stack" and base_python == head_python:
-            raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
+            raise UsageError("both sides are the same interpreter; name the new stack's interpreter with --python")
         code = CodeWatch(
             changed,
             trees,

@@ -170,7 +170,7 @@ def refuse_other_job(earlier: CheckDocuments, record: JobRecord) -> JobRecord:
     if before is not None:
         why = Activity("its settings were others")
     raise UsageError(
-        "no turns can be added to the earlier ones of {name}: {why}; measure anew without --append",
+        "no turns can be added to the earlier turns of {name}: {why}; measure anew without --append",
         name=record.name,
         why=why,
     )

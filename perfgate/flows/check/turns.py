@@ -76,8 +76,8 @@ class JobMeasurement:
         if fits == "auto" and unstarted and self._starts_alone(unstarted):
             self.note(
                 sentence(
-                    "{name}: {unstarted} starts alone and not beside the other side, so that they take turns as "
-                    'whole processes (fits = "alternate")',
+                    "{name}: {unstarted} starts alone but not together with the other side, so whole processes take "
+                    'turns (fits = "alternate")',
                     name=reference.name,
                     unstarted=unstarted,
                 )

@@ -76,7 +76,7 @@ def run_command(request: PublishRequest, doors: Doors) -> None:
         doors.say("\n".join([sentence("Nothing was done."), log_lines(why, doors.environ)]))
         return
     if isinstance(order, AcceptOrder) and order.blocks and request.key != DEFAULT_KEY:
-        doors.say(sentence("Nothing was done: the numbers of causes are those of another gate's comment."))
+        doors.say(sentence("Nothing was done: the numbers of causes refer to another gate's comment."))
         return
     answer = _execute(order, comment, change, event, forge, request, doors)
     forge.add_comment(change.number, render_answer(answer, request.language) + "\n")

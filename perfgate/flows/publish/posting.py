@@ -171,7 +171,7 @@ class _Poster:
         if event.is_check and event.built_sha != event.head_sha:
             say(
                 sentence(
-                    "No commit status is set: the head of merged results has no pipeline, so it would begin one of its own."
+                    "No commit status is set: the head of merged results has no pipeline, so it would start a separate one."
                 )
             )
             return None

@@ -323,7 +323,7 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
     api = environ.get("PERFGATE_API_URL") or usual_api
     if api is None:
         raise UsageError(
-            "every {forge} server has its own address; set PERFGATE_API_URL to that of its API", forge=forge
+            "every {forge} server has its own address; set PERFGATE_API_URL to the address of its API", forge=forge
         )
     origin = "://".join(urlsplit(api)[:2])
     if api != usual_api or usual_server is None:

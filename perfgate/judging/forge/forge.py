@@ -206,7 +206,8 @@ def _member(name: str) -> ModuleType:
         return load_member(hosts, name, FORGES)
     if name in PACKAGED_FORGES:
         raise UsageError(
-            "the forge {forge} needs the package {package} beside perfgate; install it in this job: pip install {package}",
+            "the forge {forge} needs the package {package} in addition to perfgate; install it in this job: "
+            "pip install {package}",
             forge=name,
             package=FORGES_PACKAGE,
         )

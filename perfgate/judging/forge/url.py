@@ -13,7 +13,7 @@ def api_root(url: str) -> str:
     parts = _split(url)
     if parts.username or parts.password or parts.query or parts.fragment or not parts.hostname:
         raise ForgeSettingError(
-            "the API address must have the form https://HOST/PATH; that of {hostname!r} has not",
+            "the API address must have the form https://HOST/PATH; the address of {hostname!r} does not",
             hostname=parts.hostname,
         )
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(url)):

@@ -13,8 +13,8 @@ class SLA:
 
     Attributes:
         p99: Seconds that at most 1 of 100 calls may exceed.
-        rate: Calls per second for which ``p99`` holds, sent whether or not earlier ones are done. Without it calls are made one
-            after the other.
+        rate: Calls per second for which ``p99`` holds, sent whether or not earlier calls are done. Without it, calls are made
+            one after the other.
 
     Example:
         promised = SLA(p99=0.05, rate=50)

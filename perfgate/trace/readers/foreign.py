@@ -60,7 +60,7 @@ _FORMATS = (
     _Format(
         "a profile of XLA",
         _suffix(".xplane.pb"),
-        Activity("take the trace.json.gz beside it, or convert it: xprof's raw_to_tool_data(FILE, 'trace_viewer')"),
+        Activity("take the trace.json.gz next to it, or convert it: xprof's raw_to_tool_data(FILE, 'trace_viewer')"),
     ),
     _Format(
         "a snapshot of CUDA's memory",

@@ -73,7 +73,7 @@ GATE_LINES = {
     "named_turns": "only if [gate.tolerance] in perfgate.toml names it\n",
     "job": "gate      compared in turns of a job of [workloads] in perfgate.toml\n",
     "recorded": "gate      compared between two recordings\n",
-    "rule": "gate      judged by a rule of its own, by no tolerance\n",
+    "rule": "gate      judged by its own rule, not by a tolerance\n",
     "never": "gate      never ",
 }
 

@@ -286,7 +286,7 @@ CASES: dict[str, tuple[Mistake, str]] = {
     "tuple for one argument": (
         forward("x", "(torch.ones(batch, 4), torch.ones(batch, 4))"),
         "TypeError: Net.forward() takes 2 positional arguments but 3 were given; each member of a tuple that inputs "
-        "returns is one argument of forward: return as many as it takes, or a list for one argument",
+        "returns is one argument of forward: return one member for each argument, or a list for one argument",
     ),
     "build returns nothing": (
         workload("def build(device):\n    nn.Linear(4, 4)\n"),

@@ -93,7 +93,7 @@ def test_explained__file_in_the_home__says_that_workers_have_another(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path.parent / "somewhere"))
     text = told("from pathlib import Path\nopen(Path.home() / 'weights.pt')\n")
-    assert "; workers have a HOME of their own, without ~/weights.pt: write the path in full" in text
+    assert "; workers have their own HOME, without ~/weights.pt: write the path in full" in text
 
 
 def test_explained__variable_that_workers_do_not_get__names_pass_env(told: Callable[[str], str]) -> None:

@@ -64,7 +64,7 @@ _GATE = {
     "job": phrase("gate      compared in turns of a job of [workloads] in perfgate.toml"),
     "part": phrase("gate      compared where a change of a call is taken apart"),
     "recorded": phrase("gate      compared between two recordings"),
-    "rule": phrase("gate      judged by a rule of its own, by no tolerance"),
+    "rule": phrase("gate      judged by its own rule, not by a tolerance"),
 }
 _GATE_OF_LEADING = {
     "named_turns": phrase(

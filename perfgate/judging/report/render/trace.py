@@ -50,7 +50,7 @@ _SHARES = {"device": phrase("share of busy"), "host": phrase("share of self time
 # Every question covers its own window; these sentences describe it.
 _OF_GAPS = phrase("from the first work of the device to the end of its last, whatever the steps")
 _OF_STEPS = phrase(
-    "a step begins on the host, or with the end of the one before on the device, and ends with its last work there"
+    "a step begins on the host, or when the previous step ends on the device, and ends with its last work there"
 )
 
 

@@ -64,7 +64,7 @@ _ON_INVALID: dict[InvalidKind, str] = {
         "make a call wait for the work that it starts, and stop threads and processes that it does not need; a side "
         "that keeps working slows the other side down."
     ),
-    "late": phrase("give the load generator a CPU of its own, or lower the request rate."),
+    "late": phrase("reserve a CPU for the load generator, or lower the request rate."),
     "not_steady": phrase(
         "look for effects that keep making calls faster for seconds (lazy compilation, growing caches), and move them "
         "into the construction of the model."
@@ -285,7 +285,7 @@ def _on_too_little(summary: Summary) -> str | None:
         )
     if decision.missing:
         return say(
-            "re-run the measuring job and check its log: the missing part may be the one that got worse, so there is "
+            "re-run the measuring job and check its log: the missing part may have got worse, so there is "
             "no verdict without it."
         )
     if is_open:

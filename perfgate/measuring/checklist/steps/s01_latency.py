@@ -247,7 +247,7 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -
     for calls_per_second, arrivals in _offered(context, shape):
         rate = f"{calls_per_second:g}"
         context.doing(
-            "{rate} calls a second of shape {shape}, sent whether or not earlier ones are done", rate=rate, shape=shape
+            "{rate} calls a second of shape {shape}, sent whether or not earlier calls are done", rate=rate, shape=shape
         )
         at_rate = outcome.under(rate=rate)
         if arrivals.size < _FEWEST_ARRIVALS:

@@ -24,7 +24,7 @@ from perfgate.trace.model.events import EventTable
 
 
 class ProfileStep:
-    """Read the trace of every shape, and profile some calls of the first in turns with plain ones."""
+    """Read the trace of every shape, and profile some calls of the first in turns with plain calls."""
 
     card = card(18)
 
@@ -80,7 +80,7 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
 
 def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) -> None:
     """Compare profiled calls with the plain ones before and after them; starting and stopping the profiler is not timed."""
-    context.doing("profiling calls of shape {shape} in turns with plain ones", shape=shape)
+    context.doing("profiling calls of shape {shape} in turns with plain calls", shape=shape)
     call, device = context.workload.caller(shape), context.device
     rounds = 3 if context.quick else 15
     is_late = "late_analysis" in device.capabilities

@@ -446,7 +446,7 @@ function legend() {
   const differs = compares() && $("differs").checked;
   const unit = unit_words[tree.unit];
   const times = () => word("Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}.", { unit })
-    + word(paired[$("trees").value] ? " The times are those of the pairs, which took turns, spread over the stacks that some of them traced."
+    + word(paired[$("trees").value] ? " The times come from the pairs, which took turns, spread over the stacks that some of them traced."
       : " The recordings were made apart, under a profiler: a difference that all frames share is the machine's.");
   const counts = () => word("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}.", { unit })
     + ([...marks.values()].some((mark) => mark.seconds) ? word(" Operators with times decided by the pairs are coloured by these, and so are their numbers.") : "");
