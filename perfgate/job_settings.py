@@ -374,7 +374,7 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
         )
     if settings.same_output == "share" and settings.check:
         yield Activity(
-            "{place} check and same_output both say which answers are accepted; write one of them",
+            "{place} check and same_output both define which answers are accepted; write one of them",
             place=place,
         )
     yield from _fit_mistakes(place, settings)

@@ -105,7 +105,7 @@ def _group(group: str) -> Mapping[str, EntryPoint]:
             continue
         if entry.name in members:
             raise _broken(
-                entry, Activity("has the same name as that of {other}", other=_distribution(members[entry.name]))
+                entry, Activity("has the same name as the plug-in of {other}", other=_distribution(members[entry.name]))
             )
         members[entry.name] = entry
     return members

@@ -36,9 +36,7 @@ json_option = click.option(
 workload_option = click.option(
     "--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated)."
 )
-device_option = click.option(
-    "--device", metavar="KIND", help="Measure on this device; overrides perfgate.toml."
-)
+device_option = click.option("--device", metavar="KIND", help="Measure on this device; overrides perfgate.toml.")
 
 
 def _both_sides_steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...] | None:

@@ -108,7 +108,7 @@ def _read(path: Path) -> bytes:
 
 def _refuse_unkept(file: Artifact, copied: Sequence[Artifact]) -> None:
     if not is_plain_path(file.path) or any(file.path == other.path for other in copied):
-        raise DocumentError("{name} is not a path of its own inside the folder", name=ascii(file.path)[:200])
+        raise DocumentError("{name} is not a distinct relative path inside the folder", name=ascii(file.path)[:200])
     room = MAX_KEPT_BYTES - sum(other.bytes for other in copied)
     if not 0 <= file.bytes <= room or len(copied) >= MAX_KEPT_FILES:
         raise DocumentError(

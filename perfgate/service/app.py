@@ -59,7 +59,7 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
         except PerfgateError as error:
             # Without a token neither the place of the store nor its error is shown.
             troubles.note(str(error))
-            return refused("what is served cannot be read; the log of perfgate serve has the reason", _NOT_NOW)
+            return refused("the served data cannot be read; the log of perfgate serve has the reason", _NOT_NOW)
         return as_json({"status": "ok"})
 
     def public(text: str) -> str:

@@ -98,7 +98,7 @@ PLANTS = (
         "leak",
         "tail",
         (f"{INDENT}rows = rows + 1", f"{INDENT}self.seen.append(rows + 0)  # here"),
-        ("1 more `aten::add` at `model.py:44`, whose result is kept",),
+        ("1 more `aten::add` at `model.py:44`, and its result is kept",),
     ),
     Plant(
         "smaller batch",

@@ -16,7 +16,8 @@ from perfgate.cli.streams import people_on_stderr, print_json
     "--measured",
     "only_measured",
     is_flag=True,
-    help="Only what a step of the checklist tried and measured to be faster: with --json, the best configuration so far.",
+    help="Only changes that a step of the checklist tried and measured to be faster: with --json, the best "
+    "configuration so far.",
 )
 @json_option
 @language_option

@@ -132,7 +132,7 @@ def _show_recorded(recorded: RecordedRun) -> None:
         )
     )
     if recorded.removed:
-        click.echo(sentence("removed the {removed} oldest, as [store] keep says", removed=recorded.removed))
+        click.echo(sentence("removed the {removed} oldest, as set by [store] keep", removed=recorded.removed))
     for place in recorded.suspected:
         click.echo(
             sentence(
@@ -316,7 +316,7 @@ def list_accepted(as_json: bool, directory: Path) -> None:
 @COMMAND.command("triage")
 @click.argument("revision", metavar="COMMIT")
 @click.argument("state", type=click.Choice(["new", "acknowledged", "fixed", "expected"]))
-@click.option("--reason", default="", metavar="TEXT", help="Why; it may be left out for new.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason; optional for new.")
 @click.option("--by", "author", metavar="NAME", help="Name of the person who changes it; default: git's user.name.")
 @_json
 @directory_option()
@@ -367,7 +367,7 @@ def list_triaged(as_json: bool, directory: Path) -> None:
     )
 
 
-_store = click.option("--store", "location", metavar="LOCATION", help="Another store than the project's.")
+_store = click.option("--store", "location", metavar="LOCATION", help="A store other than the project's.")
 _project = click.option("--project", metavar="NAME", help="The project; default: perfgate.toml's.")
 
 

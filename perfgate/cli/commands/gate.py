@@ -62,7 +62,7 @@ def COMMAND(
     elif folder is None and base is None and head is not None:
         decision = judge_alone(head, config=config, out=out, language=spoken)
     else:
-        raise UsageError("give a check folder, or --head with a run.json, with or without that of a --base")
+        raise UsageError("give a check folder, or a run.json with --head and optionally another with --base")
     with people_on_stderr(as_json):
         render_terminal(decision, Console(), spoken)
     if as_json:

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     "--runs-on", "labels", metavar="LABELS", help="Labels or tags of the measuring runner, e.g. self-hosted,npu."
 )
 @click.option(
-    "--publish-on", "publish_labels", metavar="LABELS", help="Those of the runner that posts, never the measuring one."
+    "--publish-on",
+    "publish_labels",
+    metavar="LABELS",
+    help="Labels of the runner that posts, never of the measuring runner.",
 )
 @click.option("--python", metavar="PYTHON", help="The Python of the measuring runner that has torch.")
 @click.option("--setup", metavar="LINE", help='A shell line before measuring, e.g. "pip install -r requirements.txt".')

@@ -42,7 +42,7 @@ from perfgate.cli.options import (
 @click.option(
     "--status/--no-status",
     default=None,
-    help="Whether the commit gets a status.  [default: yes, but for GitLab's pipelines, which are the check themselves]",
+    help="Whether the commit gets a status.  [default: yes, except in GitLab's pipelines, which are the check themselves]",
 )
 @click.option(
     "--fail-on",

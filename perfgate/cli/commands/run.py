@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     "profile",
     type=PATH,
     metavar="PATH",
-    help="Measure nothing: make a run document from this profiler recording (folder or file).",
+    help="Make a run document from this profiler recording (folder or file) instead of measuring.",
 )
 @click.option("--keep", is_flag=True, help="With --from-profile: copy the recording into --out, however large it is.")
 @click.option("--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch.")

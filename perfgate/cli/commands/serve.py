@@ -28,7 +28,7 @@ SECRET = "PERFGATE_WEBHOOK_SECRET"  # noqa: S105 - the same
     help="The artifact store whose files are served; default: PERFGATE_ARTIFACTS, or [artifacts] path of the project.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="0: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="0 picks a free port.")
 @click.option("--no-token", "is_open", is_flag=True, help="Let every user of this machine read, without a token.")
 @click.option(
     "--webhook",

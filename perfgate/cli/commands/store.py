@@ -113,9 +113,9 @@ def export(location: str | None, target: Path, projects: tuple[str, ...], as_jso
 @_json
 @_directory
 def copy(source: str, target: str, projects: tuple[str, ...], as_json: bool, directory: Path) -> None:
-    """Copy a whole store into another: runs, what people stated about them, tokens and audit history.
+    """Copy a whole store into another: runs, statements about them, tokens and audit history.
 
-    What is there already stays, so an interrupted copy can be repeated, and one store can follow another. Tokens stay
+    Existing entries stay, so an interrupted copy can be repeated, and one store can follow another. Tokens stay
     valid, and are copied as their hashes; a branch keeps neither tokens nor an audit log, and their number is printed.
     With --project, tokens for all projects are left out. Exit code 1: a damaged run was left out, and is named.
     """
@@ -138,7 +138,7 @@ def copy(source: str, target: str, projects: tuple[str, ...], as_json: bool, dir
 def upload(folder: Path, as_json: bool, directory: Path) -> None:
     """Keep the traces, flame graphs and report page of a run or check folder where [artifacts] path says.
 
-    What is there already is not sent again, so an upload that broke off is continued by repeating it. Without DIR,
+    Files that arrived are not sent again, so repeating the command continues an interrupted upload. Without DIR,
     perfgate-out is sent. Exit codes: 2 wrong address, credentials or folder, 4 the place cannot be reached or is full.
     """
     from perfgate.cli.progress import TerminalProgress

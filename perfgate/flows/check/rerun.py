@@ -96,7 +96,9 @@ def _misfit(earlier: CheckDocuments, change: Change) -> str | None:
             values = {"side": side, "before": (before or "without a commit")[:12], "commit": commit[:12]}
             return Activity("holds pairs of {side} {before}, and {side} is {commit} now", **values)
     if next_round(earlier) > MOST_ROUNDS:
-        return Activity("was added to {count} times; what is undecided now needs a quieter machine", count=MOST_ROUNDS)
+        return Activity(
+            "was extended {count} times; metrics that are still undecided need a quieter machine", count=MOST_ROUNDS
+        )
     return None
 
 

@@ -93,7 +93,7 @@ class JobMeasurement:
         else:
             self.note(
                 sentence(
-                    "{name}: {quads} quads were all that was planned; longer turns, or a quieter machine, tell more",
+                    "{name}: {quads} quads were all that was planned; longer turns or a quieter machine would resolve more",
                     name=record.name,
                     quads=before.quads,
                 )
@@ -198,7 +198,7 @@ def _plan(
         parts.append(sentence("each run starts the side, and it has the devices alone"))
     if tolerated is not None:
         parts.append(sentence("a slowdown of {tolerated:.1%} is tolerated", tolerated=tolerated))
-    parts.append(sentence("what else would show is known after the first four"))
+    parts.append(sentence("the resolution is known after the first four"))
     return sentence("; ").join(parts)
 
 

@@ -137,7 +137,7 @@ def keep_confirmations(log: ProjectLog, confirmations: Sequence[Confirmation], *
     try:
         log.store.append(log.project, confirmations)
     except StoreError as error:
-        note(sentence("what was confirmed is not in the store: {error}", error=error.shown))
+        note(sentence("the confirmations are not in the store: {error}", error=error.shown))
 
 
 def _suspected(document: TrendDocument) -> list[MovedSeries]:
@@ -197,8 +197,8 @@ def _measure(
     if elsewhere:
         progress.note(
             sentence(
-                "this machine is testbed {fingerprint}, and the suspicion is of {elsewhere}: it stays one until "
-                "the commits are measured there",
+                "this machine is testbed {fingerprint}, but the suspected change is on {elsewhere}: measure the "
+                "commits there to confirm it",
                 fingerprint=fingerprint[:10],
                 elsewhere=", ".join(sorted({testbed[:10] for testbed in elsewhere})),
             )

@@ -196,14 +196,14 @@ class ObjectPlace:
             )
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return StoreRefusedError(
-                "{place} has no space left ({why}); free some with `perfgate store prune`, then repeat the command: what is "
-                "there already is not sent again",
+                "{place} has no space left ({why}); free some with `perfgate store prune`, then repeat the command; "
+                "files that arrived are not sent again",
                 place=place,
                 why=why,
             )
         return StoreRefusedError(
-            "{place} cannot be reached, or refuses: {why}; repeat the command when it is back: what is there already is not "
-            "sent again",
+            "{place} cannot be reached, or refuses: {why}; repeat the command when it is back; files that arrived "
+            "are not sent again",
             place=place,
             why=why,
         )

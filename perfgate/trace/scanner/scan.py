@@ -54,7 +54,7 @@ def _with_whole_document(path: Path, file: ScannedFile) -> ScannedFile:
         return file  # it was not kept to its end
     if len(EVENTS_KEY.findall(file.around)) > 1:
         raise DocumentError(
-            "{path}: it has several lists traceEvents, and JSON allows one of each name; record the trace again",
+            "{path}: several lists traceEvents, and JSON allows one of each name; record the trace again",
             path=path,
         )
     try:

@@ -308,7 +308,7 @@ def test_trend__run_of_a_clock_that_was_wrong__left_out_and_said(project: Projec
     assert found_in(document).changes[0].standing == "new"
     (note,) = document.notes
     assert "1 of 49 runs are dated weeks after today, 2027-01-15; the last is" in note
-    assert "of 2099-01-01: set the clock of the machine that measured, or of this one; they are left out" in note
+    assert "of 2099-01-01: correct the clock of the machine that measured, or of this machine; they are left out" in note
 
 
 def test_trend__every_run_after_today__says_to_set_the_clock(project: Project) -> None:
@@ -357,7 +357,7 @@ def test_trend__value_that_nothing_measures__left_out_and_said(
     document = project.trend(out=tmp_path / "out")
     assert (len(found_in(document).points), found_in(document).changes) == (10, [])
     assert (
-        f"2 of 12 values of latency.p50 are left out, as nothing measures such: the last is {strange:g}, in"
+        f"2 of 12 values of latency.p50 are left out because they are impossible: the last is {strange:g}, in"
         in " ".join(document.notes)
     )
 

@@ -192,7 +192,7 @@ def test_why__bytes_left_behind_in_python__how_many_and_the_line() -> None:
     ("metric", "counted", "said", "entries"),
     [
         ("memory.kept", Part(name="aten::add", aspect="kept", base=0, head=1, line="model.py:44"),
-         "1 more `aten::add` at `model.py:44`, whose result is kept", 1),
+         "1 more `aten::add` at `model.py:44`, and its result is kept", 1),
         ("counters.repeat_saves", Part(name="aten::add", aspect="saved", base=0, head=1, line="model.py:44"),
          "1 more `aten::add` at `model.py:44`, skipped on a repeated input", 1),
         ("memory.kept", Part(name="aten::add", aspect="kept", base=0, head=1, line="model.py:9"),

@@ -31,7 +31,7 @@ def test_health__database_down__unavailable_without_its_place_and_the_log_has_th
     answers = [service.client().get("/api/v1/health") for _ in range(2)]
     for answer in answers:
         assert answer.status_code == 503
-        assert answer.json()["error"] == "what is served cannot be read; the log of perfgate serve has the reason"
+        assert answer.json()["error"] == "the served data cannot be read; the log of perfgate serve has the reason"
     (reason,) = told
     assert "port 1" in reason
 

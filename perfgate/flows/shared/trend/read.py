@@ -255,8 +255,8 @@ def _readable_runs(log: ProjectLog, note: Callable[[str], None], today: datetime
     if len(runs) < len(stored):
         last = stored[0]
         problem = Activity(
-            "{count} of {all} runs are dated weeks after today, {today}; the last is {last}, of {date}: set the clock of "
-            "the machine that measured, or of this one",
+            "{count} of {all} runs are dated weeks after today, {today}; the last is {last}, of {date}: correct the "
+            "clock of the machine that measured, or of this machine",
             count=len(stored) - len(runs),
             all=len(stored),
             today=today.date(),
@@ -317,7 +317,7 @@ def _read_series(
         last, value = implausible[-1]
         note(
             Activity(
-                "{count} of {all} values of {metric} are left out, as nothing measures such: the last is {value:g}, in run "
+                "{count} of {all} values of {metric} are left out because they are impossible: the last is {value:g}, in run "
                 "{run_id}",
                 count=len(implausible),
                 all=len(history),

@@ -66,7 +66,10 @@ _SCRIPT_SENTENCES = (
     phrase("{shape} and {count} other shapes"),
     phrase("Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}."),
     phrase(" The times come from the pairs, which took turns, spread over the stacks that some of them traced."),
-    phrase(" The recordings were made apart, under a profiler: a difference that all frames share is the machine's."),
+    phrase(
+        " The recordings were made separately, under a profiler: a difference that all frames share comes from "
+        "the machine."
+    ),
     phrase("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}."),
     phrase("{count} runs"),
     phrase("all {name} together {time} a call, decided by the pairs"),

@@ -81,7 +81,7 @@ _IN_FUNCTION: Mapping[PartKind | None, str] = {"outside": phrase("{op} outside o
 # Titles of a longer time.
 _LONGER: Mapping[PartKind | None, str] = {"waiting": phrase("waiting for {op} takes {time} longer")}
 _EFFECTS: Mapping[Aspect | None, str] = {
-    "kept": phrase(", whose result is kept"),
+    "kept": phrase(", and its result is kept"),
     "deferred": phrase(", after the call had returned"),
     "saved": phrase(", skipped on a repeated input"),
 }

@@ -48,7 +48,7 @@ def _read_folder(path: Path) -> Recording:
         )
     if not folders:
         raise DocumentError(
-            "{path}: was recorded and never analysed; run torch_npu.profiler.profiler.analyse({name!r}) where torch_npu and "
+            "{path}: recorded but never analysed; run torch_npu.profiler.profiler.analyse({name!r}) where torch_npu and "
             "CANN are installed, or record it again with msprof on the PATH",
             path=path,
             name=str(path),

@@ -55,7 +55,7 @@ const nameOf = (node) => (node === size ? word("all") : text(tree.name[node]));
 const above = (node) => (node === size ? ALL : roots.includes(node) ? size : tree.parent[node]);
 const isStream = (node) => kinds[tree.kind[node]] === "stream";
 
-// What each frame took in one call, for the chosen request: its own seconds, with all in it, and how often it ran.
+// What each frame took in one call, for the chosen request: its own seconds, including callees, and how often it ran.
 function costs(side) {
   const own = new Float64Array(size + 1), total = new Float64Array(size + 1), runs = new Float64Array(size + 1);
   if (side) {
@@ -447,7 +447,7 @@ function legend() {
   const unit = unit_words[tree.unit];
   const times = () => word("Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}.", { unit })
     + word(paired[$("trees").value] ? " The times come from the pairs, which took turns, spread over the stacks that some of them traced."
-      : " The recordings were made apart, under a profiler: a difference that all frames share is the machine's.");
+      : " The recordings were made separately, under a profiler: a difference that all frames share comes from the machine.");
   const counts = () => word("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}.", { unit })
     + ([...marks.values()].some((mark) => mark.seconds) ? word(" Operators with times decided by the pairs are coloured by these, and so are their numbers.") : "");
   const outlines = () => ([...marks.values()].some((mark) => mark.named) ? word(" A dashed outline marks an operator that the decision names as a cause.") : "");
