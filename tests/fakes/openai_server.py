@@ -30,6 +30,7 @@ Fault = Literal[
     "in_stream",
     "after_done",
     "split",
+    "whole",
 ]
 
 
@@ -110,6 +111,9 @@ class FakeOpenAI:
             events[1] = '{"choices": [{"text":'
         if self.fault == "in_stream":
             events[1] = '{"error": {"message": "the engine died", "code": 500}}'
+        if self.fault == "whole":
+            await response.write(b"".join(f"data: {event}\n\n".encode() for event in [*events, "[DONE]"]))
+            return
         for number, event in enumerate([*events, "[DONE]"]):
             if self.fault == "aborts" and number == 2:
                 os.abort()

@@ -76,8 +76,17 @@ class ServerSide:
         self._is_checked = self._is_probed = False
         self._url = ""
         self._make_target: Callable[[], Target] | None = None
-        self.numbers: tuple[JobNumber, ...] = ()
+        # Answers that arrive in one piece have no time per token, so one turn can lack a metric that others have.
+        self._metrics: dict[str, None] = {}
         self.is_blurred = False
+
+    @property
+    def numbers(self) -> tuple[JobNumber, ...]:
+        return numbers_of(
+            self._metrics,
+            is_closed_loop=self._load_settings.concurrency is not None,
+            is_highest_rate=self._rate is not None,
+        )
 
     # --- start and end
 
@@ -317,11 +326,7 @@ class ServerSide:
             raise self._failed("protocol", "job.no-text", count=len(load.exchanges))
         if not result.values:
             raise self._failed("protocol", "job.nothing-measured")
-        self.numbers = self.numbers or numbers_of(
-            result.values,
-            is_closed_loop=self._load_settings.concurrency is not None,
-            is_highest_rate=self._rate is not None,
-        )
+        self._metrics.update(dict.fromkeys(result.values))
         return msgspec.structs.replace(result, requests=plan.sha256, output=self._output(plan, load))
 
     def _texts(self) -> list[str]:
