@@ -393,7 +393,10 @@ def test_from_profile__rows_that_lack_cells__nothing_is_counted(
         (("run", "--from-profile", "folder", "--out", "folder/out"), "lies inside the recording folder"),
         (("run", "--keep"), "--keep belongs to --from-profile"),
         (("local", "--hook", "--json"), "--hook may judge several commits and prints no JSON; leave out --json"),
-        (("gate", "--base", "run"), "give a check folder, or a run.json with --head and optionally another with --base"),
+        (
+            ("gate", "--base", "run"),
+            "give a check folder, or a run.json with --head and optionally another with --base",
+        ),
         (("gate", "--base", "run", "--head", "other"), "give recordings of the same program one name with --workload"),
     ],
 )

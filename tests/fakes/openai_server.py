@@ -106,14 +106,7 @@ class FakeOpenAI:
     async def _stream(
         self, request: web.Request, response: web.StreamResponse, body: dict[str, Any], *, chat: bool
     ) -> None:
-        events = [json.dumps(chunk) for chunk in chunks(body, chat=chat, fault=self.fault)]
-        if self.fault == "json":
-            events[1] = '{"choices": [{"text":'
-        if self.fault == "in_stream":
-            events[1] = '{"error": {"message": "the engine died", "code": 500}}'
-        if self.fault == "whole":
-            await response.write(b"".join(f"data: {event}\n\n".encode() for event in [*events, "[DONE]"]))
-            return
+        events = self._events(body, chat=chat)
         for number, event in enumerate([*events, "[DONE]"]):
             if self.fault == "aborts" and number == 2:
                 os.abort()
@@ -129,6 +122,16 @@ class FakeOpenAI:
                 await response.write(part)
         if self.fault == "after_done":
             await response.write(f"data: {events[0]}\n\n".encode())
+
+    def _events(self, body: dict[str, Any], *, chat: bool) -> list[str]:
+        events = [json.dumps(chunk) for chunk in chunks(body, chat=chat, fault=self.fault)]
+        if self.fault == "whole":
+            return ["\n\ndata: ".join(events)]
+        if self.fault == "json":
+            events[1] = '{"choices": [{"text":'
+        if self.fault == "in_stream":
+            events[1] = '{"error": {"message": "the engine died", "code": 500}}'
+        return events
 
 
 # What answers are made of.

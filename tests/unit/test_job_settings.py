@@ -67,7 +67,10 @@ def test_job__other_budget__measures_the_same() -> None:
         (SERVER + "ranks = 2\n", "ranks is a setting of a torchrun job, and this is a server; remove it"),
         (COMMAND + "same_output = false\n", "same_output is a setting of a server"),
         (RANKS + 'ranks = 2\nsame_output = "share"\n', 'same_output = "share" is for the answers of a server'),
-        (SERVER + 'same_output = "share"\ncheck = "c"\n', "check and same_output both define which answers are accepted"),
+        (
+            SERVER + 'same_output = "share"\ncheck = "c"\n',
+            "check and same_output both define which answers are accepted",
+        ),
         (SERVER + "budget = -1\n", r"\[workloads.chat\] budget must be `float` > 0.0, found -1"),
         (SERVER + "load = { requests = 8 }\n", r"\[workloads.chat\] a load has none of rate"),
         (

@@ -308,7 +308,9 @@ def test_trend__run_of_a_clock_that_was_wrong__left_out_and_said(project: Projec
     assert found_in(document).changes[0].standing == "new"
     (note,) = document.notes
     assert "1 of 49 runs are dated weeks after today, 2027-01-15; the last is" in note
-    assert "of 2099-01-01: correct the clock of the machine that measured, or of this machine; they are left out" in note
+    assert (
+        "of 2099-01-01: correct the clock of the machine that measured, or of this machine; they are left out" in note
+    )
 
 
 def test_trend__every_run_after_today__says_to_set_the_clock(project: Project) -> None:
