@@ -40,9 +40,9 @@ def require_aiohttp() -> ModuleType:
 
 @dataclass(frozen=True)
 class Connections:
-    """Sends requests on connections that ``kept`` keeps for the next one, or on ``new`` ones."""
+    """Sends requests on connections that ``reused`` keeps open for further requests, or on ``new`` connections."""
 
-    kept: aiohttp.ClientSession | None
+    reused: aiohttp.ClientSession | None
     new: aiohttp.ClientSession
 
     @asynccontextmanager
@@ -63,7 +63,9 @@ class Connections:
         }
         async with AsyncExitStack() as stack:
             try:
-                response = await stack.enter_async_context((self.kept or self.new).request(method, address, **request))
+                response = await stack.enter_async_context(
+                    (self.reused or self.new).request(method, address, **request)
+                )
             except (library.ClientOSError, library.ServerDisconnectedError):
                 if not recording.is_on_kept_connection:
                     raise
@@ -79,19 +81,23 @@ async def open_connections(timeout: float, *, keep: bool) -> AsyncIterator[Conne
         if not keep:
             yield Connections(None, new)
             return
-        async with _session(timeout, keep=True) as kept:
-            yield Connections(kept, new)
+        async with _session(timeout, keep=True) as reused:
+            yield Connections(reused, new)
 
 
 def _session(timeout: float, *, keep: bool) -> aiohttp.ClientSession:
     """Proxies of the environment, cookies and redirects are ignored, so that only the named server is measured."""
     library: Any = require_aiohttp()
-    idle: dict[str, Any] = {"keepalive_timeout": _IDLE_SECONDS} if keep else {"force_close": True}
+    headers = {"Accept-Encoding": "identity"}
+    idle: dict[str, Any] = {"keepalive_timeout": _IDLE_SECONDS}
+    if not keep:
+        headers["Connection"] = "close"
+        idle = {"force_close": True}
     session: aiohttp.ClientSession = library.ClientSession(
         connector=library.TCPConnector(limit=0, ttl_dns_cache=None, **idle),
         timeout=library.ClientTimeout(total=timeout, ceil_threshold=float("inf")),
         cookie_jar=library.DummyCookieJar(),
-        headers={"Accept-Encoding": "identity", **({} if keep else {"Connection": "close"})},
+        headers=headers,
         auto_decompress=False,
         trust_env=False,
         trace_configs=[_noting_connections()],
@@ -103,10 +109,10 @@ def _noting_connections() -> aiohttp.TraceConfig:
     """Report the connections of each request to its recording."""
 
     async def on_reuse(_: object, context: Any, __: object) -> None:
-        context.trace_request_ctx.take_connection(kept=True)
+        context.trace_request_ctx.take_connection(is_reused=True)
 
     async def on_new(_: object, context: Any, __: object) -> None:
-        context.trace_request_ctx.take_connection(kept=False)
+        context.trace_request_ctx.take_connection(is_reused=False)
 
     noting: aiohttp.TraceConfig = require_aiohttp().TraceConfig()
     noting.on_connection_reuseconn.append(on_reuse)

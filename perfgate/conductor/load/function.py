@@ -1,4 +1,4 @@
-"""A Python function of the project that sends requests; it runs in a process of its own."""
+"""A Python function of the project that sends requests; it runs in a separate process."""
 
 from __future__ import annotations
 
@@ -55,8 +55,13 @@ class FunctionTarget:
             if reading.done():
                 return recording.failed(_ENDED)
             answers[request.id] = asyncio.get_running_loop().create_future()
-            asked = {"id": request.id, "prompt": request.prompt, "output_tokens": request.output_tokens}
-            writer.write(msgspec.json.encode({"url": self.url, **asked}) + b"\n")
+            message = {
+                "url": self.url,
+                "id": request.id,
+                "prompt": request.prompt,
+                "output_tokens": request.output_tokens,
+            }
+            writer.write(msgspec.json.encode(message) + b"\n")
             try:
                 answer = await asyncio.wait_for(answers[request.id], self.timeout)
             except asyncio.TimeoutError as error:
@@ -77,7 +82,7 @@ class FunctionTarget:
 
 
 async def _read(reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[_Answer]]) -> None:
-    """Pass every answer to its waiter; once none can come any more, fail all pending ones."""
+    """Pass every answer to its waiter; once the process has ended, fail all pending ones."""
     try:
         while line := await reader.readline():
             answer = msgspec.json.decode(line, type=_Answer)

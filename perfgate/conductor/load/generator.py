@@ -1,7 +1,7 @@
-"""Send the requests of a plan, each at its time (open loop) or so many at once (closed loop).
+"""Send the requests of a plan, each at its time (open loop) or a number of them at once (closed loop).
 
-In an open loop nothing that the server does delays a request: one that is sent late counts from its intended start all the
-same (coordinated omission: perfgate/measuring/timing/open_loop.py).
+In an open loop the server cannot delay a request: a request that is sent late counts from its intended start all the same
+(coordinated omission: perfgate/measuring/timing/open_loop.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WALL = WallClock()
 
 
 def run_load(plan: LoadPlan, target: Target, clock: Clock = _WALL) -> Load:
-    """Send the plan in an event loop of its own, without garbage collection, and wait for all answers.
+    """Send the plan in a new event loop, without garbage collection, and wait for all answers.
 
     Failed requests are exchanges with an ``error``. Raises MeasuringError if a package of the target is missing.
     """

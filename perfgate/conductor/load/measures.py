@@ -6,7 +6,7 @@ as zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,36 +19,33 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measures:
-    """The measures of one turn; arrays hold one value a request, in the order of the plan.
-
-    - ``failed``: ids of the requests with an error. ``silent``: ids of those that ended well without any text. No array has
-      either.
-    - ``uncounted``: ids of the others, without a token count from the server.
-    - ``time_to_first_token``: first - at, from the intended start; in a closed loop that is when the request was sent.
-    - ``time_per_output_token``: (last - first) / (output_tokens - 1); of requests of two counted tokens or more.
-    - ``inter_token``: seconds between chunks with text, all requests one after the other. Several tokens may share a chunk and
-      chunks may arrive together, so that it informs only.
-    - ``latency``: last - at.
-    - ``output_tokens``: those of all requests in the arrays, as the server counted them; None where any is uncounted or none
-      is left.
-    - ``seconds``: from the beginning of the turn to the end of its last request.
-    """
+    """The measures of one turn; arrays hold one value for each answered request, in the order of the plan."""
 
     requests: int
+    # Ids of requests with an error, of requests that ended well without any text, and of answers without a token count.
     failed: tuple[str, ...]
     silent: tuple[str, ...]
     uncounted: tuple[str, ...]
+    # first - at, from the intended start; in a closed loop that is when the request was sent.
     time_to_first_token: Floats
+    # (last - first) / (output_tokens - 1), of requests with two counted tokens or more.
     time_per_output_token: Floats
+    # Between chunks with text, all requests one after the other. Chunks may hold several tokens or arrive together, so it only
+    # informs.
     inter_token: Floats
+    # last - at.
     latency: Floats
+    # Of all answered requests, as the server counted them; None where any is uncounted.
     output_tokens: int | None
+    # From the beginning of the turn to the end of its last request.
     seconds: float
 
     @property
     def mean_time_per_output_token(self) -> float | None:
         """The mean over requests of (last - first) / (output_tokens - 1)."""
-        return float(self.time_per_output_token.mean()) if self.time_per_output_token.size else None
+        if not self.time_per_output_token.size:
+            return None
+        return float(self.time_per_output_token.mean())
 
     @property
     def requests_per_second(self) -> float | None:
@@ -62,20 +59,35 @@ class Measures:
 
 
 def measure_load(load: Load) -> Measures:
-    well = [exchange for exchange in load.exchanges if not exchange.error]
-    answered = [exchange for exchange in well if exchange.first is not None]
-    counts = [exchange.output_tokens for exchange in answered if exchange.output_tokens is not None]
-    gaps = [np.diff(exchange.tokens) for exchange in answered]
+    failed: list[str] = []
+    silent: list[str] = []
+    uncounted: list[str] = []
+    answered: list[Exchange] = []
+    output_tokens = 0
+    gaps: list[Floats] = [np.array([], dtype=np.float64)]
+    for exchange in load.exchanges:
+        if exchange.error:
+            failed.append(exchange.id)
+            continue
+        if exchange.first is None:
+            silent.append(exchange.id)
+            continue
+        answered.append(exchange)
+        gaps.append(np.diff(exchange.tokens))
+        if exchange.output_tokens is None:
+            uncounted.append(exchange.id)
+        else:
+            output_tokens += exchange.output_tokens
     return Measures(
         requests=len(load.exchanges),
-        failed=_ids(load.exchanges, lambda exchange: bool(exchange.error)),
-        silent=_ids(well, lambda exchange: exchange.first is None),
-        uncounted=_ids(answered, lambda exchange: exchange.output_tokens is None),
+        failed=tuple(failed),
+        silent=tuple(silent),
+        uncounted=tuple(uncounted),
         time_to_first_token=_values(map(_time_to_first_token, answered)),
         time_per_output_token=_values(map(_time_per_output_token, answered)),
-        inter_token=np.concatenate(gaps) if gaps else np.array([], dtype=np.float64),
+        inter_token=np.concatenate(gaps),
         latency=_values(exchange.last - exchange.at for exchange in answered),
-        output_tokens=sum(counts) if counts and len(counts) == len(answered) else None,
+        output_tokens=None if uncounted or not answered else output_tokens,
         seconds=load.seconds,
     )
 
@@ -83,18 +95,19 @@ def measure_load(load: Load) -> Measures:
 def goodput(exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None) -> float | None:
     """The share of requests with time to first token <= ``first_token`` and time per output token <= ``per_token``.
 
-    A failed request misses. An answer without any text counts on neither side; None if no other is left. One without a time
-    per output token misses a given ``per_token``, unless the server counted a single token. It is Jeffreys' estimate, (good
+    A failed request misses. Answers without any text do not count; None if there are no others. An answer without a time per
+    output token misses a given ``per_token``, unless the server counted a single token. It is Jeffreys' estimate, (good
     + 1/2) / (all + 1): few requests do not show that none misses, nor that all do.
     """
     judged = [exchange for exchange in exchanges if exchange.error or exchange.first is not None]
     if not judged:
         return None
-    return (sum(_holds(exchange, first_token, per_token) for exchange in judged) + 0.5) / (len(judged) + 1)
+    good = len(judged) - misses(judged, first_token=first_token, per_token=per_token)
+    return (good + 0.5) / (len(judged) + 1)
 
 
 def misses(exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None) -> int:
-    """How many requests fail, or do not hold the SLA; one without any text does not."""
+    """How many requests fail, do not hold the SLA, or have no text."""
     return sum(not _holds(exchange, first_token, per_token) for exchange in exchanges)
 
 
@@ -120,7 +133,3 @@ def _time_per_output_token(exchange: Exchange) -> float | None:
 
 def _values(values: Iterable[float | None]) -> Floats:
     return np.array([value for value in values if value is not None], dtype=np.float64)
-
-
-def _ids(exchanges: list[Exchange], chosen: Callable[[Exchange], bool]) -> tuple[str, ...]:
-    return tuple(exchange.id for exchange in exchanges if chosen(exchange))

@@ -60,36 +60,27 @@ class OpenAITarget:
             yield lambda request: self._exchange(connections, request, clock)
 
     def body(self, request: PlannedRequest) -> dict[str, Any]:
-        prompt: dict[str, Any] = (
-            {"prompt": request.prompt}
-            if self.api == "completions"
-            else {"messages": [{"role": "user", "content": request.prompt}]}
-        )
-        return {
-            "model": self.model,
-            **prompt,
-            "max_tokens": request.output_tokens,
-            "stream": True,
-            **self._optional(),
-            **self.extra,
-        }
+        body: dict[str, Any] = {"model": self.model}
+        if self.api == "completions":
+            body["prompt"] = request.prompt
+        else:
+            body["messages"] = [{"role": "user", "content": request.prompt}]
+        return {**body, "max_tokens": request.output_tokens, "stream": True, **self._optional(), **self.extra}
 
     def _optional(self) -> dict[str, Any]:
         """The fields that make requests alike and their tokens countable, and that a server may do without."""
-        fields = {
-            "ignore_eos": True,
-            "temperature": 0,
-            "seed": self.seed,
-            "stream_options": {"include_usage": True},
-        }
-        left_out = {*self.without, *self.extra, *(() if self.ignore_eos else ("ignore_eos",))}
-        return {name: value for name, value in fields.items() if name not in left_out}
+        fields: dict[str, Any] = {"temperature": 0, "seed": self.seed, "stream_options": {"include_usage": True}}
+        if self.ignore_eos:
+            fields = {"ignore_eos": True, **fields}
+        return {name: value for name, value in fields.items() if name not in self.without and name not in self.extra}
 
     def _rejected(self, status: int, answer: str) -> str:
         """The field of ours that a refusal names; empty if it names none. A field of the body that it quotes is no name."""
-        if not 400 <= status < 500:
-            return ""
-        return next((name for name in self._optional() if re.search(rf"(?<!\w){name}(?!\w)(?![\"']\s*:)", answer)), "")
+        if 400 <= status < 500:
+            for name in self._optional():
+                if re.search(rf"(?<!\w){name}(?!\w)(?![\"']\s*:)", answer):
+                    return name
+        return ""
 
     async def _exchange(self, connections: Connections, request: PlannedRequest, clock: Clock) -> Exchange:
         body = msgspec.json.encode(self.body(request))
@@ -134,9 +125,9 @@ class _Usage(msgspec.Struct, frozen=True):
     @property
     def cached_tokens(self) -> int | None:
         """The prompt tokens found in a prefix cache; servers differ in whether, and how, they report them."""
-        cached = (
-            self.prompt_tokens_details.get("cached_tokens") if isinstance(self.prompt_tokens_details, dict) else None
-        )
+        if not isinstance(self.prompt_tokens_details, dict):
+            return None
+        cached = self.prompt_tokens_details.get("cached_tokens")
         return cached if isinstance(cached, int) and 0 <= cached <= self.prompt_tokens else None
 
 
@@ -202,7 +193,8 @@ class _Answer:
         self._finished |= all(choice.finish_reason for choice in chunk.choices)
         text = "".join(self._text(choice, event) for choice in chunk.choices)
         if text:
-            recording.first = arrived if recording.first is None else recording.first
+            if recording.first is None:
+                recording.first = arrived
             recording.tokens.append(arrived)
             recording.texts.append(text)
 

@@ -51,8 +51,8 @@ class LoadPlan(NamedTuple):
     @property
     def sha256(self) -> str:
         """A hash of the requests and their times, which proves that both sides got the same."""
-        asked = [(request.at, request.prompt, request.output_tokens) for request in self.requests]
-        return hashlib.sha256(msgspec.json.encode((self.concurrency, asked))).hexdigest()
+        requests = [(request.at, request.prompt, request.output_tokens) for request in self.requests]
+        return hashlib.sha256(msgspec.json.encode((self.concurrency, requests))).hexdigest()
 
 
 def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> LoadPlan:
@@ -66,16 +66,11 @@ def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> Load
     shared = _words(settings.prefix, f"{seed}/prefix")
     inputs = draw_lengths(settings.input, count=settings.requests, seed=f"{seed}/input")
     outputs = draw_lengths(settings.output or _OUTPUT, count=settings.requests, seed=f"{seed}/output")
-    requests = tuple(
-        PlannedRequest(
-            at=time,
-            prompt=" ".join(shared + _words(inputs[number] - settings.prefix, f"{seed}/{number}")),
-            output_tokens=outputs[number],
-            id=_id(seed, number),
-        )
-        for number, time in enumerate(_times(settings, seed))
-    )
-    return LoadPlan(requests, settings.concurrency)
+    requests = []
+    for number, time in enumerate(_times(settings, seed)):
+        words = shared + _words(inputs[number] - settings.prefix, f"{seed}/{number}")
+        requests.append(PlannedRequest(time, " ".join(words), outputs[number], _id(seed, number)))
+    return LoadPlan(tuple(requests), settings.concurrency)
 
 
 def _times(settings: LoadSettings, seed: int) -> list[float]:
@@ -109,38 +104,39 @@ def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[PlannedReq
     recorded = read_log(path) if settings.log else read_dataset(path)
     windows = len(recorded) // settings.requests
     if not windows:
+        remedy = Activity("record some")
+        if recorded:
+            remedy = Activity("write requests = {count} or less", count=len(recorded))
         raise ConfigError(
             "{path} has {count} requests and requests = {requests}; {remedy}",
             path=path,
             count=len(recorded),
             requests=settings.requests,
-            remedy=Activity("write requests = {count} or less", count=len(recorded))
-            if recorded
-            else Activity("record some"),
+            remedy=remedy,
         )
-    around, window = divmod(seed, windows)
-    chosen = recorded[window * settings.requests : (window + 1) * settings.requests]
-    has_own_times = settings.rate is None and settings.concurrency is None
-    times = [round(one.at - chosen[0].at, 6) for one in chosen] if has_own_times else _times(settings, seed)
-    outputs = [one.output for one in chosen]
+    round_number, window = divmod(seed, windows)
+    replayed = recorded[window * settings.requests : (window + 1) * settings.requests]
+    if settings.rate is None and settings.concurrency is None:
+        times = [round(request.at - replayed[0].at, 6) for request in replayed]
+    else:
+        times = _times(settings, seed)
+    outputs = [request.output for request in replayed]
     if settings.dataset and settings.output is not None:
         outputs = draw_lengths(settings.output, count=settings.requests, seed=f"{seed}/output")
     shared = _words(settings.prefix, f"{seed}/prefix")
-    before = [f"[{around}]", *shared] if around else shared
-    return tuple(
-        PlannedRequest(
-            at=times[number],
-            prompt=_prompt(one, before, shared, f"{seed}/{number}"),
-            output_tokens=outputs[number],
-            id=_id(seed, number),
-        )
-        for number, one in enumerate(chosen)
-    )
+    requests = []
+    for number, request in enumerate(replayed):
+        prompt = _prompt(request, shared, round_number, f"{seed}/{number}")
+        requests.append(PlannedRequest(times[number], prompt, outputs[number], _id(seed, number)))
+    return tuple(requests)
 
 
-def _prompt(recorded: RecordedRequest, before: list[str], shared: list[str], seed: str) -> str:
+def _prompt(recorded: RecordedRequest, shared: list[str], round_number: int, seed: str) -> str:
     """The prompt after its prefix; a prompt recorded by length only gets that many words."""
-    if recorded.prompt is not None:
-        return " ".join([*before, recorded.prompt])
-    length = recorded.input or 0
-    return " ".join((shared + _words(length, seed))[:length])
+    if recorded.prompt is None:
+        length = recorded.input or 0
+        return " ".join((shared + _words(length, seed))[:length])
+    words = [*shared, recorded.prompt]
+    if round_number:
+        words.insert(0, f"[{round_number}]")
+    return " ".join(words)

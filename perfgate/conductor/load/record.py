@@ -18,31 +18,31 @@ LONGEST_ERROR = 500
 
 
 class Exchange(NamedTuple):
-    """One request and its answer. Times are in seconds from the beginning of the turn.
-
-    ``at`` is the intended start, ``sent`` when the request was handed to the connection. ``first`` is the arrival of the
-    first text (for plain HTTP: the headers), None without any; ``last`` that of the last part of the answer, or the time of
-    failure. ``tokens`` are the arrivals of all chunks with text: a chunk may hold several tokens, and a token may come
-    without text. ``input_tokens`` and ``output_tokens`` are the server's own count, None without one. ``status`` is 0
-    without an HTTP answer. ``error`` is empty on success, else it is the failure with the beginning of the body.
-    ``cached_tokens`` of the input tokens were in the server's cache, None if unknown. ``rejected`` is the field of ours
-    that the server named in refusing the request; ``resent`` is whether the request met a closed connection and was sent
-    once more.
-    """
+    """One request and its answer. Times are in seconds from the beginning of the turn."""
 
     id: str
+    # The intended start, and when the request was handed to the connection.
     at: float
     sent: float
+    # The arrival of the first text (for plain HTTP: the headers), None without any, and of the last part of the answer, or the
+    # time of failure.
     first: float | None
     last: float
+    # The arrivals of all chunks with text: a chunk may hold several tokens, and a token may come without text.
     tokens: tuple[float, ...]
+    # The server's own count, None without one.
     input_tokens: int | None
     output_tokens: int | None
     text: str
+    # 0 without an HTTP answer.
     status: int
+    # Empty on success, else the failure with the beginning of the body.
     error: str
+    # The field of ours that the server named in refusing the request.
     rejected: str = ""
+    # Whether the request met a closed connection and was sent once more.
     resent: bool = False
+    # Input tokens found in the server's cache, None if unknown.
     cached_tokens: int | None = None
 
     def after(self, begin: float) -> Exchange:
@@ -93,10 +93,10 @@ class ExchangeRecording:
     def __post_init__(self) -> None:
         self.sent = self.last = self.clock.now()
 
-    def take_connection(self, *, kept: bool) -> None:
-        """Note that the request goes out on a connection: a ``kept`` one, which earlier requests have used, or a new one."""
+    def take_connection(self, *, is_reused: bool) -> None:
+        """Note that the request goes out on a connection, which earlier requests may have used."""
         self.connections += 1
-        self.is_on_kept_connection = kept
+        self.is_on_kept_connection = is_reused
 
     def done(self) -> Exchange:
         return self._exchange(self.last, "")

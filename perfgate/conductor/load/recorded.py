@@ -108,19 +108,19 @@ def _dataset(content: bytes, path: Path) -> Iterator[RecordedRequest]:
             error=error,
         ) from error
     for conversation in conversations:
-        said = list(_said(conversation))
-        question, answer = next(
-            ((a[1], b[1]) for a, b in pairwise(said) if a[0] in _ASKING and b[0] in _ANSWERING), ("", "")
-        )
-        if question.strip() and answer.strip():
-            yield RecordedRequest(at=0.0, output=len(answer.split()), prompt=question)
+        for (role, question), (next_role, answer) in pairwise(_turns(conversation)):
+            if role in _ASKING and next_role in _ANSWERING:
+                if question.strip() and answer.strip():
+                    yield RecordedRequest(at=0.0, output=len(answer.split()), prompt=question)
+                break
 
 
-def _said(conversation: Any) -> Iterator[tuple[str, str]]:
+def _turns(conversation: Any) -> Iterator[tuple[str, str]]:
     """The roles and texts of a conversation; malformed entries are left out."""
-    entries = conversation if isinstance(conversation, dict) else {}
-    for entry in entries.get("conversations") or entries.get("messages") or ():
+    if not isinstance(conversation, dict):
+        return
+    for entry in conversation.get("conversations") or conversation.get("messages") or ():
         if isinstance(entry, dict):
-            who, text = entry.get("from") or entry.get("role"), entry.get("value") or entry.get("content")
-            if isinstance(who, str) and isinstance(text, str):
-                yield who, text
+            role, text = entry.get("from") or entry.get("role"), entry.get("value") or entry.get("content")
+            if isinstance(role, str) and isinstance(text, str):
+                yield role, text

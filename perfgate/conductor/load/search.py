@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Judges so many requests at this rate and counts those that missed the SLA or failed. It should send some more beforehand
-# and leave them out: a round begins with an empty queue, which takes hundreds of requests to grow if the server is nearly
-# full. (Simulated M/M/1 queue with a limit at 54 to 65 requests/s: medians of 60 searches 73 with none left out, 67 with
-# 200.)
+# Judges a number of requests at this rate and counts the requests that missed the SLA or failed. It should send some more
+# beforehand and leave them out: a round begins with an empty queue, which takes hundreds of requests to grow if the server is
+# nearly full. (Simulated M/M/1 queue with a limit at 54 to 65 requests/s: medians of 60 searches 73 with none left out, 67
+# with 200.)
 Probe = Callable[[float, int], int]
 
 # A rate without a verdict after this many rounds of a clear pass lies between the two shares.
@@ -49,7 +49,8 @@ def find_highest_rate(
     <= 1 + ``precision``, at rates above ``most`` and below ``least`` (``start`` / 1024). A rate that a probe cannot decide on
     does not hold.
     """
-    least = start / 1024 if least is None else least
+    if least is None:
+        least = start / 1024
     answers: list[RateAnswer] = []
     holds, fails, rate = 0.0, math.inf, start
     while least <= rate <= most and not fails <= holds * (1 + precision):
@@ -59,7 +60,12 @@ def find_highest_rate(
             holds = rate
         else:
             fails = rate
-        rate = 2 * holds if math.isinf(fails) else math.sqrt(holds * fails) or fails / 2
+        if math.isinf(fails):
+            rate = 2 * holds
+        elif holds:
+            rate = math.sqrt(holds * fails)
+        else:
+            rate = fails / 2
     return answers
 
 

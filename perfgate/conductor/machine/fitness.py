@@ -93,10 +93,11 @@ class KernelFiles:
 
 def examine_kernel(kernel: KernelFiles) -> list[FitnessCheck]:
     """Judge the machine; a fact that it hides is `unavailable`."""
-    return [
-        judge(kernel) or _check(name, "unavailable", {}, "unavailable", "unavailable-remedy")
-        for name, judge in _CHECKS.items()
-    ]
+    checks = []
+    for name, judge in _CHECKS.items():
+        unavailable = _check(name, "unavailable", {}, "unavailable", "unavailable-remedy")
+        checks.append(judge(kernel) or unavailable)
+    return checks
 
 
 def check_disk(free: int, folder: Path) -> FitnessCheck:
@@ -110,12 +111,12 @@ def _check(
     """A check with its sentence and remedy in the catalogue; ``sentence`` and ``remedy`` choose among several."""
     code = f"fitness.{name.partition('.')[0]}"
     remedy = f"{code}-{remedy}"
-    return FitnessCheck(
-        name=name,
-        status=status,
-        seen=Message(f"{code}-{sentence}" if sentence else code, values),
-        remedy=Message(remedy, values) if status != "ok" and remedy in MESSAGES else None,
-    )
+    if sentence:
+        code = f"{code}-{sentence}"
+    advice: Message | None = None
+    if status != "ok" and remedy in MESSAGES:
+        advice = Message(remedy, values)
+    return FitnessCheck(name, status, Message(code, values), advice)
 
 
 def _status(bad: bool) -> FitnessStatus:
@@ -123,7 +124,9 @@ def _status(bad: bool) -> FitnessStatus:
 
 
 def _room(free: int, least: int, little: int) -> FitnessStatus:
-    return "unfit" if free < least else _status(free < little)
+    if free < least:
+        return "unfit"
+    return _status(free < little)
 
 
 def _cpus(kernel: KernelFiles) -> FitnessCheck:
@@ -144,7 +147,9 @@ def _cpus(kernel: KernelFiles) -> FitnessCheck:
 
 def _governor(kernel: KernelFiles) -> FitnessCheck | None:
     governors = sorted(set(_of_cpus(kernel.machine, kernel.cpus, "cpufreq/scaling_governor").values()))
-    return _check("governor", _status(governors != ["performance"]), {"governors": governors}) if governors else None
+    if not governors:
+        return None
+    return _check("governor", _status(governors != ["performance"]), {"governors": governors})
 
 
 def _frequency(kernel: KernelFiles) -> FitnessCheck | None:
@@ -171,15 +176,17 @@ def _throttling(kernel: KernelFiles) -> FitnessCheck | None:
 
 def _quota(kernel: KernelFiles) -> FitnessCheck | None:
     before, after = kernel.before.quota, kernel.after.quota
-    return (
-        None if before is None or after is None else _check("quota", _status(after > before), {"times": after - before})
-    )
+    if before is None or after is None:
+        return None
+    return _check("quota", _status(after > before), {"times": after - before})
 
 
 def _clock(kernel: KernelFiles) -> FitnessCheck | None:
     """The clock that times are read from: one outside the CPU costs a microsecond a reading."""
     clock = kernel.machine.read("sys/devices/system/clocksource/clocksource0/current_clocksource")
-    return _check("clock", _status(clock in _SLOW_CLOCKS), {"clock": clock}) if clock else None
+    if not clock:
+        return None
+    return _check("clock", _status(clock in _SLOW_CLOCKS), {"clock": clock})
 
 
 def _load(kernel: KernelFiles) -> FitnessCheck | None:
@@ -202,8 +209,10 @@ def _neighbours(kernel: KernelFiles) -> FitnessCheck | None:
 
 def _steal(kernel: KernelFiles) -> FitnessCheck | None:
     shares = _shares(kernel.before.steal, kernel.after.steal, kernel)
-    worst = max(shares.values(), default=0.0)
-    return _check("steal", _status(worst > STEAL_ATTENTION), {"share": worst}) if shares else None
+    if not shares:
+        return None
+    worst = max(shares.values())
+    return _check("steal", _status(worst > STEAL_ATTENTION), {"share": worst})
 
 
 def _pressure(kernel: KernelFiles, resource: str) -> FitnessCheck | None:
@@ -222,11 +231,10 @@ def _pressure(kernel: KernelFiles, resource: str) -> FitnessCheck | None:
 
 def _memory(kernel: KernelFiles) -> FitnessCheck | None:
     machine = kernel.machine
-    lines = dict(line.split(":", 1) for line in (machine.read("proc/meminfo") or "").splitlines() if ":" in line)
-    fields = lines.get("MemAvailable", "").split()
-    if not fields:
+    available = re.search(r"^MemAvailable:\s*(\d+)", machine.read("proc/meminfo") or "", re.MULTILINE)
+    if available is None:
         return None
-    free = int(fields[0]) * 1024
+    free = int(available[1]) * 1024
     limit, used = machine.number("sys/fs/cgroup/memory.max"), machine.number("sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
         free = min(free, max(0, limit - used))
@@ -243,7 +251,9 @@ _CHECKS: dict[str, Callable[[KernelFiles], FitnessCheck | None]] = {
     "load": _load,
     "neighbours": _neighbours,
     "steal": _steal,
-    **{f"pressure.{resource}": partial(_pressure, resource=resource) for resource in ("cpu", "memory", "io")},
+    "pressure.cpu": partial(_pressure, resource="cpu"),
+    "pressure.memory": partial(_pressure, resource="memory"),
+    "pressure.io": partial(_pressure, resource="io"),
     "memory": _memory,
 }
 
@@ -251,19 +261,26 @@ _CHECKS: dict[str, Callable[[KernelFiles], FitnessCheck | None]] = {
 def _shares(first: dict[int, int], second: dict[int, int], kernel: KernelFiles) -> dict[int, float]:
     """By CPU, the share of its time in which a counter rose."""
     before, after = kernel.before.total, kernel.after.total
-    passed = {cpu: after[cpu] - before[cpu] for cpu in before.keys() & after.keys()}
-    return {cpu: (second[cpu] - first[cpu]) / ticks for cpu, ticks in passed.items() if ticks > 0}
+    shares: dict[int, float] = {}
+    for cpu in before.keys() & after.keys():
+        ticks = after[cpu] - before[cpu]
+        if ticks > 0:
+            shares[cpu] = (second[cpu] - first[cpu]) / ticks
+    return shares
 
 
 def _ranges(numbers: list[int]) -> str:
     """E.g. ``0-3,8``."""
-    runs: list[list[int]] = []
+    texts: list[str] = []
+    first = last = -1
     for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
+        if texts and number == last + 1:
+            texts[-1] = f"{first}-{number}"
         else:
-            runs.append([number])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+            first = number
+            texts.append(str(number))
+        last = number
+    return ",".join(texts)
 
 
 # --- the kernel's files
@@ -281,20 +298,22 @@ def _numbers_of_cpus(machine: Machine, cpus: Iterable[int], file: str) -> dict[i
 
 
 def _throttled(machine: Machine, cpus: list[int]) -> int | None:
-    counts: list[int] = []
+    total: int | None = None
     for name in ("core_throttle_count", "package_throttle_count"):
-        counts += _numbers_of_cpus(machine, cpus, f"thermal_throttle/{name}").values()
-    return sum(counts) if counts else None
+        for count in _numbers_of_cpus(machine, cpus, f"thermal_throttle/{name}").values():
+            total = (total or 0) + count
+    return total
 
 
 def _quota_throttled(machine: Machine) -> int | None:
-    memberships = (machine.read("proc/self/cgroup") or "").splitlines()
-    own = next((line[3:].strip("/") for line in memberships if line[:3] == "0::"), "")
-    for folder in (f"sys/fs/cgroup/{own}", "sys/fs/cgroup", "sys/fs/cgroup/cpu"):
-        for line in (machine.read(f"{folder}/cpu.stat") or "").splitlines():
-            name, _, value = line.partition(" ")
-            if name == "nr_throttled" and value.isdigit():
-                return int(value)
+    folders = ["sys/fs/cgroup", "sys/fs/cgroup/cpu"]
+    own = re.search(r"^0::/*(.*?)/*$", machine.read("proc/self/cgroup") or "", re.MULTILINE)
+    if own is not None:
+        folders.insert(0, f"sys/fs/cgroup/{own[1]}")
+    for folder in folders:
+        throttled = re.search(r"^nr_throttled (\d+)$", machine.read(f"{folder}/cpu.stat") or "", re.MULTILINE)
+        if throttled is not None:
+            return int(throttled[1])
     return None
 
 
@@ -346,10 +365,11 @@ def try_git() -> FitnessCheck:
 
 def judge_git(version: str) -> FitnessCheck:
     numbers = re.search(r"(\d+)\.(\d+)", version)
-    status: FitnessStatus = "attention"
-    if numbers is not None:
-        status = "unfit" if (int(numbers[1]), int(numbers[2])) < OLDEST_GIT else "ok"
-    return FitnessCheck("git", status, quote(version), None if status == "ok" else _message("git-remedy"))
+    if numbers is None:
+        return FitnessCheck("git", "attention", quote(version), _message("git-remedy"))
+    if (int(numbers[1]), int(numbers[2])) < OLDEST_GIT:
+        return FitnessCheck("git", "unfit", quote(version), _message("git-remedy"))
+    return FitnessCheck("git", "ok", quote(version))
 
 
 def try_worktrees(scratch: Path) -> FitnessCheck:
@@ -357,17 +377,11 @@ def try_worktrees(scratch: Path) -> FitnessCheck:
     try:
         with tempfile.TemporaryDirectory(prefix="perfgate-doctor-", dir=scratch) as folder:
             clone = Path(folder)
-            for arguments in (
-                ["init", "--quiet"],
-                ["commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "one"],
-            ):
+            commit = ["commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "one"]
+            for arguments in (["init", "--quiet"], commit):
                 result = run_git(clone, arguments, AS_PERFGATE)
                 if result.code:
-                    raise RepositoryError(
-                        "git {arguments} failed: {why}",
-                        arguments=arguments[0],
-                        why=result.errors,
-                    )
+                    raise RepositoryError("git {arguments} failed: {why}", arguments=arguments[0], why=result.errors)
             repository = Repository(clone)
             with repository.worktrees({"base": repository.head()}, link=[]):
                 return FitnessCheck("worktrees", "ok", _message("worktrees"))

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
-from perfgate.conductor.results import readers
+from perfgate.conductor.results import readers as members
 from perfgate.errors import ResultsError
 from perfgate.job_settings import UNITS
 from perfgate.locale import Activity
@@ -136,15 +136,17 @@ class Content:
         """Raises ResultsError if a result counts failed requests in any spelling, or fewer answers than requests."""
         for key in _FAILED & result.keys():
             failed = result[key]
-            self.none_failed(sum(map(bool, failed)) if isinstance(failed, list) else failed or 0)
+            if isinstance(failed, list):
+                failed = sum(map(bool, failed))
+            self.none_failed(failed or 0)
         completed = result.get("completed", result.get("successful_requests"))
         if completed is None:
             return
         answered = self.checked("completed requests", completed)
         for key in _ASKED & result.keys():
-            asked = result[key]
-            if isinstance(asked, (int, float)) and asked > answered:
-                self.none_failed(asked - answered)
+            requests = result[key]
+            if isinstance(requests, (int, float)) and requests > answered:
+                self.none_failed(requests - answered)
         if not answered:
             raise self.refused("no request was answered; see the program's output")
 
@@ -166,8 +168,8 @@ class ResultReader(Protocol):
 
 def all_readers() -> dict[str, ResultReader]:
     """By their names, which are the formats of perfgate.toml."""
-    members = load_members(readers, RESULTS)
-    return dict(zip(member_names(readers, RESULTS), cast(list[ResultReader], members)))
+    loaded = cast(list[ResultReader], load_members(members, RESULTS))
+    return dict(zip(member_names(members, RESULTS), loaded))
 
 
 def written_file(folder: Path, pattern: str, not_before: float) -> Path:
@@ -194,12 +196,11 @@ def written_file(folder: Path, pattern: str, not_before: float) -> Path:
             name=max(times),
         )
     if len(fresh) > 1:
-        named = ", ".join(fresh[:4])
         raise ResultsError(
             "this run of the program wrote {count} files {pattern}: {named}; let `file` match one",
             count=len(fresh),
             pattern=pattern,
-            named=named,
+            named=", ".join(fresh[:4]),
         )
     return folder / fresh[0]
 
@@ -207,29 +208,30 @@ def written_file(folder: Path, pattern: str, not_before: float) -> Path:
 def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 - as perfgate.toml calls it
     """Raises ResultsError, with the error, its place and the remedy."""
     content = Content(path, _text(path))
-    known = all_readers()
-    formats = "; ".join(f"{name}: {reader.READS}" for name, reader in known.items())
+    readers = all_readers()
+    formats = "; ".join(f"{name}: {reader.READS}" for name, reader in readers.items())
     if format == "auto":
-        names = [name for name, reader in known.items() if reader.recognises(content)]
+        names = [name for name, reader in readers.items() if reader.recognises(content)]
         if len(names) != 1:
+            recognition = f"{' and '.join(names)} recognise it"
             if not names:
                 _refuse_broken(content)
-            found = f"{' and '.join(names)} recognise it" if names else "no format recognises it"
+                recognition = "no format recognises it"
             raise content.refused(
                 "{found}; name one with `format`, or the numbers with `numbers`. {formats}",
-                found=found,
+                found=recognition,
                 formats=formats,
             )
         format = names[0]  # noqa: A001
-    elif format not in known:
+    elif format not in readers:
         raise ResultsError("unknown format {format!r}; the formats are {formats}", format=format, formats=formats)
-    elif not known[format].recognises(content):
+    elif not readers[format].recognises(content):
         _refuse_broken(content)
         raise content.refused(
-            "it is not in the format {format}, which reads {reads}", format=format, reads=known[format].READS
+            "it is not in the format {format}, which reads {reads}", format=format, reads=readers[format].READS
         )
     try:
-        results = known[format].read(content)
+        results = readers[format].read(content)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise content.refused(
             "it is not a complete result of {format} ({error_type} {error}), which reads {reads}; name other numbers "
@@ -237,7 +239,7 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
             format=format,
             error_type=type(error).__name__,
             error=error,
-            reads=known[format].READS,
+            reads=readers[format].READS,
         ) from error
     if not results.numbers:
         raise content.refused("it holds no number of format {format}; name the numbers with `numbers`", format=format)

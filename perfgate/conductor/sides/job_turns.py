@@ -31,9 +31,9 @@ Sides = Mapping[SideName, Side]
 TurnsOfQuad = dict[SideName, list[Turn]]
 # The expected number of quads and its resolution are announced after this many.
 FIRST_QUADS = 4
-# So many runs of a command are counted: the second shows whether the count repeats itself.
+# Runs of a command that are counted: the second shows whether the count repeats itself.
 COUNTED_RUNS = 2
-# The budget may be overrun by this share if that decides: after so long a wait a result is worth it.
+# The budget may be overrun by this share if that decides: after such a wait a result is worth it.
 OVERRUN = 1 / 3
 # Seed offset between attempts at a quad.
 _TAKE = 100_000
@@ -163,19 +163,17 @@ class JobTurns:
 
     def start_sides(self, start: Start) -> None:
         order = self._in_order(second_first=start.second_starts)
-        is_pair = len(order) > 1
-        self.say(
-            sentence("{name}: starting both sides", name=self._job)
-            if is_pair
-            else sentence("{name}: starting", name=self._job)
-        )
+        if len(order) > 1:
+            self.say(sentence("{name}: starting both sides", name=self._job))
+        else:
+            self.say(sentence("{name}: starting", name=self._job))
         if self.plan.most:
             self.begin(order)
-        if not self.plan.one_by_one:
+        if self.plan.one_by_one:
+            for name in order:
+                self._start_together([name])
+        else:
             self._start_together(order)
-            return
-        for name in order:
-            self._start_together([name])
 
     def _start_together(self, names: Sequence[SideName]) -> None:
         for name in names:
@@ -209,7 +207,9 @@ class JobTurns:
             is_blurred |= self.sides[name].is_blurred
         if self._rejected is not None:
             self._restore_texts(turns, self._rejected)
-        requests = {tuple(turn.without) for of_side in turns.values() for turn in of_side}
+        requests: set[tuple[str, ...]] = set()
+        for of_side in turns.values():
+            requests.update(tuple(turn.without) for turn in of_side)
         if (is_blurred or len(requests) > 1) and not quad.is_last_take:
             self._rejected = turns
             return None
@@ -218,8 +218,8 @@ class JobTurns:
 
     def _turn(self, name: SideName, quad: QuadTurns, number: int, place: int, *, of_side: int) -> Turn:
         """One turn. Both sides get the same work in a quad; every quad and every attempt has another."""
-        own_process = not self.plan.most
-        if own_process:
+        has_own_process = not self.plan.most
+        if has_own_process:
             self.begin([name])
         turns_of_a_side = len(quad.order) // len(self._names)
         began = self.clock()
@@ -227,7 +227,7 @@ class JobTurns:
         return Turn(
             **msgspec.structs.asdict(result),
             workload=self._job,
-            start=number if own_process else self._start,
+            start=number if has_own_process else self._start,
             quad=number,
             place=place,
             seconds=round(self.clock() - began, 6),
@@ -258,8 +258,8 @@ class JobTurns:
         self.say(sentence("{name}: counting the lines of Python of a run", name=self._job))
         counts: dict[SideName, Mapping[str, int]] = {}
         for back in range(1, COUNTED_RUNS + 1):
-            # A failed count is not repeated: such a run may take long.
-            if all(all(of_side.values()) for of_side in counts.values()):
+            # A failed count, with a 0, is not repeated: such a run may take long.
+            if not any(0 in of_side.values() for of_side in counts.values()):
                 for name in self._in_order(second_first=next(self._lots.second_starts)):
                     # One side alone, so that a file which appears in its checkout is known to be its own.
                     self.begin([name])

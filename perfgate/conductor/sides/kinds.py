@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -41,10 +41,12 @@ def cpus_of(kind: JobKind, bench: Bench) -> list[int]:
     """The CPUs of a side: a command has those of a function, ranks have all, a server all but that of the requests."""
     if kind == "command":
         return quietest_cpus(bench.config.pair_cpus())
-    granted = granted_cpus()
     if bench.config.gate.cpus:
         return quietest_cpus(bench.config.gate.cpus)
-    return granted if kind == "ranks" else granted[:-1] or granted
+    cpus = granted_cpus()
+    if kind == "server" and len(cpus) > 1:
+        del cpus[-1]
+    return cpus
 
 
 @contextmanager
@@ -89,18 +91,23 @@ def make_layouts(
         return SIDES[reference.kind](reference, replace(place, without=without))
 
     if fits == "swap":
-        halves = reference.settings.halves
-
-        def on_halves(halves: Sequence[str]) -> dict[SideName, Side]:
-            places = (place_on_half(bench, reference, checkouts[name], name, half) for name, half in zip(NAMES, halves))
-            return dict(zip(NAMES, map(make, places)))
-
-        return [on_halves(halves), on_halves(halves[::-1])]
-    places = {name: place_of(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
-    if fits == "alternate" and reference.kind != "command":
-        sides, visit = {name: make(replace(place, alone=True)) for name, place in places.items()}, Visit()
-        return [{name: AlternatingSide(side, visit) for name, side in sides.items()}]
-    return [{name: make(place) for name, place in places.items()}]
+        layouts: list[dict[SideName, Side]] = []
+        first, second = reference.settings.halves
+        for halves in ((first, second), (second, first)):
+            sides: dict[SideName, Side] = {}
+            for name, half in zip(NAMES, halves):
+                sides[name] = make(place_on_half(bench, reference, checkouts[name], name, half))
+            layouts.append(sides)
+        return layouts
+    sides = {}
+    visit = Visit()
+    for name, checkout in checkouts.items():
+        place = place_of(bench, reference, checkout, name, cpus)
+        if fits == "alternate" and reference.kind != "command":
+            sides[name] = AlternatingSide(make(replace(place, alone=True)), visit)
+        else:
+            sides[name] = make(place)
+    return [sides]
 
 
 def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> Side:
@@ -140,9 +147,9 @@ def cpus_of_half(job: str, half: str) -> list[int]:
     """The CPUs that a half names. Raises ConfigError for CPUs that were not granted to this process."""
     granted = granted_cpus()
     with suppress(ValueError):
-        named = cpu_list(half)
-        if set(named) <= set(granted):
-            return named
+        cpus = cpu_list(half)
+        if set(cpus) <= set(granted):
+            return cpus
     raise ConfigError(
         "[workloads.{job}] halves: {half!r} is not a list of the CPUs {granted}",
         job=job,

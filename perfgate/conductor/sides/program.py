@@ -53,7 +53,9 @@ class ProgramEnd(msgspec.Struct, frozen=True):
     def signal(self) -> str:
         """The name of the signal that killed the program, or the one that its shell started; empty if it exited."""
         number = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL
-        return signal.Signals(number).name if number in set(signal.Signals) else ""
+        if number not in set(signal.Signals):
+            return ""
+        return signal.Signals(number).name
 
 
 def free_port() -> int:
@@ -73,13 +75,12 @@ class CpuMeter:
 
     def read(self) -> CpuTime:
         seconds, used = time.monotonic() - self._began, cpu_ns_below(self._pid) - self._used
-        waited = run_delay_ns_below(self._pid)
-        is_known = waited is not None and self._waited is not None
-        # A thread that ended takes its waiting time with it.
-        delay = max(0, (waited or 0) - (self._waited or 0)) / 1e9
-        return CpuTime(
-            used=round(used / 1e9, 6), waited=round(delay, 6) if is_known else None, seconds=round(seconds, 6)
-        )
+        waited_ns = run_delay_ns_below(self._pid)
+        waited: float | None = None
+        if waited_ns is not None and self._waited is not None:
+            # A thread that ended takes its waiting time with it.
+            waited = round(max(0, waited_ns - self._waited) / 1e9, 6)
+        return CpuTime(used=round(used / 1e9, 6), waited=waited, seconds=round(seconds, 6))
 
 
 class SideProgram:
@@ -127,9 +128,10 @@ class SideProgram:
 
     def bind(self, cpus: Sequence[int]) -> None:
         """Bind every thread of it and of all processes below it, and thereby their later children, to CPUs."""
-        for thread in (thread for process in running_below(self._keeper.pid) for thread in threads_of(process)):
-            with suppress(OSError):  # it has ended
-                os.sched_setaffinity(thread, cpus)
+        for process in self.processes():
+            for thread in threads_of(process):
+                with suppress(OSError):  # it has ended
+                    os.sched_setaffinity(thread, cpus)
 
     def wait(self, timeout: float) -> ProgramEnd:
         """Wait for the end. Raises SideError after ``timeout`` seconds."""

@@ -70,9 +70,12 @@ def leftover_notes(workers: Iterable[Sequence[str]]) -> list[Message]:
     if not names:
         return []
     counts = Counter(one_line(name, limit=40) or "?" for name in names)
-    counted = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common(_MOST_NAMES)]
-    counted += ["…"] if len(counts) > _MOST_NAMES else []
-    return [Message("notes.processes-left", {"count": len(names), "names": counted})]
+    listed = []
+    for name, count in counts.most_common(_MOST_NAMES):
+        listed.append(f"{name} ×{count}" if count > 1 else name)
+    if len(counts) > _MOST_NAMES:
+        listed.append("…")
+    return [Message("notes.processes-left", {"count": len(names), "names": listed})]
 
 
 # --- files
@@ -109,7 +112,10 @@ def remove_unsafe_entries(out: Path) -> list[str]:
 
 def remove(path: Path) -> None:
     """Remove a file, a link, or a folder and everything in it."""
-    remove_folder(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if path.is_dir() and not path.is_symlink():
+        remove_folder(path)
+    else:
+        path.unlink()
 
 
 # --- the scratch folder

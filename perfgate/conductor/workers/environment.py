@@ -120,15 +120,15 @@ def worker_environment(
     ``device`` is the configured one, such as ``npu:1``; ``pass_env`` are further names from perfgate.toml, never tokens.
     """
     withheld = {*find_secrets(environ).names, *fresh_caches(environ, reuse=reuse_caches, pass_env=pass_env)}
-    allowed = {
-        name: value
-        for name, value in environ.items()
-        if (name in ALLOWED or name.startswith(ALLOWED_PREFIXES) or name in pass_env) and name not in withheld
-    }
+    environment = dict(WAIT_POLICY)
+    for name, value in environ.items():
+        is_allowed = name in ALLOWED or name.startswith(ALLOWED_PREFIXES) or name in pass_env
+        if is_allowed and name not in withheld:
+            environment[name] = value
+    if device_kind(device) != AUTOLOADED_KIND:
+        environment |= NO_AUTOLOAD
     return {
-        **WAIT_POLICY,
-        **allowed,
-        **({} if device_kind(device) == AUTOLOADED_KIND else NO_AUTOLOAD),
+        **environment,
         **MALLOC_SETTINGS,
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
@@ -159,7 +159,7 @@ def reused_caches(environment: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Secrets:
-    """Names of variables: ``tokens`` may write to a forge, ``forge_tokens`` are those the forge gives to every job."""
+    """Names of variables: ``tokens`` may write to a forge, the forge gives ``forge_tokens`` to every job."""
 
     tokens: tuple[str, ...] = ()
     forge_tokens: tuple[str, ...] = ()
@@ -175,21 +175,20 @@ def in_ci(environ: Mapping[str, str]) -> bool:
 
 def find_secrets(environ: Mapping[str, str]) -> Secrets:
     """The variables that hold a token, or in CI the password of the store; an empty one holds none."""
-    forge_tokens = tuple(sorted(name for name, value in environ.items() if value and name in FORGE_TOKENS))
-    tokens = tuple(
-        sorted(
-            name
-            for name, value in environ.items()
-            if value
-            and name not in FORGE_TOKENS | HARMLESS
-            and (
-                _TOKEN_NAME.fullmatch(name.upper())
-                or _TOKEN_VALUE.search(value)
-                or (name in _STORES and in_ci(environ) and _PASSWORD.search(value))
-            )
-        )
-    )
-    return Secrets(tokens, forge_tokens)
+    tokens: list[str] = []
+    forge_tokens: list[str] = []
+    for name, value in sorted(environ.items()):
+        if value and name in FORGE_TOKENS:
+            forge_tokens.append(name)
+        elif value and name not in HARMLESS and _holds_token(name, value, is_in_ci=in_ci(environ)):
+            tokens.append(name)
+    return Secrets(tuple(tokens), tuple(forge_tokens))
+
+
+def _holds_token(name: str, value: str, *, is_in_ci: bool) -> bool:
+    if _TOKEN_NAME.fullmatch(name.upper()) or _TOKEN_VALUE.search(value):
+        return True
+    return is_in_ci and name in _STORES and _PASSWORD.search(value) is not None
 
 
 def refuse_tokens(secrets: Secrets) -> None:
@@ -221,9 +220,8 @@ def refuse_persisted_token(clone: Path) -> None:
     for line in settings.output.splitlines():
         name, _, value = line.partition(" ")
         # A token of the job on GitLab reads, and cannot write.
-        if "authorization:" in line.lower() or any(
-            not found.startswith("glcbt-") for found in _TOKEN_VALUE.findall(value)
-        ):
+        tokens = [token for token in _TOKEN_VALUE.findall(value) if not token.startswith("glcbt-")]
+        if tokens or "authorization:" in line.lower():
             names.add(name)
     if names:
         raise UsageError(

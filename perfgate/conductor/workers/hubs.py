@@ -1,4 +1,4 @@
-"""The caches of model hubs in the user's home, as workers find them in a home of their own: to read, never to change."""
+"""The caches of model hubs in the user's home, which workers find in their separate home: to read, never to change."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ def show_hub_caches(environ: Mapping[str, str], home: Path) -> None:
 
 def shared_caches(environ: Mapping[str, str]) -> list[Path]:
     """The hubs' caches that both sides read: the user's, with links to its large files, and the environment's."""
-    named = [Path(environ[name]) for name in HUB_VARIABLES if environ.get(name)]
-    return [*_hubs_of_user(environ).values(), *(folder.resolve() for folder in named if folder.is_dir())]
+    caches = list(_hubs_of_user(environ).values())
+    for name in HUB_VARIABLES:
+        folder = Path(environ.get(name) or "/nonexistent")
+        if folder.is_dir():
+            caches.append(folder.resolve())
+    return caches
 
 
 def _hubs_of_user(environ: Mapping[str, str]) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Which changes beside the checkouts concern a side: those of files that it loads, or could load instead.
+"""Which changes outside the checkouts concern a side: changes of files that it loads, or could load instead.
 
 An installed package, a library or a program that no side uses may come and go while a check measures. A change concerns a
 side if it is
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import mmap
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -63,9 +64,11 @@ class UsedFiles:
     @cached_property
     def resolved(self) -> dict[str, frozenset[Stamp]]:
         """The loads by the path without links to folders."""
-        return {
-            str(_real_folder(Path(path).parent) / Path(path).name): states for path, states in self.loads.states.items()
-        }
+        resolved: dict[str, frozenset[Stamp]] = {}
+        for path, states in self.loads.states.items():
+            file = Path(path)
+            resolved[str(_real_folder(file.parent) / file.name)] = states
+        return resolved
 
     @cached_property
     def module_names(self) -> frozenset[str]:
@@ -74,22 +77,20 @@ class UsedFiles:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Names that a loaded module or perfgate has in quotes, and those of the checkouts."""
-        quoted = (_words_in(file, _QUOTED) for file in self._modules)
-        return self._words_of_checkouts.union(*quoted)
+        """Names that a loaded module or perfgate has in quotes, and the words of the checkouts."""
+        return self._words_of_checkouts.union(*map(_quoted_words, self._modules))
 
     @cached_property
     def programs(self) -> frozenset[str]:
         """The words that may name a program: of modules that start programs, and of the checkouts."""
-        quoted = (_words_in(file, _QUOTED) for file in self._starting)
-        return self._words_of_checkouts.union(*quoted)
+        return self._words_of_checkouts.union(*map(_quoted_words, self._starting))
 
     @cached_property
     def absent_programs(self) -> frozenset[str]:
-        """Of these words those that may name a program that was not there before: a function of the same file is none."""
+        """The words that may name a program that was not there before: a function of the same file is none."""
         words: set[str] = set()
         for file in self._starting:
-            words |= _words_in(file, _QUOTED) - _functions_in(file)
+            words |= _quoted_words(file) - _functions_in(file)
         for file in self.texts:
             words |= _words_of_checkout(file) - _functions_in(file)
         return frozenset(words)
@@ -107,35 +108,38 @@ class UsedFiles:
     def _words_of_checkouts(self) -> frozenset[str]:
         return frozenset[str]().union(*map(_words_of_checkout, self.texts))
 
-    def library_names(self, known: Mapping[str, list[Path]]) -> frozenset[str]:
-        """The names up to ``.so`` of libraries that files in use name, of ``known`` libraries those of these too."""
-        begin = [*self.libraries, *(Path(path) for path in self.resolved if is_library(path))]
+    def library_names(self, installed: Mapping[str, list[Path]]) -> frozenset[str]:
+        """The names up to ``.so`` of libraries that files in use name; libraries found in ``installed`` are in use too."""
+        waiting = [*self.libraries, *map(Path, filter(is_library, self.resolved))]
         for word in self.programs:
-            begin += known.get(word, [])
-        named = {_library_name(word) for word in self.words if is_library(word)}
-        named |= {f"lib{word}.so" for word in self.words if f"lib{word}.so" in known}  # of ctypes.util.find_library
-        waiting = begin
-        for name in named:
-            waiting += known.get(name, [])
-        seen: set[Path] = set()
+            waiting += installed.get(word, [])
+        names: set[str] = set()
+        for word in self.words:
+            if is_library(word):
+                names.add(_library_name(word))
+            if f"lib{word}.so" in installed:  # of ctypes.util.find_library
+                names.add(f"lib{word}.so")
+        for name in names:
+            waiting += installed.get(name, [])
+        read: set[Path] = set()
         while waiting:
             file = waiting.pop()
-            if file in seen:
+            if file in read:
                 continue
-            seen.add(file)
-            new = _libraries_named_in(file) - named
-            named |= new
+            read.add(file)
+            new = _libraries_named_in(file) - names
+            names |= new
             for name in new:
-                waiting += known.get(name, [])
-        return frozenset(named)
+                waiting += installed.get(name, [])
+        return frozenset(names)
 
 
 @dataclass
 class FolderInUse:
-    """A sealed folder by its resolved path: what of it the sides use.
+    """A sealed folder by its resolved path, and which of its files the sides use.
 
-    ``expected`` is its state before the change ran, ``is_unwritten`` whether nobody has written to a file since, and
-    ``programs`` are the names of all that were there before, in any folder.
+    ``expected`` is its state before the change ran, ``is_unwritten`` whether a file has not been written to since, and
+    ``programs`` are the names of all programs that were there before, in any folder.
     """
 
     root: Path
@@ -150,8 +154,11 @@ class FolderInUse:
 
     def __post_init__(self) -> None:
         prefix = f"{self.root}/"
-        below = [path.removeprefix(prefix) for path in self.used.resolved if path.startswith(prefix)]
-        self._units = frozenset(map(self._unit, below))
+        units: set[str] = set()
+        for path in self.used.resolved:
+            if path.startswith(prefix):
+                units.add(self._unit(path.removeprefix(prefix)))
+        self._units = frozenset(units)
         self._entries = frozenset(name.partition("/")[0] for name in self.expected)
 
     def concerns(self, name: str) -> bool:
@@ -159,8 +166,8 @@ class FolderInUse:
         if self.holds == "everything":
             return True
         if self.holds == "programs":
-            named = self.used.programs if name in self.programs else self.used.absent_programs
-            return bool(_INTERPRETERS.fullmatch(name)) or name in named
+            words = self.used.programs if name in self.programs else self.used.absent_programs
+            return bool(_INTERPRETERS.fullmatch(name)) or name in words
         if self.holds == "libraries":
             return _library_name(name) in self.library_names()
         return self._is_module_in_use(name)
@@ -200,12 +207,14 @@ class FolderInUse:
 
 def libraries_by_name(roots: Iterable[tuple[Path, Stamps]]) -> dict[str, list[Path]]:
     """The libraries and programs in folders: libraries by their name up to ``.so``, programs by their own."""
-    found: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = defaultdict(list)
     for root, stamps in roots:
-        for name in stamps:
-            file = name.rpartition("/")[2]
-            found.setdefault(_library_name(file) if is_library(file) else file, []).append(root / name)
-    return found
+        for path in stamps:
+            name = path.rpartition("/")[2]
+            if is_library(name):
+                name = _library_name(name)
+            files[name].append(root / path)
+    return files
 
 
 @cache
@@ -225,6 +234,10 @@ def _words_in(file: Path, pattern: re.Pattern[bytes], *, within: re.Pattern[byte
     return frozenset(word.decode(errors="replace") for word in pattern.findall(text))
 
 
+def _quoted_words(file: Path) -> frozenset[str]:
+    return _words_in(file, _QUOTED)
+
+
 def _text_of(file: Path) -> bytes:
     """The text of a file; none if it is too large to be one, or cannot be read."""
     try:
@@ -234,8 +247,8 @@ def _text_of(file: Path) -> bytes:
 
 
 def _words_of_checkout(file: Path) -> frozenset[str]:
-    """All words of a file, of Python those within texts."""
-    return _words_in(file, _WORD, within=_TEXT) if file.suffix == ".py" else _words_in(file, _WORD)
+    """All words of a file; of a Python file only the words within texts."""
+    return _words_in(file, _WORD, within=_TEXT if file.suffix == ".py" else None)
 
 
 @cache
@@ -252,7 +265,7 @@ def _starts_programs(file: Path) -> bool:
 @cache
 def _libraries_named_in(file: Path) -> frozenset[str]:
     """The libraries that a file names, as its dependencies or to open them later: up to ``.so``, without versions."""
-    found = set()
+    names = set()
     with suppress(OSError, ValueError), file.open("rb") as opened:
         if opened.read(4) != b"\x7fELF":
             return frozenset()
@@ -260,6 +273,6 @@ def _libraries_named_in(file: Path) -> frozenset[str]:
             at = data.find(b".so")
             while at >= 0:
                 if name := _LIBRARY.search(data[max(0, at - _LONGEST_NAME) : at + 3]):
-                    found.add(name.group().decode())
+                    names.add(name.group().decode())
                 at = data.find(b".so", at + 3)
-    return frozenset(found)
+    return frozenset(names)

@@ -57,17 +57,17 @@ def check_interpreter(python: Path, option: str) -> Path:
 
 
 def our_process(module: str, *arguments: str) -> list[str]:
-    """The command of a process of perfgate's own that imports nothing of a side."""
+    """The command of a perfgate process that imports no code of a side."""
     return [str(RUNNING), "-I", "-c", _OURS, str(PACKAGE), module, *arguments]
 
 
 def process_in(python: Path, module: str, *arguments: str) -> list[str]:
-    """The command of a process of perfgate's own in the interpreter of a side."""
+    """The command of a perfgate process in the interpreter of a side."""
     return [str(python), "-s", "-c", _OF_A_SIDE, module, *arguments]
 
 
 def share_code(folder: Path) -> Path:
-    """Make ``folder`` provide this very perfgate to every interpreter, and nothing else of ours; return it.
+    """Make ``folder`` provide this perfgate, and only that, to every interpreter; return it.
 
     Both sides must be measured by the same code, independent of any perfgate in their environments.
     """
@@ -80,8 +80,10 @@ def share_code(folder: Path) -> Path:
 
 def with_code(environment: Mapping[str, str], code: Path) -> dict[str, str]:
     """An environment in which an interpreter finds the perfgate in ``code`` before any other."""
-    path = [str(code), *filter(None, [environment.get("PYTHONPATH")])]
-    return {**environment, "PYTHONPATH": os.pathsep.join(path)}
+    path = str(code)
+    if environment.get("PYTHONPATH"):
+        path = os.pathsep.join([path, environment["PYTHONPATH"]])
+    return {**environment, "PYTHONPATH": path}
 
 
 def _ask_module(
@@ -130,7 +132,7 @@ def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy
 def probe_device(python: Path, device: str, environment: Mapping[str, str], *, cwd: Path) -> list[FitnessCheck]:
     """An interpreter's checks of a device such as ``npu:1``, in the environment of its workers.
 
-    Nothing for a kind that has no examination. A probe that fails is one check, unavailable with the reason.
+    Empty for a kind without an examination. A probe that fails is a check that is unavailable with the reason.
     """
     try:
         arguments = ["perfgate.measuring.devices.probe", device]
@@ -144,14 +146,16 @@ def probe_device(python: Path, device: str, environment: Mapping[str, str], *, c
 
 
 def is_absent(device: str, checks: list[FitnessCheck]) -> bool:
-    """Whether the probe saw nothing of such a device at all."""
+    """Whether the probe found no such device at all."""
     name = f"device {device.partition(':')[0]}"
     return any(check.name == name and check.status == "unavailable" for check in checks)
 
 
 def explain_closed(error: str, device: str, checks: list[FitnessCheck]) -> str:
     """An error with the device's faults and remedies below its first line; unchanged without any."""
-    obstacles = checks if is_absent(device, checks) else [check for check in checks if check.status == "unfit"]
+    obstacles = checks
+    if not is_absent(device, checks):
+        obstacles = [check for check in checks if check.status == "unfit"]
     if not obstacles:
         return error
     first, newline, rest = error.partition("\n")

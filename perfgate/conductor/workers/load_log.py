@@ -73,9 +73,9 @@ class LoadLog:
     def read(self) -> Loads | None:
         """Everything that was reported before the call; None if there are too many reports to read."""
         mark = secrets.token_bytes(16)
-        seen = self._marks[mark] = threading.Event()
+        is_read = self._marks[mark] = threading.Event()
         self._send(mark)
-        if not seen.wait(_FLUSH_SECONDS):
+        if not is_read.wait(_FLUSH_SECONDS):
             return None
         with self._lock:
             if len(self._states) > _MOST_FILES:
@@ -99,7 +99,7 @@ class LoadLog:
                     self._add(path, state)
 
     def _add(self, path: str, state: str) -> None:
-        # Anything may send here: what is no report is dropped.
+        # Any process may send here: anything but a report is dropped.
         with suppress(ValueError):
             stamp = tuple(int(number) for number in state.split())
             if stamp and len(self._states) <= _MOST_FILES:
@@ -108,4 +108,6 @@ class LoadLog:
 
 def with_reports(environment: Mapping[str, str], log: LoadLog | None) -> dict[str, str]:
     """An environment in which processes report to a log, if there is one."""
-    return {**environment, **(log.environment if log else {})}
+    if log is None:
+        return dict(environment)
+    return {**environment, **log.environment}

@@ -41,7 +41,9 @@ class Parking:
             self._holder = None
 
     def _move(self, worker: Worker, *, away: bool) -> None:
-        doing = Activity("moving the weights of a side off the device") if away else Activity("moving the weights back")
+        doing = Activity("moving the weights back")
+        if away:
+            doing = Activity("moving the weights of a side off the device")
         worker.ask(ParkRequest(away=away), Parked, timeout=_SWAP_SECONDS, doing=doing)
         if away:
             self._parked.add(worker.worker_id)

@@ -84,10 +84,10 @@ def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
     """Ask an interpreter about itself. Raises MeasuringError without a readable answer."""
     command = [str(python), "-c", _ASK]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=dict(environment), cwd="/", capture_output=True, timeout=ANSWER_SECONDS, check=True
         )
-        return msgspec.json.decode(done.stdout.strip().rpartition(b"\n")[2], type=_Answer)
+        return msgspec.json.decode(process.stdout.strip().rpartition(b"\n")[2], type=_Answer)
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
         raise MeasuringError(
             "{python} did not report its import path: {error}", python=python, error=one_line(str(error))
@@ -116,8 +116,8 @@ def _modules_in(folder: Path, *, without: frozenset[str] = frozenset()) -> Seale
 
 
 @cache
-def _files_in(folder: Path, wanted: Callable[[str], bool], holds: Holds = "everything") -> SealedFolder:
-    return SealedFolder(str(folder), partial(stamps_in, folder, wanted), root=folder, holds=holds)
+def _files_in(folder: Path, is_sealed: Callable[[str], bool], holds: Holds = "everything") -> SealedFolder:
+    return SealedFolder(str(folder), partial(stamps_in, folder, is_sealed), root=folder, holds=holds)
 
 
 @cache

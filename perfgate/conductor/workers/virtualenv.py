@@ -102,9 +102,10 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder of environments: PERFGATE_CACHE, or perfgate in the user's cache folder (XDG base directories)."""
     if own := environ.get("PERFGATE_CACHE"):
         return Path(own).absolute() / "environments"
-    user = environ.get("XDG_CACHE_HOME")
-    # A relative one is invalid and must be ignored (XDG Base Directory Specification 0.8).
-    folder = Path(user) if user and Path(user).is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
+    folder = Path(environ.get("XDG_CACHE_HOME", ""))
+    # A relative path is invalid and must be ignored (XDG Base Directory Specification 0.8).
+    if not folder.is_absolute():
+        folder = Path(environ.get("HOME") or Path.home()) / ".cache"
     return folder / "perfgate" / "environments"
 
 
@@ -124,7 +125,9 @@ def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, st
         folder = cache / plan.key
         with _locked(cache / f"{plan.key}.lock", say):
             reused = (folder / _COMPLETE).exists()
-            leftovers = [] if reused else _make(folder, plan, environ, log, say)
+            leftovers: list[str] = []
+            if not reused:
+                leftovers = _make(folder, plan, environ, log, say)
             (folder / _COMPLETE).touch()
     except OSError as error:
         raise ConfigError(
@@ -164,27 +167,24 @@ def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, 
 
 
 def _inherit(folder: Path) -> None:
-    """Let an environment see our packages after its own, so that nothing it does not ask for is installed again.
+    """Let an environment see our packages after its own, so that only the packages that it asks for are installed again.
 
-    ``venv --system-site-packages`` shows those of the interpreter a venv was made from, never those of a venv.
+    ``venv --system-site-packages`` shows the packages of the interpreter that a venv was made from, never those in a venv.
     """
-    user_packages = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    parents = [path for path in (*site.getsitepackages(), *user_packages) if Path(path).is_dir()]
-    (own,) = folder.glob("lib/python*/site-packages")
+    folders = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
     # addsitedir and not the bare path, so that the .pth files there count too: editable installs are such files.
-    lines = [f"import site; site.addsitedir({path!r})\n" for path in parents]
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in folders if Path(path).is_dir()]
+    (own,) = folder.glob("lib/python*/site-packages")
     (own / _PARENT).write_text("".join(lines), encoding="utf-8")
 
 
 def setup_environment(environ: Mapping[str, str], pass_env: Sequence[str]) -> dict[str, str]:
     """The environment of an installer: the variables of a worker, its own settings, and the way to its index."""
-    allowed = {
-        name: value
-        for name, value in environ.items()
-        if name in _SETUP_ALLOWED or name.startswith(_SETUP_PREFIXES) or name in pass_env
-    }
+    names = [name for name in environ if name in _SETUP_ALLOWED or name.startswith(_SETUP_PREFIXES) or name in pass_env]
     return {
-        **allowed,
+        **{name: environ[name] for name in names},
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -199,12 +199,13 @@ def _run(
 ) -> list[str]:
     """Run one command of the set-up and return the names of the processes that it left running, now killed.
 
-    They would run beside every measurement. Raises MeasuringError with the end of its log when it fails.
+    They would run during every measurement. Raises MeasuringError with the end of its log when it fails.
     """
     adopt_orphans()
     ours = children()
+    line = command[-1] if command[0] == "/bin/sh" else " ".join(command)
     with log.open("ab") as output:
-        output.write(f"$ {command[-1] if command[0] == '/bin/sh' else ' '.join(command)}\n".encode())
+        output.write(f"$ {line}\n".encode())
         output.flush()
         process = subprocess.Popen(
             command,
@@ -279,9 +280,15 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
 
 def read_requirements(root: Path, patterns: Sequence[str]) -> dict[str, str]:
     """The SHA-256 of the relevant text of each file, by its path below ``root``; comments do not count."""
-    files = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
-    texts = {path.relative_to(root).as_posix(): _relevant_text(path) for path in sorted(files)}
-    return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
+    files: set[Path] = set()
+    for pattern in patterns:
+        files.update(filter(Path.is_file, root.glob(pattern)))
+    hashes: dict[str, str] = {}
+    for file in sorted(files):
+        text = _relevant_text(file)
+        if text is not None:
+            hashes[file.relative_to(root).as_posix()] = hashlib.sha256(text).hexdigest()
+    return hashes
 
 
 def differing_files(base: Mapping[str, str], head: Mapping[str, str]) -> list[str]:
@@ -295,7 +302,7 @@ def _relevant_text(file: Path) -> bytes | None:
         return _dependencies(data)
     if file.suffix == ".txt":
         # pip, "Requirements File Format": a line that begins with # is a comment.
-        lines = (line.strip() for line in data.splitlines())
+        lines = [line.strip() for line in data.splitlines()]
         return b"\n".join(line for line in lines if line and not line.startswith(b"#"))
     return data
 
@@ -305,10 +312,14 @@ def _dependencies(data: bytes) -> bytes | None:
         tables = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
         return data
-    dependencies = {
-        ".".join(path): value for path in _DEPENDENCY_TABLES if (value := _look_up(tables, path)) is not None
-    }
-    return json.dumps(dependencies, sort_keys=True, default=str).encode() if dependencies else None
+    dependencies: dict[str, Any] = {}
+    for path in _DEPENDENCY_TABLES:
+        value = _look_up(tables, path)
+        if value is not None:
+            dependencies[".".join(path)] = value
+    if not dependencies:
+        return None
+    return json.dumps(dependencies, sort_keys=True, default=str).encode()
 
 
 def _look_up(table: Any, path: Sequence[str]) -> Any:

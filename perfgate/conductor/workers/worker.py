@@ -55,7 +55,7 @@ FORK_SECONDS = 30.0
 LEAVE_SECONDS = 0.5
 EXIT_SECONDS = 5.0
 STACK_SECONDS = 1.0
-# A process that is stopped for so long, while it should answer, is not waited for.
+# A process that is stopped for longer, while it should answer, is not waited for.
 STOPPED_SECONDS = 10.0
 MAX_STACK = 20_000
 
@@ -186,7 +186,7 @@ class WorkerSource:
         """The handle on a worker that is yet to come, and the socket that it will have."""
         self._next_id += 1
         ours, theirs = socket.socketpair()
-        # Beside the home, in the room of the worker, which writes it from within its walls.
+        # Next to the home, in the room of the worker, which writes it from within its walls.
         stack = home.parent / f"stack-{self._folder.name}-{self._next_id}"
         worker = Worker(self, ours, worker_id=self._next_id, log=log, home=home, stack=stack, say=self._say)
         self._workers[self._next_id] = worker
@@ -346,13 +346,14 @@ class ForkServer(WorkerSource):
 
     def _note_start(self, message: Any) -> None:
         if isinstance(message, ServerFailed):
+            remedy: str = Activity("; install it there, or leave it out")
+            if message.error.traceback:
+                remedy = f"\n{message.error.traceback}"
             raise MeasuringError(
                 "the worker's interpreter {python} cannot import a module of [measure] preload: {error}{remedy}",
                 python=self._python,
                 error=english(as_message(message.error.message)),
-                remedy=f"\n{message.error.traceback}"
-                if message.error.traceback
-                else Activity("; install it there, or leave it out"),
+                remedy=remedy,
             )
         self._ready = True
 
@@ -460,16 +461,20 @@ class Worker:
     @property
     def left_behind(self) -> list[str]:
         """What an experiment of perfgate started, a compiler for instance, may outlive it, and is not user code's."""
-        return self.exited.left_behind if self.exited is not None and not self.experimented else []
+        if self.exited is None or self.experimented:
+            return []
+        return self.exited.left_behind
 
     @property
     def of_unknown(self) -> list[str]:
         """The processes that its end found running and that any worker may have started."""
-        return self.exited.of_unknown if self.exited is not None else []
+        if self.exited is None:
+            return []
+        return self.exited.of_unknown
 
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
         started = last_running = time.monotonic()
-        status, here = f"{doing}", shown(doing)
+        status, status_shown = f"{doing}", shown(doing)
         while True:
             received = self.inbox.poll(TICK_SECONDS)
             safe_point()
@@ -482,13 +487,13 @@ class Worker:
                     return message
                 activity = _activity_of(message)
                 status = f"{doing}: {one_line(activity)}"
-                here = f"{shown(doing)}: {one_line(shown(activity))}"
-                self._say(here)
+                status_shown = f"{shown(doing)}: {one_line(shown(activity))}"
+                self._say(status_shown)
             waited = time.monotonic() - started
             if waited > timeout:
                 raise self._timed_out(status, timeout)
             if waited > 1:
-                self._say(f"{here} ({waited:.0f} s)")
+                self._say(f"{status_shown} ({waited:.0f} s)")
                 bound_log(self.log)
             if not is_stopped(self.pid):
                 last_running = time.monotonic()
@@ -568,7 +573,7 @@ def innermost_last(stack: str) -> str:
         title, *calls = thread.strip().splitlines()
         title = title.replace("most recent call first", "most recent call last")
         texts.append("\n".join([title, *reversed(calls)]))
-    return "\n\n".join(text for text in texts if text)
+    return "\n\n".join(filter(None, texts))
 
 
 def _activity_of(progress: ProgressReply) -> str:
@@ -580,7 +585,7 @@ def _activity_of(progress: ProgressReply) -> str:
 
 
 def signal_name(number: int) -> str:
-    """E.g. ``SIGKILL``; real-time signals have no name of their own."""
+    """E.g. ``SIGKILL``; real-time signals have no names."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -588,7 +593,7 @@ def signal_name(number: int) -> str:
 
 
 def _kernel_state(pid: int) -> str:
-    """The kernel's state of a stuck process, e.g. `` (state S, sleeping)``. `` (state S, sleeping)``."""
+    """The kernel's state of a stuck process, e.g. `` (state S (sleeping))``."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("State:"):

@@ -14,7 +14,9 @@ _NO_MEASUREMENTS = ("test duration", "time taken for tests", "request rate")
 
 
 def recognises(content: Content) -> bool:
-    names = {name.lower() for name in content.document} if isinstance(content.document, dict) else set()
+    if not isinstance(content.document, dict):
+        return False
+    names = set(map(str.lower, content.document))
     # AISBench has both, with its stages.
     return {"failed requests", "total requests"} <= names and "benchmark duration" not in names
 

@@ -8,8 +8,10 @@ READS = "hyperfine --export-json"
 
 
 def recognises(content: Content) -> bool:
-    results = content.document.get("results") if isinstance(content.document, dict) else None
-    return isinstance(results, list) and bool(results) and all("command" in one and "times" in one for one in results)
+    if not content.has("results"):
+        return False
+    results = content.document["results"]
+    return isinstance(results, list) and bool(results) and all({"command", "times"} <= set(run) for run in results)
 
 
 def read(content: Content) -> Results:

@@ -28,16 +28,19 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     lines = [match[0] for match in _LINE.finditer(content.text)]
     for line in lines:
-        for what, count in _WRONG.findall(line):
+        for fault, count in _WRONG.findall(line):
             if int(count):
-                raise content.refused("{count} {what} iterations: {line}", count=count, what=what, line=line[:80])
-    kept = lines[_WARM_UP:]
-    if len(kept) < FEWEST:
+                raise content.refused("{count} {what} iterations: {line}", count=count, what=fault, line=line[:80])
+    warm_lines = lines[_WARM_UP:]
+    if len(warm_lines) < FEWEST:
         raise content.refused(
-            "it has {count} lines after the warm-up; at least {fewest} are needed", count=len(kept), fewest=FEWEST
+            "it has {count} lines after the warm-up; at least {fewest} are needed",
+            count=len(warm_lines),
+            fewest=FEWEST,
         )
-    times = [float(match[1]) for line in kept if (match := _TIME.search(line))]
+    log = "\n".join(warm_lines)
+    times = list(map(float, _TIME.findall(log)))
     numbers = [content.number("iteration", median(times), "ms", "lower", times)]
-    if rates := [float(match[1]) for line in kept if (match := _RATE.search(line))]:
+    if rates := list(map(float, _RATE.findall(log))):
         numbers.append(content.number("tflops", median(rates), "1", "higher", rates))
     return Results(numbers, {"iterations": len(lines)})

@@ -11,8 +11,10 @@ _UNITS = {"second": "s", "byte": "B", "integer": "1"}
 
 
 def recognises(content: Content) -> bool:
-    benchmarks = content.document.get("benchmarks") if content.has("benchmarks", "version") else None
-    return isinstance(benchmarks, list) and bool(benchmarks) and all("runs" in one for one in benchmarks)
+    if not content.has("benchmarks", "version"):
+        return False
+    benchmarks = content.document["benchmarks"]
+    return isinstance(benchmarks, list) and bool(benchmarks) and all("runs" in benchmark for benchmark in benchmarks)
 
 
 def read(content: Content) -> Results:

@@ -24,16 +24,22 @@ def recognises(content: Content) -> bool:
 
 
 def read(content: Content) -> Results:
-    found = {int(step): (memory, rate) for step, memory, rate in _LINE.findall(_COLOURS.sub("", content.text))}
-    steps = [found[step] for step in sorted(found)][_WARM_UP:]
-    if len(steps) < FEWEST:
+    memory: dict[int, float] = {}
+    rates: dict[int, float] = {}
+    for step, gibibytes, rate in _LINE.findall(_COLOURS.sub("", content.text)):
+        memory[int(step)] = float(gibibytes)
+        rates[int(step)] = float(rate.replace(",", ""))
+    steps = sorted(rates)
+    warm_steps = steps[_WARM_UP:]
+    if len(warm_steps) < FEWEST:
         raise content.refused(
-            "it has {count} steps after the warm-up; at least {fewest} are needed", count=len(steps), fewest=FEWEST
+            "it has {count} steps after the warm-up; at least {fewest} are needed",
+            count=len(warm_steps),
+            fewest=FEWEST,
         )
-    rates = [float(rate.replace(",", "")) for _, rate in steps]
-    memory = max(float(gibibytes) for gibibytes, _ in steps)
+    warm_rates = [rates[step] for step in warm_steps]
     numbers = [
-        content.number("tps", median(rates), "tokens/s", "higher", rates),
-        content.number("memory", memory, "GiB", "lower"),
+        content.number("tps", median(warm_rates), "tokens/s", "higher", warm_rates),
+        content.number("memory", max(memory[step] for step in warm_steps), "GiB", "lower"),
     ]
-    return Results(numbers, {"steps": len(found)})
+    return Results(numbers, {"steps": len(steps)})

@@ -44,6 +44,8 @@ def read(content: Content) -> Results:
     for key, (name, unit, better) in _METRICS.items():
         if values := [step[key] for step in steps if key in step]:
             numbers.append(content.number(name, median(values), unit, better, values))
+    work = {"steps": len(steps)}
     # Rollouts are random: answers of other lengths are other work.
-    lengths = [step[_LENGTH] for step in steps if _LENGTH in step]
-    return Results(numbers, {"steps": len(steps), **({"response_length": round(fmean(lengths))} if lengths else {})})
+    if lengths := [step[_LENGTH] for step in steps if _LENGTH in step]:
+        work["response_length"] = round(fmean(lengths))
+    return Results(numbers, work)

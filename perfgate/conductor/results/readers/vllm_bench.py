@@ -34,11 +34,12 @@ def read(content: Content) -> Results:
 def times(content: Content, result: dict[str, object]) -> list[ResultNumber]:
     """The quantiles that were asked for (``--metric-percentiles``), in seconds."""
     better: Better = "lower"
-    found = []
+    numbers = []
     for key, value in result.items():
         if match := _TIME.fullmatch(key):
-            raw = result.get(_RAW.get(match[2], "")) if match[1] == "median" else None
             number = content.number(key.removesuffix("_ms"), value, "ms", better)
-            samples = tuple(content.checked(key, one) for one in raw) if isinstance(raw, list) else ()
-            found.append(number._replace(samples=samples))
-    return found
+            raw = result.get(_RAW.get(match[2], ""))
+            if match[1] == "median" and isinstance(raw, list):
+                number = number._replace(samples=tuple(content.checked(key, seconds) for seconds in raw))
+            numbers.append(number)
+    return numbers

@@ -51,7 +51,7 @@ class BatchSizes:
     sides: tuple[SizesOfSide, SizesOfSide] = field(default_factory=lambda: (SizesOfSide(), SizesOfSide()))
     reason: Message | None = None
     rounds: int = 0
-    _rounds_wanted: int = MOST_ROUNDS
+    _most_rounds: int = MOST_ROUNDS
     _lot: random.Random = field(init=False)
     _head_leads: Iterator[bool] = field(init=False)
 
@@ -61,7 +61,7 @@ class BatchSizes:
 
     @property
     def is_finished(self) -> bool:
-        return self.reason is not None or self.rounds >= self._rounds_wanted
+        return self.reason is not None or self.rounds >= self._most_rounds
 
     def run_round(self, base: Worker, head: Worker, *, call_seconds: float) -> None:
         """Run one round in the processes of a pair; a process that fails ends the sweep and not the pair."""
@@ -84,15 +84,16 @@ class BatchSizes:
             side.sweep.call_seconds = tried.call_seconds
             side.sweep.refused = tried.refused
             side.sweep.out_of_memory, side.sweep.too_slow = tried.out_of_memory, tried.too_slow
-        before, after = (side.sweep.call_seconds for side in self.sides)
+        before, after = self.sides[0].sweep.call_seconds, self.sides[1].sweep.call_seconds
         common = {size: max(before[size], after[size]) for size in sorted(before.keys() & after.keys())}
-        kept = sizes_in_time(common, self.configured)
+        fitting = sizes_in_time(common, self.configured)
         for side in self.sides:
-            side.sweep.sizes = sorted(kept)
-            if len(kept) < len(common):
-                side.sweep.too_slow = min(common.keys() - kept.keys())
-        self._rounds_wanted = max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(ROUNDS_SECONDS / _seconds_of_a_round(kept))))
-        if set(kept) <= {self.configured}:
+            side.sweep.sizes = sorted(fitting)
+            if len(fitting) < len(common):
+                side.sweep.too_slow = min(common.keys() - fitting.keys())
+        rounds = int(ROUNDS_SECONDS / _seconds_of_a_round(fitting))
+        self._most_rounds = max(FEWEST_ROUNDS, min(MOST_ROUNDS, rounds))
+        if set(fitting) <= {self.configured}:
             self.reason = Message("times.no-other-size-on-both-sides", {"configured": self.configured})
 
     def _ask_for_sizes(self, side: SizesOfSide, worker: Worker) -> SizesTried | None:
@@ -173,13 +174,13 @@ class BatchSizes:
 
 def sizes_in_time(call_seconds: Mapping[int, float], configured: int) -> dict[int, float]:
     """The sizes whose fewest rounds fit into twice the time: the largest are left out, the configured size never."""
-    kept = dict(call_seconds)
+    sizes = dict(call_seconds)
     for size in sorted(call_seconds, reverse=True):
-        if FEWEST_ROUNDS * _seconds_of_a_round(kept) <= 2 * ROUNDS_SECONDS:
+        if FEWEST_ROUNDS * _seconds_of_a_round(sizes) <= 2 * ROUNDS_SECONDS:
             break
         if size != configured:
-            del kept[size]
-    return kept
+            del sizes[size]
+    return sizes
 
 
 def _seconds_of_a_round(call_seconds: Mapping[int, float]) -> float:

@@ -46,16 +46,19 @@ class _BlockLog:
     conductor_delay_ns: list[int] = field(default_factory=list)
 
     def add_to(self, columns: BlockColumns) -> BlockColumns:
-        blocks = len(self.requests)
+        # Waiting times are known of all blocks, or count for none.
+        for delays in (self.run_delay_ns, self.conductor_delay_ns):
+            if len(delays) < len(self.requests):
+                delays.clear()
         return msgspec.structs.replace(
             columns,
             asked_ns=self.asked_ns,
             seen_ns=self.seen_ns,
-            run_delay_ns=self.run_delay_ns if len(self.run_delay_ns) == blocks else [],
+            run_delay_ns=self.run_delay_ns,
             used_ns=self.used_ns,
             out_of_turn_ns=self.out_of_turn_ns,
             waited_ns=self.waited_ns,
-            conductor_delay_ns=self.conductor_delay_ns if len(self.conductor_delay_ns) == blocks else [],
+            conductor_delay_ns=self.conductor_delay_ns,
         )
 
 
@@ -143,7 +146,7 @@ class Member:
         log.used_ns.append(max(0, cpu_ns_after - cpu_ns))
 
     def wake(self, shape: str, *, seconds: float) -> None:
-        """Let the worker call a shape for so long, unrecorded."""
+        """Let the worker call a shape for some seconds, unrecorded."""
         self._begin_turn()
         self.ask(WakeRequest(shape=shape, seconds=seconds), Woken, "warming up")
         self._end_turn(self.observer.clock_ns())
@@ -163,7 +166,7 @@ class Member:
         return cpu_ns
 
     def _end_turn(self, ended_ns: int) -> int:
-        """Note when the turn ended; the CPU time that the worker has used in all, once it sleeps."""
+        """Note when the turn ended; return the worker's total CPU time, once it sleeps."""
         self.observer.wait_asleep(self.worker.pid)
         self._cpu_ns_at_turn_end, self._turn_ended_ns = self.observer.cpu_ns(self.worker.pid), ended_ns
         return self._cpu_ns_at_turn_end
@@ -194,9 +197,9 @@ class Member:
         )
 
     def _with_logs(self, shapes: Mapping[str, BlockColumns], lane: Lane) -> dict[str, BlockColumns]:
-        logs = {shape: log for (lane_of_log, shape), log in self._logs.items() if lane_of_log == lane}
-        check_blocks(shapes, {shape: log.requests for shape, log in logs.items()})
-        return {shape: logs[shape].add_to(columns) for shape, columns in shapes.items()}
+        requests = {shape: log.requests for (of_lane, shape), log in self._logs.items() if of_lane == lane}
+        check_blocks(shapes, requests)
+        return {shape: self._logs[lane, shape].add_to(columns) for shape, columns in shapes.items()}
 
     def ask(
         self, request: msgspec.Struct, reply: type[ReplyType], verb: str, sent: Callable[[], None] = lambda: None
@@ -214,9 +217,12 @@ def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequ
         blocks = list(zip(columns.quad, columns.sequence, columns.calls))
         if blocks != [(request.quad, request.sequence, request.calls) for request in requests[shape]]:
             raise _false_blocks(f"shape {shape}: other blocks than it was asked for")
+        samples = [columns.wall, columns.cpu]
+        if columns.host is not None:
+            samples.append(columns.host)
+        samples += [stage.wall for stage in columns.stages]
         try:
-            of_host = [] if columns.host is None else [columns.host]
-            for packed in (columns.wall, columns.cpu, *of_host, *(stage.wall for stage in columns.stages)):
+            for packed in samples:
                 unpack(packed)
         except DocumentError as error:
             raise _false_blocks(f"shape {shape}: {error}") from error

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.conductor.engine.order import Start, balanced_coins
-from perfgate.config import GateSettings
+from perfgate.config import Config, GateSettings
 from perfgate.document.run import PAIRS_PER_ROUND
 from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
 from perfgate.protocol import SLOW_CALL_SECONDS
@@ -48,8 +49,12 @@ PARKED_BLOCK_SECONDS, PARKED_QUADS = 2.5, 1
 # Elsewhere a process may be permanently slower by a few percent, and so are its forks: after this many pairs both sides load
 # anew (benchmarks/gate/FINDINGS.md, section 7).
 FORKED_PAIRS = 2
-# A side that is so many times slower has longer blocks by as much; one that is slower still does not eat the budget.
+# A slower side has longer blocks, up to this factor, so that it does not use up the budget.
 MOST_LONGER = 4
+# Servers are renewed after half a first look, after it, and then after as many pairs again, so that none starts just before a
+# look that may end the pairs. They serve at least this many pairs: starting one takes as long as a pair. None is started for
+# the last pair alone.
+FEWEST_SERVED = 2
 # The first two looks are measured regardless of the budget, if they take no longer than this.
 SURE_LOOKS, SURE_SECONDS = 2, 300.0
 
@@ -84,7 +89,9 @@ def seconds_of_sure_pairs(
 def seconds_of_block(gate: GateSettings, *, resident: bool, parked: bool = False) -> float:
     if parked:
         return max(gate.block_seconds, PARKED_BLOCK_SECONDS)
-    return max(gate.block_seconds, RESIDENT_BLOCK_SECONDS) if resident else gate.block_seconds
+    if resident:
+        return max(gate.block_seconds, RESIDENT_BLOCK_SECONDS)
+    return gate.block_seconds
 
 
 def pairs_of_start(*, start_seconds: float, pair_seconds: float) -> int:
@@ -120,7 +127,7 @@ def draw_plans(
     arms += ["aa"] * aa_pairs
     lot.shuffle(arms)
     if resident:
-        arms.sort(key=lambda arm: arm != "aa")
+        arms.sort()
     arms += ["ab"] * (pairs - first_look)
     second_starts = {"ab": _coins(lot, pairs, run=4), "aa": _coins(lot, aa_pairs, run=4)}
     starts: list[Start] = []
@@ -137,15 +144,52 @@ def draw_plans(
     return starts
 
 
-def draw_renewals(seed: int, workload: str, *, round_number: int, draw: int, before: Sequence[int]) -> dict[int, int]:
-    """Draw the hash seeds of new fork servers, by the number of the pair before which they are started.
+@dataclass(frozen=True)
+class PairsPlan:
+    """The pairs of one round, by numbers of pairs including base against base.
 
-    Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one,
-    and as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). The new ones start beside the pairs, on
-    another CPU than theirs: without one, both sides of a pair wait equally.
+    Looks come after ``look_ends`` pairs. Before the pairs in ``renewals`` fork servers with another hash seed are started.
+    Names of operators may be needed from ``name_checks`` on.
     """
-    lot = random.Random(f"{_lot_name(seed, workload, round_number, draw)}/servers")
-    return {number: lot.randrange(2**32) for number in before}
+
+    starts: list[Start]
+    first_look: int
+    look_ends: list[int]
+    renewals: dict[int, int]
+    name_checks: set[int]
+
+    @classmethod
+    def draw(
+        cls, config: Config, workload: str, looks: Sequence[int], *, round_number: int, redraws: int, resident: bool
+    ) -> PairsPlan:
+        """Draw a plan; ``redraws`` is how often layouts were drawn before.
+
+        Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one,
+        and as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). The new servers start while pairs
+        run, on another CPU: without one, both sides of a pair wait equally.
+        """
+        aa_pairs, seed = config.gate.aa_pairs, config.measure.seed
+        starts = draw_plans(
+            seed,
+            workload,
+            pairs=looks[-1],
+            aa_pairs=aa_pairs,
+            first_look=looks[0],
+            round_number=round_number,
+            draw=redraws,
+            resident=resident,
+        )
+        look_ends = [look + aa_pairs for look in looks]
+        first_end = look_ends[0]
+        served = max(FEWEST_SERVED, first_end // 2)
+        served_later = max(FEWEST_SERVED, first_end - served)
+        lot = random.Random(f"{_lot_name(seed, workload, round_number, redraws)}/servers")
+        renewals = {number: lot.randrange(2**32) for number in range(served, len(starts) - 1, served_later)}
+        # The verdict of a look may need names by the next pair, that of the only look by its end.
+        name_checks = {0, *look_ends[:-1]}
+        if len(looks) == 1:
+            name_checks.add(first_end // 3)
+        return cls(starts, looks[0], look_ends, renewals, name_checks)
 
 
 def _lot_name(seed: int, workload: str, round_number: int, draw: int) -> str:
@@ -162,8 +206,9 @@ def of_the_slower(first: float, second: float) -> float:
 
 
 class QuadPlanner:
-    """Decides the number of quads of the next pair and the length of their blocks, by the times and effects of earlier
-    pairs; those of ``resident`` sides stay as they are, because loading is no part of a pair.
+    """Decides the number of quads of the next pair and the length of their blocks, by the times and effects of earlier pairs.
+
+    The quads of ``resident`` sides stay as they are, because loading is no part of a pair.
     """
 
     def __init__(self, gate: GateSettings, *, resident: bool = False, parked: bool = False) -> None:
@@ -176,7 +221,9 @@ class QuadPlanner:
 
     def quads_of(self, call_seconds: float) -> int:
         """The quads of a pair, by the seconds that calls of all shapes take on the faster side."""
-        return SLOW_QUADS if self._gate.quads is None and call_seconds >= SLOW_CALL_SECONDS else self.quads
+        if self._gate.quads is None and call_seconds >= SLOW_CALL_SECONDS:
+            return SLOW_QUADS
+        return self.quads
 
     def add_pair(self, first: Replicate, second: Replicate, *, fixed_seconds: float, quad_seconds: float) -> None:
         """Choose the quads of the next pairs by their overhead, unless the configuration sets them.
@@ -186,12 +233,11 @@ class QuadPlanner:
         if self._is_fixed:
             return
         # The quads' effects, largest over the lanes. Other processes on the machine would spread times other than the fastest.
-        lanes = zip(first.lanes, second.lanes)
-        self._spreads.append(
-            max(
-                float(np.std(_fastest_of_quads(after) - _fastest_of_quads(before))) for (_, before), (_, after) in lanes
-            )
-        )
+        spread = 0.0
+        for (_, before), (_, after) in zip(first.lanes, second.lanes):
+            effects = _fastest_of_quads(after) - _fastest_of_quads(before)
+            spread = max(spread, float(np.std(effects)))
+        self._spreads.append(spread)
         self._shortest_rest = min(self._shortest_rest, fixed_seconds)
         self._shortest_quad = min(self._shortest_quad, quad_seconds)
         worth = round(1.5 * math.sqrt(self._shortest_rest / self._shortest_quad)) * 2

@@ -1,8 +1,7 @@
-"""Profiles that both workers of a pair record in turns after their timed blocks: operators, subroutines, and traces with
-stacks.
+"""Profiles that both workers of a pair record in turns after their timed blocks: operators, subroutines, traces with stacks.
 
-All of it only informs: a worker that fails here costs the pair this profile and nothing else, so its measurements must have
-been collected before.
+All of it only informs: a worker that fails here costs the pair only this profile, so its measurements must have been
+collected before.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, sentence
 from perfgate.protocol import (
     SLOW_CALL_SECONDS,
+    Analysis,
     CallsRecorded,
     Profiled,
     ProfileKind,
@@ -38,10 +38,8 @@ from perfgate.protocol import (
 # second of CPU time each for a call of 3 to 5 ms. Turns are short to keep both sides in one state of the machine.
 QUADS = 4
 TURN_SECONDS = 0.010
-# No quad begins after so long: the profiler of a GPU takes longer to start than a turn of calls.
+# No quad begins later: the profiler of a GPU takes longer to start than a turn of calls.
 QUADS_SECONDS = 1.0
-# Of the pairs that profile their operators: enough that no single one makes the flame graph, and 0.2 s each.
-TRACED_PAIRS = 4
 TRACE_TURN_SECONDS = 0.05
 FEWEST_CALLS, MOST_CALLS = 2, 10
 # If traces are analysed later, a side has one turn for each shape, as long as all the short ones together: torch_npu takes
@@ -84,20 +82,21 @@ def with_profile(
     lot = random.Random(first.layout_seed)
     doing = Activity("profiling {name}", name=first.workload)
     try:
-        slow = any(_calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS) == 1 for blocks in first.shapes.values())
+        calls_of = {
+            shape: _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS) for shape, blocks in first.shapes.items()
+        }
+        quads = 1 if 1 in calls_of.values() else QUADS
         began = clock()
-        for quad in range(1 if slow else QUADS):
+        for quad in range(quads):
             if quad and clock() - began > QUADS_SECONDS:
                 break
             order = order_of(lot.random() < 0.5)
-            for shape, blocks in first.shapes.items():
-                calls = _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
+            for shape, calls in calls_of.items():
                 for index in order:
                     request = ProfileRequest(shape=shape, calls=calls, kind=kind)
                     workers[index].ask(request, Profiled, timeout=timeout, doing=doing)
-        before, after = (
-            worker.ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing) for worker in workers
-        )
+        before = workers[0].ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing)
+        after = workers[1].ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing)
     except WorkerError as error:
         say(
             sentence(
@@ -157,8 +156,12 @@ def record_traces(
     return traces
 
 
+# The number of a pair, and which member.
+_MemberKey = tuple[int, str]
+
+
 class _Recording(NamedTuple):
-    """A recording of a pair's member that waits for its analysis; ``trace`` is the file, without a suffix, that stays of it."""
+    """A recording of a pair's member to be analysed later, which leaves the file ``trace`` (without a suffix), if any."""
 
     pair: int
     member: str
@@ -216,43 +219,55 @@ class LateOperators:
 
         If the analysis fails, the replicates stay without.
         """
-        operators: dict[tuple[int, str], dict[str, dict[str, float]]] = defaultdict(dict)
-        kernels: dict[tuple[int, str], dict[str, KernelBlocks]] = defaultdict(dict)
-        files: dict[tuple[int, str, str], Path] = {}
-        for checkout in dict.fromkeys(recording.checkout for recording in self._recordings):
-            recordings = [recording for recording in self._recordings if recording.checkout == checkout]
+        operators: dict[_MemberKey, dict[str, dict[str, float]]] = defaultdict(dict)
+        kernels: dict[_MemberKey, dict[str, KernelBlocks]] = defaultdict(dict)
+        files: dict[tuple[int, str], dict[str, Path]] = defaultdict(dict)
+        analysis = self._analyse()
+        for pair, member, shape, _, path, _ in self._recordings:
+            if path in analysis.operators:
+                operators[pair, member][shape] = analysis.operators[path]
+            if path in analysis.kernels:
+                kernels[pair, member][shape] = analysis.kernels[path]
+            if path in analysis.traces:
+                files[pair, shape][member] = Path(analysis.traces[path])
+        for replicates in sides:
+            for index, replicate in enumerate(replicates):
+                key = replicate.pair, replicate.member
+                if key in operators:
+                    replicates[index] = msgspec.structs.replace(
+                        replicate, operators=operators[key], kernels=kernels[key]
+                    )
+        traces = []
+        for (pair, shape), of_members in files.items():
+            if len(of_members) == 2:
+                traces.append(PairTrace(pair, shape, base=of_members["first"], head=of_members["second"]))
+        return traces
+
+    def _analyse(self) -> Analysis:
+        """The analysis of all recordings; without those of a checkout where it fails."""
+        by_checkout: dict[Checkout, list[_Recording]] = defaultdict(list)
+        for recording in self._recordings:
+            by_checkout[recording.checkout].append(recording)
+        whole = Analysis(operators={})
+        for checkout, recordings in by_checkout.items():
+            paths = [recording.path for recording in recordings]
             traces = {recording.path: recording.trace for recording in recordings if recording.trace is not None}
             timeout = ANALYSIS_SECONDS + ANALYSIS_SECONDS_EACH * len(recordings)
-            paths = [recording.path for recording in recordings]
             try:
                 analysis = self._bench.analyse(checkout, paths, timeout=timeout, traces=traces)
             except MeasuringError as error:
                 self._bench.say(sentence("no operators from the pairs: {error}", error=error.shown))
                 continue
-            for recording in recordings:
-                member = recording.pair, recording.member
-                if recording.path in analysis.operators:
-                    operators[member][recording.shape] = analysis.operators[recording.path]
-                if recording.path in analysis.kernels:
-                    kernels[member][recording.shape] = analysis.kernels[recording.path]
-                if recording.path in analysis.traces:
-                    files[recording.pair, recording.shape, recording.member] = Path(analysis.traces[recording.path])
-        for replicates in sides:
-            for index, replicate in enumerate(replicates):
-                member = replicate.pair, replicate.member
-                if member in operators:
-                    shapes = operators[member]
-                    replicates[index] = msgspec.structs.replace(replicate, operators=shapes, kernels=kernels[member])
-        return [
-            PairTrace(pair, shape, base=file, head=files[pair, shape, "second"])
-            for (pair, shape, member), file in files.items()
-            if member == "first" and (pair, shape, "second") in files
-        ]
+            whole.operators.update(analysis.operators)
+            whole.kernels.update(analysis.kernels)
+            whole.traces.update(analysis.traces)
+        return whole
 
 
 def _trace_name(replicate: Replicate, shape_number: int, member: int) -> str:
     """The name of a member's recording, without a suffix."""
-    return f"{replicate.workload}-{replicate.pair}-{shape_number}-{'head' if member else 'base'}"
+    side = "head" if member else "base"
+    return f"{replicate.workload}-{replicate.pair}-{shape_number}-{side}"
 
 
 def _calls(blocks: BlockColumns, turn_seconds: float, fewest: int, most: int) -> int:

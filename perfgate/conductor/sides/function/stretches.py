@@ -48,8 +48,8 @@ SHORT_SECONDS, MOST_BLOCKS = 1.0, 100
 # Quads of a start. A stretch of more than half of that has as many as two shorter ones: another start would take too long.
 QUADS, QUADS_OF_LONG = 8, 16
 _TURNS_OF_A_SIDE = 2  # in a quad
-_FEWEST_CALLS_OF_TURN = 1
-# Lines are sampled if head stalls at least so often in a start, and so many times as often as base, until enough calls stalled.
+# Lines are sampled if head stalls at least this often in a start, and this many times as often as base, until enough calls
+# stalled.
 FEWEST_STALLS, MORE_STALLS, ENOUGH_STALLS = 3, 2, 4
 LOCATING_SECONDS = 3.0
 _SHORTEST = 1e-6  # seconds of a call
@@ -66,16 +66,14 @@ class StretchPlan(NamedTuple):
         """The plan for shapes, by the seconds of a call."""
         most_seconds = MOST_BLOCKS * block_seconds
         seconds = most_seconds / len(call_seconds)
-        wanted = {
-            shape: min(MOST_CALLS, max(STRETCH_CALLS, SHORT_SECONDS / call), seconds / call)
-            for shape, call in call_seconds.items()
-        }
-        planned = sum(calls * call_seconds[shape] for shape, calls in wanted.items())
+        calls: dict[str, float] = {}
+        planned = 0.0
+        for shape, call in call_seconds.items():
+            calls[shape] = min(MOST_CALLS, max(STRETCH_CALLS, SHORT_SECONDS / call), seconds / call)
+            planned += calls[shape] * call
         quads = QUADS_OF_LONG if planned > most_seconds / 2 else QUADS
         turns = quads * _TURNS_OF_A_SIDE
-        return cls(
-            quads, {shape: max(_FEWEST_CALLS_OF_TURN, math.ceil(calls / turns)) for shape, calls in wanted.items()}
-        )
+        return cls(quads, {shape: max(1, math.ceil(count / turns)) for shape, count in calls.items()})
 
 
 def seconds_of_calls(warm: WarmedUp, block_seconds: float) -> dict[str, float]:
@@ -171,19 +169,20 @@ class StretchTurns:
         if min(member.call_seconds for member in self._members) >= SLOW_CALL_SECONDS:
             return Quads.exactly(0)
         if self._plan is None:
-            self._plan = _plan_of(*seconds, block_seconds=block_seconds)
+            # By the slower side, within reason.
+            first, second = seconds
+            slower = {shape: of_the_slower(first[shape], second[shape]) for shape in first if shape in second}
+            self._plan = StretchPlan.of(slower, block_seconds=block_seconds)
         return Quads.exactly(self._plan.quads)
 
     def quad(self, quad: QuadTurns) -> bool:
         assert self._plan is not None, "a start plans"
         for shape, calls in self._plan.calls.items():
             for side in quad.turns():
-                turn = BlockRequest(
-                    shape=shape, calls=calls, quad=self._quads + quad.index, sequence=self._blocks, as_served=True
-                )
+                member, number = self._members[side], self._quads + quad.index
                 if self.sides.residents is not None:
-                    self._card.wake(self._members[side], shape)
-                self._members[side].run_block(turn)
+                    self._card.wake(member, shape)
+                member.run_block(BlockRequest(shape, calls, number, self._blocks, as_served=True))
                 self._card.note_work()
                 self._blocks += 1
         return True
@@ -245,9 +244,3 @@ class _Stalled(NamedTuple):
         wall = unpack(columns.wall) / 1e9
         limit = STALL_FACTOR * float(np.median(wall))
         return cls(int(np.count_nonzero(wall > limit)), int(wall.size), limit)
-
-
-def _plan_of(first: Mapping[str, float], second: Mapping[str, float], *, block_seconds: float) -> StretchPlan:
-    """The plan for the seconds of a call on both sides: by the slower side's, within reason."""
-    shared = {shape: of_the_slower(first[shape], second[shape]) for shape in first if shape in second}
-    return StretchPlan.of(shared, block_seconds=block_seconds)

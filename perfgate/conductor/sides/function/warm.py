@@ -1,8 +1,8 @@
 """Workers that have a workload loaded and warm, kept from pair to pair: the members of a pair are forked from them.
 
 Loading and warming up may take longer than the blocks of a pair. Done once for some pairs and not in each, it leaves most of
-the wall to recorded calls. A member is still a separate process, which moves in memory before every quad, and no
-process runs the code of both sides. Each side has its own, so no worker of base is forked from a process that ran code of head.
+the time to recorded calls. A member is still a separate process, which moves in memory before every quad, and no process runs
+the code of both sides: no worker of base is forked from a process that ran code of head.
 """
 
 from __future__ import annotations
@@ -72,20 +72,22 @@ class WarmWorkers:
     _started: int = 0
 
     def get(self, places: Sequence[WarmPlace], start: Start, *, block_seconds: float) -> list[WarmWorker]:
-        """The warm workers of these places: those that there are, or new ones, started in this order.
+        """The warm workers of these places; those that are missing are started, in this order.
 
-        All that are kept together were loaded into the layout of the first one's plan, a twin into another. Resident ones load
-        at the same time: loading waits for disks and copies. Raises WorkerError.
+        All workers of one start are loaded into the layout of that start's plan, a twin into another. Resident workers load at
+        the same time: loading waits for disks and copies. Raises WorkerError.
         """
         if block_seconds != self._block_seconds:
             self.close()
             self._block_seconds = block_seconds
         if not self.kept:
             self._layout_seed, self._start = start.layout_seed, start.number
-        lacking = [place for place in places if place not in self.kept]
-        loads_together = self.resident and self.bench.parking is None
-        for together in [lacking] if loads_together else [[place] for place in lacking]:
-            self._start_together(together, start)
+        missing = [place for place in places if place not in self.kept]
+        if self.resident and self.bench.parking is None:
+            self._start_together(missing, start)
+        else:
+            for place in missing:
+                self._start_together([place], start)
         return [self.kept[place] for place in places]
 
     @property
@@ -94,21 +96,26 @@ class WarmWorkers:
         return not self.kept and (not self._ahead or self._ahead_on_next)
 
     def prepare(self, places: Sequence[WarmPlace], start: Start) -> None:
-        """Begin to load the residents of a coming start, while the present ones measure, if the device holds all of them."""
+        """Begin to load the residents of a coming start of base and head, while others measure, if the device holds all."""
         if self._ahead or not self.bench.loads_slowly or not self.bench.fits(len(self.kept) + len(places)):
             return
         self._ahead_on_next = self.bench.servers.has_next
         for place in places:
-            seed = start.twin_seed if place.is_twin else start.layout_seed
-            self._ahead[place] = AheadWorker.begin(self._loading(place, seed, on_next=self._ahead_on_next))
+            loading = self._loading(place, start.layout_seed, on_next=self._ahead_on_next)
+            self._ahead[place] = AheadWorker.begin(loading)
 
     def common_parts(self, *checkouts: Checkout) -> list[str]:
         """The modules that the warm workers of all these checkouts imported; none if one of them has no worker."""
-        places = [WarmPlace(checkout) for checkout in checkouts]
-        found = [self.kept[place].warm.parts for place in places if place in self.kept]
-        if len(found) < len(checkouts):
-            return []
-        return [part for part in found[0] if all(part in parts for parts in found)]
+        parts: list[str] | None = None
+        for checkout in checkouts:
+            worker = self.kept.get(WarmPlace(checkout))
+            if worker is None:
+                return []
+            if parts is None:
+                parts = worker.warm.parts
+            else:
+                parts = [part for part in parts if part in worker.warm.parts]
+        return parts or []
 
     def close(self) -> None:
         """End all of them, and those that load."""
@@ -118,24 +125,28 @@ class WarmWorkers:
             ahead.stack.close()
 
     def close_kept(self) -> None:
-        """End those that are loaded; those that load for a coming start go on."""
+        """End the loaded workers; workers that load for a coming start go on."""
         self.kept.clear()
         self._stack.close()
 
     def _start_together(self, places: Sequence[WarmPlace], start: Start) -> None:
         began = self.observer.monotonic()
-        loading = [self._begin_loading(place, start) for place in places]
-        loaded = [worker.wait() for worker in loading]
+        workers = {place: self._begin_loading(place, start) for place in places}
+        loaded = {place: worker.wait() for place, worker in workers.items()}
+        warm: dict[WarmPlace, WarmedUp] = {}
         # One after the other: they share the device.
-        warm: list[WarmedUp] = []
-        for worker in loading:
-            least = 0.0 if not self.resident else FURTHER_WARM_UP_SECONDS if warm else WARM_UP_SECONDS
-            warm.append(self._warm_up(worker.worker, least_seconds=least))
+        for place, worker in workers.items():
+            least_seconds = 0.0
+            if self.resident:
+                least_seconds = FURTHER_WARM_UP_SECONDS if warm else WARM_UP_SECONDS
+            warm[place] = self._warm_up(worker.worker, least_seconds=least_seconds)
         seconds = (self.observer.monotonic() - began) / max(1, len(places))
-        for place, worker, about, ready in zip(places, loading, loaded, warm):
+        start_number = self._start if self.resident else None
+        for place, worker in workers.items():
             self._started += 1
-            start_number = self._start if self.resident else None
-            self.kept[place] = WarmWorker(worker.worker, about, ready, self._started, seconds, start_number)
+            self.kept[place] = WarmWorker(
+                worker.worker, loaded[place], warm[place], self._started, seconds, start_number
+            )
 
     def _begin_loading(self, place: WarmPlace, start: Start) -> LoadingWorker:
         if place in self._ahead:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,6 +30,8 @@ from perfgate.document.job import JobNumber, TurnResult
 from perfgate.job_settings import JobSettings
 
 Floats = npt.NDArray[np.float64]
+# The others are seconds.
+_RATE_UNITS = {SERVING_THROUGHPUT: "tokens/s", GOODPUT: "1"}
 
 
 def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnResult:
@@ -61,28 +65,34 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
         values[REQUEST_CPU] = cpu_seconds / max(1, measures.latency.size)
     if sla is not None:
         values[GOODPUT] = goodput(load.exchanges, first_token=sla.first_token, per_token=sla.per_token)
+    work = Counter(requests=len(load.exchanges), input_tokens=0, output_tokens=0, without_text=len(measures.silent))
+    durations: list[float] = []
+    cached_tokens: int | None = 0
+    resent = 0
+    for exchange in load.exchanges:
+        durations.append(exchange.last - exchange.at)
+        work["input_tokens"] += exchange.input_tokens or 0
+        work["output_tokens"] += exchange.output_tokens or 0
+        resent += exchange.resent
+        # The server must report the prompt tokens found in its cache for every request.
+        if cached_tokens is None or exchange.cached_tokens is None:
+            cached_tokens = None
+        else:
+            cached_tokens += exchange.cached_tokens
     # How late requests were sent counts against how long they take.
-    durations = [exchange.last - exchange.at for exchange in load.exchanges]
     late = float(np.median(load.lateness)) / max(1e-9, float(np.median(durations)))
-    # The server must report the prompt tokens found in its cache for every request.
-    cached = [exchange.cached_tokens for exchange in load.exchanges if exchange.cached_tokens is not None]
     return TurnResult(
         values={name: value for name, value in values.items() if value is not None and 0 < value < math.inf},
-        work={
-            "requests": len(load.exchanges),
-            "input_tokens": sum(exchange.input_tokens or 0 for exchange in load.exchanges),
-            "output_tokens": sum(exchange.output_tokens or 0 for exchange in load.exchanges),
-            "without_text": len(measures.silent),
-        },
+        work=dict(work),
         samples=[times_of(name, column) for name, column in samples.items() if column.size],
         late=round(late, 4),
-        counters={"cached_tokens": sum(cached)} if cached and len(cached) == len(load.exchanges) else {},
-        resent=sum(exchange.resent for exchange in load.exchanges),
+        counters={} if cached_tokens is None else {"cached_tokens": cached_tokens},
+        resent=resent,
     )
 
 
 def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate: bool) -> tuple[JobNumber, ...]:
-    """The numbers and those of them that gate: token numbers if there are any, else those of whole requests.
+    """The numbers, of which token numbers gate if there are any, else numbers of whole requests.
 
     Near the highest rate waits grow several times as much as the work does, so there the share that holds the SLA gates.
     """
@@ -92,16 +102,16 @@ def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate:
     gates |= {SERVING_CPU, REQUEST_CPU}
     if is_closed_loop and TPOT in names:
         gates.add(SERVING_THROUGHPUT)
-    return tuple(
-        JobNumber(
-            metric=name,
-            unit="tokens/s" if name == SERVING_THROUGHPUT else "1" if name == GOODPUT else "s",
-            better="higher" if name in (SERVING_THROUGHPUT, GOODPUT) else "lower",
-            gating=name in gates,
-        )
-        for name in names
-    )
+    numbers = []
+    for name in names:
+        number = JobNumber(metric=name, unit="s", better="lower", gating=name in gates)
+        if name in _RATE_UNITS:
+            number = msgspec.structs.replace(number, unit=_RATE_UNITS[name], better="higher")
+        numbers.append(number)
+    return tuple(numbers)
 
 
 def _quantile(values: Floats, share: float) -> float | None:
-    return float(np.quantile(values, share)) if values.size else None
+    if not values.size:
+        return None
+    return float(np.quantile(values, share))

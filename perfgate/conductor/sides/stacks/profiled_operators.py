@@ -41,10 +41,12 @@ def kept_traces(sampled: SideStacks) -> list[Path]:
 
     A link is none: it may lead anywhere.
     """
-    sizes = {file: file.stat().st_size for file in sampled.traces if file.is_file() and not file.is_symlink()}
-    return sorted((file for file in sizes if sizes[file] <= MOST_TRACE_BYTES), key=lambda file: -sizes[file])[
-        :MOST_TRACES
-    ]
+    sizes: dict[Path, int] = {}
+    for file in sampled.traces:
+        if file.is_file() and not file.is_symlink() and file.stat().st_size <= MOST_TRACE_BYTES:
+            sizes[file] = file.stat().st_size
+    largest_first = sorted(sizes, key=lambda file: -sizes[file])
+    return largest_first[:MOST_TRACES]
 
 
 def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
@@ -59,25 +61,25 @@ def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
             continue
     places = _Places(sampled, root)
     units = max(1, sampled.operator_units)
-    found = []
+    operators = []
     for key, parts in seconds.items():
         times = np.concatenate(parts)
         # Without the calls that lie far above the others, as an interruption does.
         low, high = np.quantile(times, (0.25, 0.75)).tolist()
         usual = times[times <= max(high + _FAR * (high - low), 2 * high)]
         function, line = places.of(key.place)
-        found.append(
-            ProfiledOperator(
-                name=key.name,
-                function=function,
-                line=line,
-                calls=times.size / units,
-                seconds=rounded(float(usual.mean()) * times.size / units),
-                spread=rounded(float(usual.std())),
-                on_device=key.on_device,
-            )
+        operator = ProfiledOperator(
+            name=key.name,
+            function=function,
+            line=line,
+            calls=times.size / units,
+            seconds=rounded(float(usual.mean()) * times.size / units),
+            spread=rounded(float(usual.std())),
+            on_device=key.on_device,
         )
-    return sorted(found, key=lambda operator: -operator.seconds)[:_MOST_OPERATORS]
+        operators.append(operator)
+    operators.sort(key=lambda operator: -operator.seconds)
+    return operators[:_MOST_OPERATORS]
 
 
 def _calls(timeline: Timeline) -> Iterator[tuple[_Key, _Floats]]:
@@ -129,17 +131,19 @@ class _Places:
         file, _, number = place.rpartition(":")
         if not number.isdecimal():
             return "", ""
-        around = [
-            frame
-            for frame in self._frames[Path(file).name]
-            if frame.first <= int(number) <= frame.last
-            and Path(frame.file).as_posix().endswith(file)
-            and Path(frame.file).is_relative_to(self._root)
-        ]
+        line = int(number)
+        around: list[StackFrame] = []
+        for frame in self._frames[Path(file).name]:
+            path = Path(frame.file)
+            is_same_file = path.as_posix().endswith(file) and path.is_relative_to(self._root)
+            if is_same_file and frame.first <= line <= frame.last:
+                around.append(frame)
         if around:
-            inner = min(around, key=lambda frame: (frame.first != int(number), frame.last - frame.first))
+            inner = min(around, key=lambda frame: (frame.first != line, frame.last - frame.first))
             return inner.function, f"{Path(inner.file).relative_to(self._root).as_posix()}:{inner.first}"
-        return ("", place) if (self._root / file).is_file() else ("", "")
+        if (self._root / file).is_file():
+            return "", place
+        return "", ""
 
 
 def rounded(seconds: float) -> float:

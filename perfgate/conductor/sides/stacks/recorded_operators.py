@@ -22,7 +22,7 @@ def record_operators(
 ) -> SideStacks:
     """The profile with the traces of one more turn, which does ``work`` and returns how many units it did.
 
-    ``begin`` starts a profiler of the program's own and returns whether there is one, and ``end`` ends it. SideError of
+    ``begin`` starts the program's own profiler and returns whether there is one, and ``end`` ends it. SideError of
     ``work`` passes through.
     """
     folder = sampled.folder
@@ -46,14 +46,14 @@ def _traces(folder: Path) -> list[Path]:
 def _by_torch(folder: Path, processes: Callable[[], list[int]], work: Callable[[], int]) -> int:
     switch = folder / OPERATORS_SWITCH
     switch.touch()
-    asked = signal_processes(processes())
-    wait_for_files(folder, asked, RECORDING, _START_SECONDS)
+    signalled = signal_processes(processes())
+    wait_for_files(folder, signalled, RECORDING, _START_SECONDS)
     try:
         units = work()
     finally:
         switch.unlink(missing_ok=True)
-        signal_processes(list(asked))
-    with_torch = {pid for pid in asked if _size(folder / f"{pid}{RECORDING}")}
+        signal_processes(list(signalled))
+    with_torch = {pid for pid in signalled if _size(folder / f"{pid}{RECORDING}")}
     wait_for_files(folder, with_torch, OPERATORS, _END_SECONDS)
     return units
 

@@ -7,9 +7,10 @@ would die of it.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -107,8 +108,8 @@ def sample_stacks(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / SWITCH).touch()
-    asked = signal_processes(processes())
-    wait_for_files(folder, asked, STARTED, _START_SECONDS)
+    signalled = signal_processes(processes())
+    wait_for_files(folder, signalled, STARTED, _START_SECONDS)
     began, units, turns = time.monotonic(), 0, 0
 
     def is_enough() -> bool:
@@ -122,11 +123,11 @@ def sample_stacks(
         seconds = time.monotonic() - began
     finally:
         (folder / SWITCH).unlink(missing_ok=True)
-        signal_processes(list(asked))
-    started = {pid for pid in asked if (folder / f"{pid}{STARTED}").exists()}
+        signal_processes(list(signalled))
+    started = {pid for pid in signalled if (folder / f"{pid}{STARTED}").exists()}
     wait_for_files(folder, started, STACKS, _END_SECONDS)
-    found = [read for pid in sorted(started) if (read := _read(folder / f"{pid}{STACKS}")) is not None]
-    return SideStacks(per, units, seconds, found, traces=[], folder=folder)
+    files = [folder / f"{pid}{STACKS}" for pid in sorted(started)]
+    return SideStacks(per, units, seconds, _read_all(files), traces=[], folder=folder)
 
 
 def _is_starved(cpu: CpuTime) -> bool:
@@ -148,19 +149,19 @@ def sample_run(folder: Path, run: Callable[[], bool]) -> SideStacks | None:
     finally:
         (folder / FROM_START).unlink(missing_ok=True)
     seconds = time.monotonic() - began
-    found = [read for file in sorted(folder.glob(f"*{STACKS}")) if (read := _read(file)) is not None]
-    return SideStacks("run", runs, seconds, found, traces=[], folder=folder)
+    files = sorted(folder.glob(f"*{STACKS}"))
+    return SideStacks("run", runs, seconds, _read_all(files), traces=[], folder=folder)
 
 
 def signal_processes(pids: list[int]) -> set[int]:
     """Send the signal to those that catch it, and return them."""
-    asked = set()
+    signalled = set()
     for pid in pids:
         with suppress(OSError):  # it has ended
             if _catches(pid):
                 os.kill(pid, PROFILE_SIGNAL)
-                asked.add(pid)
-    return asked
+                signalled.add(pid)
+    return signalled
 
 
 def _catches(pid: int) -> bool:
@@ -169,30 +170,36 @@ def _catches(pid: int) -> bool:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
-    return bool(int(caught, 16) >> (PROFILE_SIGNAL - 1) & 1)
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (PROFILE_SIGNAL - 1) & 1)
 
 
 def wait_for_files(folder: Path, pids: set[int], suffix: str, seconds: float) -> None:
     """Wait until every process has written its file, has ended, or the time is up."""
     ends = time.monotonic() + seconds
-    while time.monotonic() < ends and any(
-        not (folder / f"{pid}{suffix}").exists() and Path(f"/proc/{pid}").exists() for pid in pids
-    ):
-        time.sleep(_POLL_SECONDS)
+    for pid in pids:
+        file, process = folder / f"{pid}{suffix}", Path(f"/proc/{pid}")
+        while not file.exists() and process.exists() and time.monotonic() < ends:
+            time.sleep(_POLL_SECONDS)
+
+
+def _read_all(files: Iterable[Path]) -> list[ProcessStacks]:
+    return [stacks for stacks in map(_read, files) if stacks is not None]
 
 
 def _read(file: Path) -> ProcessStacks | None:
-    """The samples of a process; None if the file is not such a document. It may be anything: the process ran code of the
-    change.
-    """
+    """The samples of a process; None if the file is not such a document: the process ran code of the change."""
     try:
         if file.is_symlink() or file.stat().st_size > _MOST_BYTES:
             return None
         stacks = msgspec.json.decode(file.read_bytes(), type=ProcessStacks)
     except (OSError, msgspec.MsgspecError):
         return None
-    is_whole = all(0 <= frame < len(stacks.frames) for stack in stacks.stacks for frame in stack) and all(
-        0 <= s.stack < len(stacks.stacks) and s.begin <= s.end and s.cpu >= 0 and s.times > 0 for s in stacks.samples
-    )
-    return stacks if is_whole else None
+    for stack in stacks.stacks:
+        if stack and not 0 <= min(stack) <= max(stack) < len(stacks.frames):
+            return None
+    for sample in stacks.samples:
+        has_stack = 0 <= sample.stack < len(stacks.stacks)
+        if not has_stack or sample.begin > sample.end or sample.cpu < 0 or sample.times <= 0:
+            return None
+    return stacks
