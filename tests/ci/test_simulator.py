@@ -18,7 +18,9 @@ import requests
 
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.publish.trusted import read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
+from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, connect
 from perfgate.judging.forge.hosts.github import GitHub
 from tests.waiting import left_in_the_end
@@ -105,7 +107,9 @@ def test_publish__simulated_github__takes_the_comment_and_the_status(url: str, p
     said = list[str]()
     doors = Doors(environ=environ, say=said.append, sleep=lambda seconds: None, clock=lambda: 1.8e9)
     # Nothing was measured of a pull request that exists in examples alone.
-    assert publish(None, PublishRequest(tmp_path), doors) == 3
+    assert (
+        publish(None, read_trusted_inputs(tmp_path, detect(environ), doors, posts=True), PublishRequest(), doors) == 3
+    )
     assert said[-2:] == [
         f"The comment on change request {pull['number']} was created.",
         f"The commit status perfgate of {pull['head']['sha'][:12]} is error.",

@@ -34,8 +34,10 @@ from perfgate.document.testbed import fingerprint
 from perfgate.errors import PerfgateError
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.publish.trusted import read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.comment import marker
+from perfgate.judging.forge.detect import detect
 from perfgate.judging.gate.decide import decide
 from perfgate.version import __version__
 from tests.command import run_perfgate
@@ -265,7 +267,10 @@ class Job:
         doors = Doors(environ=environ, say=said.append, sleep=time.sleep, clock=time.clock)
         root, artifact = request.pop("root", self.root), request.pop("artifact", self.artifact)
         try:
-            code, error = publish(artifact, PublishRequest(root, **request), doors), ""
+            event = request.pop("event", None) or detect(environ)
+            posts = artifact is None or not request.get("dry_run", False)
+            trusted = read_trusted_inputs(root, event, doors, posts=posts)
+            code, error = publish(artifact, trusted, PublishRequest(**request), doors), ""
         except PerfgateError as refused:
             code, error = refused.exit_code, str(refused)
         return Done(code, "\n".join(said), error, time.slept)

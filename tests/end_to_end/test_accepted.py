@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.trusted import read_trusted_inputs
 from perfgate.flows.publish.wording import obeys_comments
 from perfgate.flows.shared.doors import Doors
+from perfgate.judging.forge.detect import detect
 from tests.end_to_end.conftest import Clone, Perfgate
 from tests.end_to_end.publishing import START, Job
 from tests.end_to_end.test_command import Order
@@ -141,6 +141,6 @@ def test_comment__workflows_of_the_checkout__decide_whether_an_order_is_heard(
 def test_comment__job_that_is_none_of_github_actions__without_workflows_no_order_is_heard(github: Job) -> None:
     environ = {**github.environ, "PERFGATE_TOKEN": BOT_TOKEN}
     doors = Doors(environ=environ, say=print, sleep=lambda _: None, clock=lambda: START)
-    trusted = read_trusted_inputs(PublishRequest(github.root), doors, posts=True)
+    trusted = read_trusted_inputs(github.root, detect(environ), doors, posts=True)
     assert obeys_comments(trusted)
     assert not obeys_comments(replace(trusted, environ={"JENKINS_URL": "https://ci.example"}))

@@ -17,7 +17,6 @@ from perfgate.document.history import Acceptance
 from perfgate.errors import DocumentError, PerfgateError, UsageError
 from perfgate.flows.publish.answer import answer_bisection
 from perfgate.flows.publish.command import run_command
-from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.forge.comment import read_state
@@ -51,7 +50,7 @@ class Order:
         said: list[str] = []
         environ = {**self.environ, **({"GITHUB_TOKEN": token} if token else {})}
         doors = Doors(environ=environ, say=said.append, sleep=lambda _: None, clock=lambda: START)
-        run_command(PublishRequest(self.job.root, **request), doors)
+        run_command(self.job.root, doors, **request)
         return "\n".join(said)
 
     def told(self) -> dict[str, str]:
@@ -513,7 +512,7 @@ def _answer(job: Job, document: BisectionDocument | None) -> None:
         "GITHUB_TOKEN": BOT_TOKEN,
     }
     doors = Doors(environ={**job.environ, **given}, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
-    answer_bisection(PublishRequest(job.root), folder, doors)
+    answer_bisection(folder, "en", doors)
 
 
 def test_answer__bisection_of_the_change__names_the_commit_and_nothing_of_it_commands(own: Job) -> None:

@@ -13,7 +13,6 @@ from perfgate.document.history import Acceptance
 from perfgate.errors import UsageError
 from perfgate.flows.publish.answer import answer_bisection
 from perfgate.flows.publish.command import run_command
-from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
 from tests.end_to_end.publishing import START, Job
@@ -52,7 +51,7 @@ def obey(job: Job, attributes: dict[str, Any], **payload: Any) -> str:
         "PERFGATE_TOKEN": BOT_TOKEN,
     }
     doors = Doors(environ=environ, say=said.append, sleep=lambda _: None, clock=lambda: START)
-    run_command(PublishRequest(job.root), doors)
+    run_command(job.root, doors)
     return "\n".join(said)
 
 
@@ -202,7 +201,7 @@ def test_answer__of_the_branch_s_pipeline__stands_in_the_merge_request(own: Job)
         "PERFGATE_TOKEN": BOT_TOKEN,
     }
     doors = Doors(environ={**own.environ, **given}, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
-    answer_bisection(PublishRequest(own.root), own.folder, doors)
+    answer_bisection(own.folder, "en", doors)
     (reply,) = replies(own)
     assert reply.startswith(
         "perfgate found no commit: the measuring job left no bisection; see its log for the reason."

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import FOLDER, Options, RecordCommand, directory_option, key_option, language_option
+from perfgate.cli.options import FOLDER, directory_option, key_option, language_option
 
 
-@click.command("command", cls=RecordCommand)
+@click.command("command")
 @key_option
 @click.option(
     "--answer",
@@ -18,7 +18,7 @@ from perfgate.cli.options import FOLDER, Options, RecordCommand, directory_optio
 )
 @language_option
 @directory_option()
-def COMMAND(options: Options, answer: Path | None, language: str | None, directory: Path) -> None:
+def COMMAND(key: str, answer: Path | None, language: str | None, directory: Path) -> None:
     """Execute the comment that started this job. It measures a pull request again, bisects it, or accepts a regression.
 
     Runs in a job of GitHub or Gitea on `issue_comment`, in a GitLab pipeline that a webhook of comment events triggers,
@@ -31,15 +31,15 @@ def COMMAND(options: Options, answer: Path | None, language: str | None, directo
     Always exits 0, but for an --answer that is no bisection of this change (2).
     """
     from perfgate.config import report_language
-    from perfgate.flows.publish.command import run_command
-    from perfgate.flows.publish.request import PublishRequest
     from perfgate.flows.shared.doors import Doors
 
-    request = options.record(PublishRequest, root=directory, language=report_language(language, directory))
+    spoken = report_language(language, directory)
     doors = Doors.of_this_process(click.echo)
     if answer is None:
-        run_command(request, doors)
-        return
-    from perfgate.flows.publish.answer import answer_bisection
+        from perfgate.flows.publish.command import run_command
 
-    answer_bisection(request, answer, doors)
+        run_command(directory, doors, key=key, language=spoken)
+    else:
+        from perfgate.flows.publish.answer import answer_bisection
+
+        answer_bisection(answer, spoken, doors)

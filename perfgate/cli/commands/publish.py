@@ -81,10 +81,15 @@ def COMMAND(options: Options, artifact: Path | None, download: bool, directory: 
     from perfgate.errors import UsageError
     from perfgate.flows.publish.job import publish
     from perfgate.flows.publish.request import PublishRequest
+    from perfgate.flows.publish.trusted import read_trusted_inputs
     from perfgate.flows.shared.doors import Doors
+    from perfgate.judging.forge.detect import detect
 
     if download == (artifact is not None):
         raise UsageError("give the folder or zip of a check, or --download, and not both")
-    request = options.record(PublishRequest, root=directory, language=report_language(language, directory))
+    request = options.record(PublishRequest, language=report_language(language, directory))
     doors = Doors.of_this_process(click.echo)
-    raise SystemExit(publish(artifact, request, doors))
+    # A trial with an artifact at hand does not use the forge.
+    posts = download or not request.dry_run
+    trusted = read_trusted_inputs(directory, detect(doors.environ), doors, posts=posts)
+    raise SystemExit(publish(artifact, trusted, request, doors))

@@ -10,17 +10,17 @@ from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, Commi
 from perfgate.document.strict_json import parse_json
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.publish.command import connect_to_answer
-from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.report.render.bisection import render_bisection_answer
+from perfgate.locale import Language
 
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-def answer_bisection(request: PublishRequest, folder: Path, doors: Doors) -> None:
+def answer_bisection(folder: Path, language: Language, doors: Doors) -> None:
     """Answer with the bisection in ``folder``, or with its absence. It is untrusted and never becomes a verdict.
 
     Raises UsageError outside a CI job for a change request, DocumentError if the bisection is not one of this change, after a
@@ -35,7 +35,7 @@ def answer_bisection(request: PublishRequest, folder: Path, doors: Doors) -> Non
         document = _read(folder / BISECTION_FILE, event.head_sha)
     except DocumentError as error:
         wrong = error
-    text = render_bisection_answer(document, event.job_url, request.language)
+    text = render_bisection_answer(document, event.job_url, language)
     forge.add_comment(event.change_request, text + "\n")
     doors.say(log_lines(text, doors.environ))
     if wrong is not None:

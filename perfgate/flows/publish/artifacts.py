@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +11,7 @@ from perfgate.config import MOST_TESTBEDS, TESTBED_NAME, Config
 from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.message import Message, ReasonError
 from perfgate.errors import DocumentError, UsageError
-from perfgate.flows.publish.request import PublishRequest
-from perfgate.flows.publish.trusted import TrustedInputs
+from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
 from perfgate.flows.shared.ci_artifact import fetch_artifact, key_of
 
 # Conclusions of a measuring job that did not finish. GitHub cancels a job that exceeds its `timeout-minutes`.
@@ -39,24 +37,28 @@ class ReadArtifact(NamedTuple):
         return self.documents
 
 
-def read_artifacts(artifact: Path | None, request: PublishRequest, trusted: TrustedInputs) -> Sequence[ReadArtifact]:
+def read_artifacts(
+    artifact: Path | None, trusted: TrustedInputs, key: str, testbeds: Sequence[str]
+) -> Sequence[ReadArtifact]:
     """The artifact of every expected testbed, or of the only runner: from a path, else as the event's run uploaded it.
 
     If a measuring job was cancelled, the artifacts of the others are still judged.
     """
-    testbeds = _expected_testbeds(trusted.settings.config, request.testbeds)
-    source = _source(artifact, trusted, request.key)
+    expected = _expected_testbeds(trusted.settings.config, testbeds)
+    target = trusted.target
+    if artifact is None and target is None:
+        raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
     cancelled = ReasonError(Message("publish.job-cancelled"))
-    is_cancelled = trusted.target is not None and trusted.target.event.measured in CANCELLED
-    if is_cancelled and not testbeds:
+    is_cancelled = target is not None and target.event.measured in CANCELLED
+    if is_cancelled and not expected:
         return [ReadArtifact(refusal=cancelled)]
     artifacts: list[ReadArtifact] = []
-    for name in testbeds or ("",):
-        read = _read_artifact(source, name)._replace(testbed=name, device=testbeds.get(name))
+    for testbed in expected or ("",):
+        read = _read_artifact(artifact, target, key, testbed)._replace(testbed=testbed, device=expected.get(testbed))
         if is_cancelled and read.documents is None:
             read = read._replace(refusal=cancelled)
         artifacts.append(read)
-    if not testbeds:
+    if not expected:
         return artifacts
     sessions: Counter[str] = Counter()
     for read in artifacts:
@@ -64,7 +66,16 @@ def read_artifacts(artifact: Path | None, request: PublishRequest, trusted: Trus
     return [_refused(read, sessions) for read in artifacts]
 
 
-def _expected_testbeds(config: Config | None, names: tuple[str, ...]) -> Mapping[str, str | None]:
+def measured_change(artifacts: Sequence[ReadArtifact]) -> int | None:
+    """The change request that the first artifact with documents was measured for."""
+    for artifact in artifacts:
+        if artifact.documents is not None:
+            context = artifact.documents.head.session.ci
+            return context.change_request if context else None
+    return None
+
+
+def _expected_testbeds(config: Config | None, names: Sequence[str]) -> Mapping[str, str | None]:
     """The kind of device of each expected testbed, None if perfgate.toml lacks the testbed; empty for a gate of one runner.
 
     ``config`` comes from the base or the default branch, so a change cannot take a testbed away. The ``names`` in the
@@ -76,7 +87,9 @@ def _expected_testbeds(config: Config | None, names: tuple[str, ...]) -> Mapping
                 "--testbed {name!r} must be letters, digits, '_', '-' or '.', and not 'judged', e.g. --testbed 910b",
                 name=name,
             )
-    testbeds: dict[str, str | None] = dict(config.testbeds) if config else {}
+    testbeds: dict[str, str | None] = {}
+    if config:
+        testbeds.update(config.testbeds)
     for name in names:
         testbeds.setdefault(name, None)
     if len(testbeds) > MOST_TESTBEDS:
@@ -88,26 +101,17 @@ def _expected_testbeds(config: Config | None, names: tuple[str, ...]) -> Mapping
     return testbeds
 
 
-def _source(artifact: Path | None, trusted: TrustedInputs, key: str) -> Callable[[str], Path | bytes]:
-    """A function from a testbed, "" for the only runner, to its artifact."""
-    if artifact is not None:
-        return partial(_check_below, artifact)
-    target = trusted.target
-    if target is None:
-        raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
-    return lambda testbed: fetch_artifact(target.forge, target.event, key_of(key, testbed))
-
-
-def _check_below(folder: Path, testbed: str) -> Path:
-    """The check of a testbed in a folder with several, as ``NAME/`` or ``NAME.zip``; without a name the folder itself."""
-    archive = folder / f"{testbed}.zip"
-    return archive if testbed and archive.is_file() else folder / testbed
-
-
-def _read_artifact(source: Callable[[str], Path | bytes], testbed: str) -> ReadArtifact:
+def _read_artifact(artifact: Path | None, target: TargetForge | None, key: str, testbed: str) -> ReadArtifact:
+    """The check of a testbed, "" for the only runner; in a folder with several it is ``NAME/`` or ``NAME.zip``."""
     try:
-        place = source(testbed)
-        return ReadArtifact(read_check(place), source=place)
+        if artifact is None:
+            assert target is not None, "an artifact without a path is fetched from a forge"
+            source: Path | bytes = fetch_artifact(target.forge, target.event, key_of(key, testbed))
+        else:
+            archive = artifact / f"{testbed}.zip"
+            is_archive = testbed and archive.is_file()
+            source = archive if is_archive else artifact / testbed
+        return ReadArtifact(read_check(source), source=source)
     except Exception as error:  # noqa: BLE001 - raised by the judging function
         return ReadArtifact(refusal=error)
 
@@ -117,13 +121,14 @@ def _refused(artifact: ReadArtifact, sessions: Counter[str]) -> ReadArtifact:
     documents, device = artifact.documents, artifact.device
     if documents is None:
         return artifact
+    why = None
+    # One of two testbeds with the same session is a copy; which of them cannot be known.
+    if any(sessions[session] > 1 for session in _sessions(documents)):
+        why = Message("publish.measured-once")
     other_kinds = sorted({run.testbed.device_kind for run in documents} - {device})
     if device is not None and other_kinds:
         why = Message("publish.other-device", {"found": other_kinds[0], "wanted": device})
-    elif any(sessions[session] > 1 for session in _sessions(documents)):
-        # One of them is a copy; which of them cannot be known.
-        why = Message("publish.measured-once")
-    else:
+    if why is None:
         return artifact
     return artifact._replace(documents=None, refusal=ReasonError(why))
 

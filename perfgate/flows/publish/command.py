@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfgate.config import load_config
@@ -11,6 +11,7 @@ from perfgate.errors import ForgeHasNoArtifactsError, UsageError
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.starting import start_measuring, tell_workflow
+from perfgate.flows.publish.trusted import read_trusted_inputs
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.trust.acceptance import (
@@ -40,15 +41,16 @@ from perfgate.judging.forge.orders import (
 )
 from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.report.render.comment import OrderAnswer, render_answer
-from perfgate.locale import sentence
+from perfgate.locale import Language, sentence
 
 # An order that cannot be parsed is answered too, once its author is known to be allowed to give orders.
 _Order = RunOrder | BisectOrder | AcceptOrder | OrderError
 
 
-def run_command(request: PublishRequest, doors: Doors) -> None:
+def run_command(root: Path, doors: Doors, *, key: str = DEFAULT_KEY, language: Language = "en") -> None:
     """Execute or refuse the order in the comment; authors without push access are answered only in the log.
 
+    ``root`` is the project's folder in a checkout of the default branch; ``key`` distinguishes several gates of one repository.
     Raises UsageError if this job runs for no comment or has no token, ForgeError and StoreError if forge or store refuse.
     """
     place, event = read_comment(doors.environ), detect(doors.environ)
@@ -63,83 +65,109 @@ def run_command(request: PublishRequest, doors: Doors) -> None:
     if comment is None or order is None or comment.bot or comment.edited:
         doors.say(sentence("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited."))
         return
-    forge = connect_to_answer(event, doors)
-    orders = takes_orders(forge)
+    job = _OrderJob(root, key, language, comment, event, connect_to_answer(event, doors), doors)
+    answer = job.answer_on_issue(order) if comment.on_issue else job.answer_on_change(order)
+    if answer is None:
+        return
+    job.forge.add_comment(comment.number, render_answer(answer, language) + "\n")
+    values = {"number": comment.number, "outcome": answer.outcome}
     if comment.on_issue:
-        _on_issue(order, comment, event, forge, request, doors)
-        return
-    change = orders.ordered_change(comment.number)
-    if not change.is_open or not orders.may_push(comment.author):
-        why = sentence(
-            "{author} may not push, or change request {number} is closed.", author=comment.author, number=change.number
-        )
-        doors.say("\n".join([sentence("Nothing was done."), log_lines(why, doors.environ)]))
-        return
-    if isinstance(order, AcceptOrder) and order.blocks and request.key != DEFAULT_KEY:
-        doors.say(sentence("Nothing was done: the numbers of causes refer to another gate's comment."))
-        return
-    answer = _execute(order, comment, change, event, forge, request, doors)
-    forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
-    doors.say(
-        sentence("Change request {number} was answered: {outcome}.", number=change.number, outcome=answer.outcome)
-    )
+        doors.say(sentence("Issue {number} was answered: {outcome}.", **values))
+    else:
+        doors.say(sentence("Change request {number} was answered: {outcome}.", **values))
 
 
-def _execute(
-    order: _Order,
-    comment: CommentEvent,
-    change: OrderedChange,
-    event: CiEvent,
-    forge: Forge,
-    request: PublishRequest,
-    doors: Doors,
-) -> OrderAnswer:
-    """Execute an order of an author with push access, or refuse it; return the answer to it."""
-    refusal = _refusal(order, change, comment)
-    if refusal is not None:
-        return refusal
-    assert not isinstance(order, OrderError), "an order that cannot be parsed is refused"
-    if not isinstance(order, AcceptOrder):
-        return start_measuring(order, change, event, forge, request.key, doors)
-    if order.blocks:
-        order, refusal = _with_metrics(order, _state(forge, change.number, request.key), change)
+@dataclass(frozen=True)
+class _OrderJob:
+    """The job that a comment with an order started. Its answers are None if the log has the reason."""
+
+    root: Path
+    key: str
+    language: Language
+    comment: CommentEvent
+    event: CiEvent
+    forge: Forge
+    doors: Doors
+
+    def answer_on_change(self, order: _Order) -> OrderAnswer | None:
+        """Execute or refuse the order in a comment on a change request."""
+        orders = takes_orders(self.forge)
+        change, author = orders.ordered_change(self.comment.number), self.comment.author
+        if not change.is_open or not orders.may_push(author):
+            self._say_not_done(
+                sentence(
+                    "{author} may not push, or change request {number} is closed.", author=author, number=change.number
+                )
+            )
+            return None
+        if isinstance(order, AcceptOrder) and order.blocks and self.key != DEFAULT_KEY:
+            self.doors.say(sentence("Nothing was done: the numbers of causes refer to another gate's comment."))
+            return None
+        refusal = _refusal(order, change, self.comment)
         if refusal is not None:
             return refusal
-    return _accept(order, comment, change, event, forge, request, doors)
+        assert not isinstance(order, OrderError), "an order that cannot be parsed is refused"
+        if not isinstance(order, AcceptOrder):
+            return start_measuring(order, change, self.event, self.forge, self.key, self.doors)
+        if order.blocks:
+            order, refusal = _with_metrics(order, self._state(change), change)
+        return refusal or self._accept(order, change)
 
+    def answer_on_issue(self, order: _Order) -> OrderAnswer | None:
+        """Execute the one order that an issue takes, such as the weekly report: bisect main between two of its commits.
 
-def _on_issue(
-    order: _Order, comment: CommentEvent, event: CiEvent, forge: Forge, request: PublishRequest, doors: Doors
-) -> None:
-    """Execute the one order that an issue takes, such as the weekly report: bisect main between two of its commits."""
-    if not isinstance(order, BisectOrder) or order.between is None:
-        doors.say(sentence("Nothing was done: on an issue only `bisect [METRIC] GOOD..BAD` is an order."))
-        return
-    if not takes_orders(forge).may_push(comment.author):
-        why = sentence("{author} may not push.", author=comment.author)
-        doors.say("\n".join([sentence("Nothing was done."), log_lines(why, doors.environ)]))
-        return
-    answer = _bisect_main(order, order.between, comment.number, event, request.root, doors.environ)
-    forge.add_comment(comment.number, render_answer(answer, request.language) + "\n")
-    doors.say(sentence("Issue {number} was answered: {outcome}.", number=comment.number, outcome=answer.outcome))
+        The commits are of the checked-out default branch, so of reviewed code alone.
+        """
+        if not isinstance(order, BisectOrder) or order.between is None:
+            self.doors.say(sentence("Nothing was done: on an issue only `bisect [METRIC] GOOD..BAD` is an order."))
+            return None
+        if not takes_orders(self.forge).may_push(self.comment.author):
+            self._say_not_done(sentence("{author} may not push.", author=self.comment.author))
+            return None
+        if unknown := _unknown_metric(order):
+            return unknown
+        good, bad = (commit_named(self.root, commit) for commit in order.between)
+        if not (good and bad and good != bad and is_behind(self.root, good, bad) and is_behind(self.root, bad)):
+            return OrderAnswer("not_of_main", named=order.between[0], head=order.between[1])
+        commits = OrderedChange(self.comment.number, bad, good, is_open=True, from_fork=False, author=None)
+        return tell_workflow(order, commits, self.event, self.doors.environ)
 
+    def _say_not_done(self, why: str) -> None:
+        self.doors.say("\n".join([sentence("Nothing was done."), log_lines(why, self.doors.environ)]))
 
-def _bisect_main(
-    order: BisectOrder,
-    between: tuple[str, str],
-    number: int,
-    event: CiEvent,
-    root: Path,
-    environ: Mapping[str, str],
-) -> OrderAnswer:
-    """Start the bisection of two commits of the checked-out default branch, so of reviewed code alone."""
-    if unknown := _unknown_metric(order):
-        return unknown
-    good, bad = (commit_named(root, commit) for commit in between)
-    if not (good and bad and good != bad and is_behind(root, good, bad) and is_behind(root, bad)):
-        return OrderAnswer("not_of_main", named=between[0], head=between[1])
-    commits = OrderedChange(number, bad, good, is_open=True, from_fork=False, author=None)
-    return tell_workflow(order, commits, event, environ)
+    def _accept(self, order: AcceptOrder, change: OrderedChange) -> OrderAnswer:
+        """Store an acceptance, and judge the check in our comment again if it belongs to this commit."""
+        doors = self.doors
+        store_acceptances(
+            load_config(self.root, environ=doors.environ),
+            doors.environ,
+            commit=change.head_sha,
+            metrics=order.metrics,
+            reason=order.reason,
+            accepted_by=self.comment.author,
+            until=order.until,
+        )
+        accepted = OrderAnswer(
+            "accepted", head=change.head_sha[:12], metrics=order.metrics, until=str(order.until or "")
+        )
+        state = self._state(change)
+        if state is None or state.head != change.head_sha:
+            return replace(accepted, outcome="waiting")
+        if not _has_artifacts(self.forge):
+            return replace(accepted, outcome="republish")
+        trusted = read_trusted_inputs(self.root, _event_of(state, self.event, change), doors, posts=True)
+        publish(None, trusted, PublishRequest(key=self.key, language=self.language), doors)
+        state = self._state(change)
+        if state is None:
+            return accepted
+        return replace(accepted, verdict=state.verdict)
+
+    def _state(self, change: OrderedChange) -> CommentState | None:
+        """The state in our comment on the change."""
+        ours = find_own(self.forge.comments(change.number), marker(self.key))
+        if ours:
+            return read_state(ours[0].body)
+        return None
 
 
 def _order_in(comment: CommentEvent) -> _Order | None:
@@ -195,11 +223,16 @@ def _refusal(order: _Order, change: OrderedChange, comment: CommentEvent) -> Ord
 
 
 def _unknown_metric(order: AcceptOrder | BisectOrder) -> OrderAnswer | None:
-    try:
-        for metric in order.metrics if isinstance(order, AcceptOrder) else filter(None, (order.metric,)):
+    metrics: Sequence[str] = ()
+    if isinstance(order, AcceptOrder):
+        metrics = order.metrics
+    elif order.metric:
+        metrics = [order.metric]
+    for metric in metrics:
+        try:
             refuse_unknown_metric(metric)
-    except UnknownMetricError as error:
-        return OrderAnswer("no_metric", metrics=(metric,), close=error.close)
+        except UnknownMetricError as error:
+            return OrderAnswer("no_metric", metrics=(metric,), close=error.close)
     return None
 
 
@@ -217,39 +250,6 @@ def _with_metrics(
         return order, OrderAnswer("no_block", head=state.head[:12], block=error.number)
 
 
-def _accept(
-    order: AcceptOrder,
-    comment: CommentEvent,
-    change: OrderedChange,
-    event: CiEvent,
-    forge: Forge,
-    request: PublishRequest,
-    doors: Doors,
-) -> OrderAnswer:
-    """Store an acceptance, and judge the check in our comment again if it belongs to this commit."""
-    store_acceptances(
-        load_config(request.root, environ=doors.environ),
-        doors.environ,
-        commit=change.head_sha,
-        metrics=order.metrics,
-        reason=order.reason,
-        accepted_by=comment.author,
-        until=order.until,
-    )
-    head, until = change.head_sha[:12], str(order.until or "")
-    state = _state(forge, change.number, request.key)
-    if state is None or state.head != change.head_sha:
-        return OrderAnswer("waiting", head=head, metrics=order.metrics, until=until)
-    if not _has_artifacts(forge):
-        return OrderAnswer("republish", head=head, metrics=order.metrics, until=until)
-    publish(None, replace(request, event=_event_of(state, event, change)), doors)
-    state = _state(forge, change.number, request.key)
-    verdict = None
-    if state:
-        verdict = state.verdict
-    return OrderAnswer("accepted", head=head, metrics=order.metrics, verdict=verdict, until=until)
-
-
 def _has_artifacts(forge: Forge) -> bool:
     """Whether the forge itself has the check behind our comment, so that it can be judged again here."""
     try:
@@ -257,13 +257,6 @@ def _has_artifacts(forge: Forge) -> bool:
     except ForgeHasNoArtifactsError:
         return False
     return True
-
-
-def _state(forge: Forge, number: int, key: str) -> CommentState | None:
-    ours = find_own(forge.comments(number), marker(key))
-    if ours:
-        return read_state(ours[0].body)
-    return None
 
 
 def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:

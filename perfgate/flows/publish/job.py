@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from perfgate.document.message import Message, ReasonedError, quote, reason_of
 from perfgate.errors import UsageError
-from perfgate.flows.publish.artifacts import ReadArtifact, read_artifacts
+from perfgate.flows.publish.artifacts import ReadArtifact, measured_change, read_artifacts
 from perfgate.flows.publish.judging import judge, undecided
+from perfgate.flows.publish.keeping import open_keeper
 from perfgate.flows.publish.posting import post, record_verdicts
 from perfgate.flows.publish.published import JudgedArtifact, Published
 from perfgate.flows.publish.request import PublishRequest
-from perfgate.flows.publish.trusted import read_trusted_inputs
-from perfgate.flows.publish.wording import Wording, open_wording
+from perfgate.flows.publish.trusted import TrustedInputs
+from perfgate.flows.publish.wording import Wording
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.trust.grounds import Grounds
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines, output_lines, outputs_path
 
 
-def publish(artifact: Path | None, request: PublishRequest, doors: Doors) -> int:
+def publish(artifact: Path | None, trusted: TrustedInputs, request: PublishRequest, doors: Doors) -> int:
     """Publish a check, or all checks of a matrix as one, and return the exit code of the verdict, judged here.
 
     ``artifact`` is a check's folder or zip, or a folder with one for each testbed; None means the artifacts uploaded by the
@@ -35,11 +36,13 @@ def publish(artifact: Path | None, request: PublishRequest, doors: Doors) -> int
             "--outputs needs the file that GitHub's runner names in {variable}, which is not set here",
             variable=OUTPUT_VARIABLE,
         )
-    # A trial with an artifact at hand does not use the forge.
-    trusted = read_trusted_inputs(request, doors, posts=artifact is None or not request.dry_run)
-    artifacts = read_artifacts(artifact, request, trusted)
-    trusted = trusted.with_change(read.documents for read in artifacts)
-    published = judge_artifacts(artifacts, open_wording(request, trusted, artifacts, doors), doors)
+    artifacts = read_artifacts(artifact, trusted, request.key, request.testbeds)
+    trusted = trusted.with_change(measured_change(artifacts))
+    keeper = None
+    if not request.dry_run:
+        keeper = open_keeper(trusted, request.key, doors)
+    wording = Wording(request.key, request.name, request.language, keeper, with_page=request.out is not None)
+    published = judge_artifacts(artifacts, trusted, wording, request.only, doors)
     try:
         if request.outputs and outputs is not None:
             values = {"verdict": published.verdict, "exit-code": str(published.exit_code)}
@@ -57,17 +60,22 @@ def publish(artifact: Path | None, request: PublishRequest, doors: Doors) -> int
     return published.exit_code
 
 
-def judge_artifacts(artifacts: Sequence[ReadArtifact], wording: Wording, doors: Doors) -> Published:
-    """Judge and word each artifact."""
-    judged = [_judged(artifact, wording, doors) for artifact in artifacts]
-    published = Published(judged, wording.context(), wording.budget)
+def judge_artifacts(
+    artifacts: Sequence[ReadArtifact], trusted: TrustedInputs, wording: Wording, only: Collection[str], doors: Doors
+) -> Published:
+    """Judge and word each artifact; ``only`` are the ordered workloads, if not all were."""
+    wording = wording.for_artifacts(artifacts)
+    judged = [_judged(artifact, trusted, wording, only, doors) for artifact in artifacts]
+    published = Published(judged, wording.context(trusted), wording.budget)
     for each in judged:
         if each.error is not None and each.error is not published.error:
             doors.say(log_lines("".join(traceback.format_exception(each.error)), doors.environ))
     return published
 
 
-def _judged(artifact: ReadArtifact, wording: Wording, doors: Doors) -> JudgedArtifact:
+def _judged(
+    artifact: ReadArtifact, trusted: TrustedInputs, wording: Wording, only: Collection[str], doors: Doors
+) -> JudgedArtifact:
     """Judge, and render the decision.
 
     The documents are untrusted. Any error that they or the forge cause between reading and rendering becomes INCONCLUSIVE,
@@ -75,10 +83,12 @@ def _judged(artifact: ReadArtifact, wording: Wording, doors: Doors) -> JudgedArt
     the error again after posting, so that the job's log has its traceback and the job its exit code.
     """
     try:
-        decision = judge(artifact, wording.trusted, wording.request.only, doors)
-        return wording.word(decision, artifact)
+        decision = judge(artifact, trusted, only, doors)
+        return wording.word(decision, artifact, trusted)
     except Exception as error:  # noqa: BLE001 - raised again by publish
-        why = reason_of(error) if isinstance(error, ReasonedError) else quote(type(error).__name__)
+        why = quote(type(error).__name__)
+        if isinstance(error, ReasonedError):
+            why = reason_of(error)
         why_not = Message("publish.not-judged", {"why": why})
-        decision = undecided("INCONCLUSIVE", why_not, Grounds(), wording.trusted.event)
-        return replace(wording.word_undecided(decision, artifact), error=error)
+        decision = undecided("INCONCLUSIVE", why_not, Grounds(), trusted.event)
+        return replace(wording.word_undecided(decision, artifact, trusted), error=error)

@@ -1,4 +1,4 @@
-"""The options of ``perfgate publish`` and ``perfgate command``."""
+"""The options of ``perfgate publish``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY
-from perfgate.judging.forge.forge import CiEvent
 from perfgate.locale import Language
 
 FailOn = Literal["undecided", "regression", "never"]
@@ -15,23 +14,18 @@ FailOn = Literal["undecided", "regression", "never"]
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """The options of ``perfgate publish``, some of which ``perfgate command`` has too.
+    """Which check is published, and in which form.
 
-    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
-    ``key`` distinguishes several gates of one repository. ``event`` overrides the event detected from the environment.
-    ``workload`` is the only workload measured, if one was ordered alone; its comment and status must not replace the
-    whole check's.
-    ``testbeds`` are expected besides those in perfgate.toml.
+    ``key`` distinguishes several gates of one repository. ``workload`` is the only workload measured, if one was ordered
+    alone; its comment and status must not replace the whole check's. ``testbeds`` are expected besides those in perfgate.toml.
     ``status`` sets or omits the commit status; None decides by the kind of pipeline. ``fail_on`` selects the verdicts that
     make the status red. ``out`` is the folder for decision, comment and report as judged here; with ``outputs`` the verdict
     becomes an output of the CI step. ``record`` keeps the verdict in the store of main's runs.
     """
 
-    root: Path
     key: str = DEFAULT_KEY
     dry_run: bool = False
     language: Language = "en"
-    event: CiEvent | None = None
     workload: str | None = None
     testbeds: tuple[str, ...] = ()
     status: bool | None = None
@@ -49,4 +43,6 @@ class PublishRequest:
     @property
     def only(self) -> tuple[str, ...]:
         """The ordered workloads, if not all were."""
-        return (self.workload,) if self.workload else ()
+        if self.workload:
+            return (self.workload,)
+        return ()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfgate.config import CONFIG_NAME, Config, load_config
-from perfgate.document.artifact import CheckDocuments
 from perfgate.errors import ConfigError
-from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import git_access
-from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 from perfgate.judging.store.store import GitAccess
 
@@ -63,39 +60,35 @@ class TrustedInputs:
             return self.change
         return ChangeRequest(number=0, head_sha=event.head_sha, base_sha=event.base_sha)
 
-    def with_change(self, documents: Iterable[CheckDocuments | None]) -> TrustedInputs:
+    def with_change(self, measured: int | None) -> TrustedInputs:
         """The same with the change request of the event's head.
 
-        If several have this exact head, the artifact may choose among them, but never another one.
+        If several have this exact head, the number that the artifact names chooses among them, but never another one.
         """
         if self.target is None:
             return self
-        measured = next((each for each in documents if each is not None), None)
-        context = None
-        if measured:
-            context = measured.head.session.ci
-        change = self.target.forge.find_change_request(prefer=context.change_request if context else None)
+        change = self.target.forge.find_change_request(prefer=measured)
         if change is None or change.head_sha != self.target.event.head_sha:
             return self
         return replace(self, change=change)
 
 
-def read_trusted_inputs(request: PublishRequest, doors: Doors, *, posts: bool) -> TrustedInputs:
+def read_trusted_inputs(root: Path, event: CiEvent | None, doors: Doors, *, posts: bool) -> TrustedInputs:
     """Read perfgate.toml once, and connect to the forge if the job has a token and something is to be posted or fetched.
 
+    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
     Raises ForgeError if the forge refuses.
     """
-    event = request.event or detect(doors.environ)
     settings = CheckoutSettings()
-    if (request.root / CONFIG_NAME).exists():
+    if (root / CONFIG_NAME).exists():
         try:
-            settings = CheckoutSettings(load_config(request.root, environ=doors.environ))
+            settings = CheckoutSettings(load_config(root, environ=doors.environ))
         except ConfigError as error:  # judging raises and posts it
             settings = CheckoutSettings(error=error)
-    trusted = TrustedInputs(request.root, doors.environ, settings, event)
-    forge = None
-    if event and posts:
-        forge = doors.connect(event)
-    if event is None or forge is None:
+    trusted = TrustedInputs(root, doors.environ, settings, event)
+    if event is None or not posts:
+        return trusted
+    forge = doors.connect(event)
+    if forge is None:
         return trusted
     return replace(trusted, target=TargetForge(forge, event, git_access(event, doors.environ)))

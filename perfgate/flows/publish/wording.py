@@ -12,12 +12,10 @@ from perfgate.document.kept import REPORT_PAGE
 from perfgate.document.run import Artifact
 from perfgate.errors import ForgeError
 from perfgate.flows.publish.artifacts import ReadArtifact
-from perfgate.flows.publish.keeping import CheckKeeper, open_keeper
+from perfgate.flows.publish.keeping import CheckKeeper
 from perfgate.flows.publish.published import JudgedArtifact
-from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, key_of, newest
-from perfgate.flows.shared.doors import Doors
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import prefix_of
 from perfgate.judging.forge.comment import TEXT_BUDGET, can_hold, marker
@@ -27,6 +25,7 @@ from perfgate.judging.report.render.ci import parse_location
 from perfgate.judging.report.render.comment import CommentContext, accepting_metrics
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.testbeds import section_budget
+from perfgate.locale import Language
 
 # Set by the GitLab template if a webhook brings comments to `perfgate command`.
 COMMANDS_VARIABLE = "PERFGATE_COMMANDS"
@@ -41,29 +40,44 @@ _PLAIN_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 @dataclass(frozen=True)
 class Wording:
-    """Words the decisions of one publication.
+    """Words the decisions of one publication of the gate ``key``, in a comment of this ``name``.
 
-    ``keeper`` keeps report pages and recordings, None if the project keeps none; ``budget`` is the number of characters of each
-    artifact in the comment.
+    ``keeper`` keeps report pages and recordings, None if the project keeps none; a page is made for it, or if ``with_page``.
+    ``budget`` is the number of characters of each artifact in the comment.
     """
 
-    request: PublishRequest
-    trusted: TrustedInputs
-    keeper: CheckKeeper | None
-    budget: int
+    key: str
+    name: str
+    language: Language = "en"
+    keeper: CheckKeeper | None = None
+    with_page: bool = False
+    budget: int = TEXT_BUDGET
 
-    def word(self, decision: DecisionDocument, artifact: ReadArtifact) -> JudgedArtifact:
+    def for_artifacts(self, artifacts: Sequence[ReadArtifact]) -> Wording:
+        """The same; the testbeds of a matrix share the room of the comment."""
+        if artifacts[0].testbed:
+            return replace(self, budget=section_budget(len(artifacts), TEXT_BUDGET))
+        return self
+
+    def word(self, decision: DecisionDocument, artifact: ReadArtifact, trusted: TrustedInputs) -> JudgedArtifact:
         """Render the comment on a decision, with the addresses of its evidence, and its report page."""
         if decision.procedure.name == "none":  # without a judgement, there is no evidence and no cause
-            return self.word_undecided(decision, artifact)
-        context, documents = self.context(decision.base.commit), artifact.documents
-        target, key = self.trusted.target, key_of(self.request.key, artifact.testbed)
-        if target is not None and decision.links:
-            context = replace(context, pages=_evidence_pages(target, key, decision.links))
-        context, accepts = self._with_orders(context, decision, artifact)
+            return self.word_undecided(decision, artifact, trusted)
+        context, documents = self.context(trusted, decision.base.commit), artifact.documents
+        if trusted.target is not None and decision.links:
+            pages = _evidence_pages(trusted.target, key_of(self.key, artifact.testbed), decision.links)
+            context = replace(context, pages=pages)
+        accepts: list[list[str]] = []
+        if obeys_comments(trusted):
+            accepts = accepting_metrics(decision)
+            # Numbers only work in the one comment that `perfgate command` reads, and if one testbed counts its causes there.
+            is_numbered = self.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
+            context = replace(context, accept_order=_orders_to_accept(trusted, is_numbered=is_numbered))
+            if not is_numbered:
+                accepts = []
         page = None
-        if documents is not None and (self.request.out is not None or self.keeper):
-            page = render_html(decision, documents.base, documents.head, self.request.language)
+        if documents is not None and (self.with_page or self.keeper):
+            page = render_html(decision, documents.base, documents.head, self.language)
         if self.keeper is not None and page is not None:
             addresses = self.keeper.keep(decision, artifact, page)
             # CI removes its artifacts after some weeks.
@@ -74,19 +88,21 @@ class Wording:
         )
         return judged.worded(budget=self.budget)
 
-    def word_undecided(self, decision: DecisionDocument, artifact: ReadArtifact) -> JudgedArtifact:
+    def word_undecided(
+        self, decision: DecisionDocument, artifact: ReadArtifact, trusted: TrustedInputs
+    ) -> JudgedArtifact:
         """Render the comment on a decision without a judgement."""
-        context = self.context(decision.base.commit)
+        context = self.context(trusted, decision.base.commit)
         judged = JudgedArtifact(decision, context, testbed=artifact.testbed, device=artifact.device)
         return judged.worded(budget=self.budget)
 
-    def context(self, base: str | None = None) -> CommentContext:
+    def context(self, trusted: TrustedInputs, base: str | None = None) -> CommentContext:
         """The addresses in a comment; ``base`` is the commit to reproduce the comparison with."""
         reproduce = None
         if base and COMMIT_ID.fullmatch(base):
             reproduce = f"perfgate check --base {base[:12]} --out perfgate-out"
-        context = CommentContext(marker=marker(self.request.name), reproduce=reproduce, language=self.request.language)
-        event = self.trusted.event
+        context = CommentContext(marker=marker(self.name), reproduce=reproduce, language=self.language)
+        event = trusted.event
         if event is None:
             return context
         return replace(
@@ -94,31 +110,8 @@ class Wording:
             artifact_url=event.artifact_url,
             report_url=event.report_url,
             job_url=event.job_url,
-            source=_line_addresses(event, self.trusted.root),
+            source=_line_addresses(event, trusted.root),
         )
-
-    def _with_orders(
-        self, context: CommentContext, decision: DecisionDocument, artifact: ReadArtifact
-    ) -> tuple[CommentContext, list[list[str]]]:
-        """The context with the orders that accept a cause, and the metrics of the numbered causes."""
-        if not obeys_comments(self.trusted):
-            return context, []
-        accepts = accepting_metrics(decision)
-        # Numbers only work in the one comment that `perfgate command` reads, and if one testbed counts its causes there.
-        is_numbered = self.request.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
-        context = replace(context, accept_order=_orders_to_accept(self.trusted, is_numbered=is_numbered))
-        return context, accepts if is_numbered else []
-
-
-def open_wording(
-    request: PublishRequest, trusted: TrustedInputs, artifacts: Sequence[ReadArtifact], doors: Doors
-) -> Wording:
-    keeper = None if request.dry_run else open_keeper(trusted, request.key, doors)
-    is_matrix = bool(artifacts[0].testbed)
-    budget = TEXT_BUDGET
-    if is_matrix:
-        budget = section_budget(len(artifacts), TEXT_BUDGET)
-    return Wording(request, trusted, keeper, budget)
 
 
 def obeys_comments(trusted: TrustedInputs) -> bool:

@@ -16,9 +16,10 @@ from perfgate.errors import UsageError
 from perfgate.flows.publish.command import run_command
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.publish.trusted import read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
-from perfgate.judging.forge.detect import read_comment
+from perfgate.judging.forge.detect import detect, read_comment
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace
 from tests.end_to_end.given import Given, given_job
 from tests.end_to_end.publishing import START, Project
@@ -58,7 +59,7 @@ def obey(job: Given, **more: str) -> str:
     said: list[str] = []
     variables = environ(job, PERFGATE_HEAD_SHA=job.project.base, PERFGATE_RUN_ID="90", **more)
     doors = Doors(environ=variables, say=said.append, sleep=lambda _: None, clock=lambda: START)
-    run_command(PublishRequest(job.project.root), doors)
+    run_command(job.project.root, doors)
     return "\n".join(said)
 
 
@@ -66,7 +67,8 @@ def published(job: Given, run: int) -> str:
     """Publish a check of a slower head, and return the comment."""
     variables = environ(job, PERFGATE_HEAD_SHA=job.project.head, PERFGATE_RUN_ID=str(run), PERFGATE_COMMANDS="true")
     doors = Doors(environ=variables, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
-    publish(job.measure(run, ops=64), PublishRequest(job.project.root), doors)
+    trusted = read_trusted_inputs(job.project.root, detect(variables), doors, posts=True)
+    publish(job.measure(run, ops=64), trusted, PublishRequest(), doors)
     return job.comments()[0]
 
 

@@ -24,7 +24,6 @@ from tests.each import each
     ("name", "record"),
     [
         ("check", CheckOptions),
-        ("command", PublishRequest),
         ("init", InitOptions),
         ("local", CheckOptions),
         ("publish", PublishRequest),
