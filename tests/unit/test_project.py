@@ -104,7 +104,7 @@ def skips(monorepo: Path, tmp_path: Path) -> Callable[[], DecisionDocument | Non
 
     def judge() -> DecisionDocument | None:
         options = replace(WORK_TREE, out=tmp_path / "out")
-        return skipped_decision(choose_change(monorepo / "libs/b", options), options)
+        return skipped_decision(choose_change(monorepo / "libs/b", options))
 
     return judge
 

@@ -18,7 +18,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Side, Source
 from perfgate.errors import ConfigError, RepositoryError, UsageError
 from perfgate.flows.check.coverage import ChangedFiles, changed_files
-from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.shared.options import ChangeOptions
 from perfgate.flows.shared.reads import files_read_here, files_that_may_be_read
 from perfgate.flows.trust.commits import BaseConfig, config_at, same_code_between
 from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
@@ -47,6 +47,7 @@ class Sides(NamedTuple):
 class Change:
     """A change to check: the project in its clone, below ``prefix``, both commits, and the settings of either."""
 
+    options: ChangeOptions
     directory: Path
     repository: Repository
     prefix: str
@@ -91,10 +92,10 @@ class Change:
         source = msgspec.structs.replace(sides.head_source, changes=code_changes(base, head, files))
         return replace(self, sides=sides._replace(head_source=source))
 
-    def files_to_try(self, trees: Mapping[str, Path], config: Config, options: CheckOptions) -> ChangedFiles:
+    def files_to_try(self, trees: Mapping[str, Path], config: Config) -> ChangedFiles:
         """The changed files, sorted; ``config`` are the settings of the check. An upgrade changes no code."""
         changed: list[str] = []
-        if options.comparing == "code":
+        if self.options.comparing == "code":
             changed = self.repository.files_between(self.sides.base.commit, self.sides.head)
         paths = self.rules.paths
         return changed_files(
@@ -107,7 +108,7 @@ class Change:
         )
 
 
-def choose_change(directory: Path, options: CheckOptions) -> Change:
+def choose_change(directory: Path, options: ChangeOptions) -> Change:
     """The change of the project in a folder, or of the only project below it that is touched.
 
     Raises RepositoryError or ConfigError if the two sides cannot be determined.
@@ -121,10 +122,10 @@ def choose_change(directory: Path, options: CheckOptions) -> Change:
     refuse_unknown_kind(config.device)
     sides = _choose_sides(repository, config, options)
     base_config = config_at(project, sides.base.commit, None)
-    return Change(project, repository, prefix, config, base_config, sides)
+    return Change(options, project, repository, prefix, config, base_config, sides)
 
 
-def project_of_change(directory: Path, options: CheckOptions) -> Path:
+def project_of_change(directory: Path, options: ChangeOptions) -> Path:
     """The folder itself if it is a project or holds none, else the only project below it that the change touches.
 
     Raises ConfigError, with the folders to choose from, if the change touches several, none, or files outside them.
@@ -134,12 +135,7 @@ def project_of_change(directory: Path, options: CheckOptions) -> Path:
         return directory
     repository = Repository(directory)
     prefix = repository.prefix(directory)
-    if options.head:
-        head = repository.resolve(options.head)
-    elif options.work_tree:
-        head, _ = repository.snapshot()
-    else:
-        head = repository.head()
+    head, _ = _head(repository, replace(options, allow_dirty=True))
     base = repository.choose_base(options.base or repository.main_branch(fetch=True), head)
     owners = {_owner_of(file, projects, prefix) for file in repository.files_between(base.commit, head)}
     touched = sorted(owner for owner in owners if owner is not None)
@@ -160,15 +156,16 @@ def project_of_change(directory: Path, options: CheckOptions) -> Path:
     )
 
 
-def skipped_decision(change: Change, options: CheckOptions) -> DecisionDocument | None:
+def skipped_decision(change: Change) -> DecisionDocument | None:
     """The decision to skip, if the base's path filter finds no relevant file or the code is the same; else None.
 
     A work tree equal to its base is skipped too. A commit equal to its base is measured: base against base shows the noise
     of the machine.
     """
+    options = change.options
     if options.always or options.comparing == "stack" or change.base_config.unreadable:
         return None
-    because = _reason_to_skip(change, is_work_tree=options.work_tree)
+    because = _reason_to_skip(change)
     if because is None:
         return None
     sides = change.sides
@@ -182,8 +179,9 @@ def skipped_decision(change: Change, options: CheckOptions) -> DecisionDocument 
     )
 
 
-def _reason_to_skip(change: Change, *, is_work_tree: bool) -> Message | None:
+def _reason_to_skip(change: Change) -> Message | None:
     repository, rules, commits = change.repository, change.rules, (change.sides.base.commit, change.sides.head)
+    is_work_tree = change.options.work_tree
     changed = repository.files_between(*commits)
     if is_work_tree and not changed:
         return Message("gate.no-change", {"base": commits[0][:12]})
@@ -200,7 +198,7 @@ def _reason_to_skip(change: Change, *, is_work_tree: bool) -> Message | None:
     )
 
 
-def _configuration(repository: Repository, directory: Path, prefix: str, options: CheckOptions) -> Config:
+def _configuration(repository: Repository, directory: Path, prefix: str, options: ChangeOptions) -> Config:
     if options.head is None:
         return load_config(directory, device=options.device)
     file = _inside(prefix, CONFIG_NAME)
@@ -211,7 +209,7 @@ def _configuration(repository: Repository, directory: Path, prefix: str, options
     return parse_config(text, directory / CONFIG_NAME, device=device)
 
 
-def _choose_sides(repository: Repository, config: Config, options: CheckOptions) -> Sides:
+def _choose_sides(repository: Repository, config: Config, options: ChangeOptions) -> Sides:
     """The commits to compare. Raises RepositoryError if git has none, or if uncommitted changes would be left out."""
     head, is_dirty = _head(repository, options)
     if options.comparing == "stack":
@@ -229,7 +227,7 @@ def _choose_sides(repository: Repository, config: Config, options: CheckOptions)
     )
 
 
-def _head(repository: Repository, options: CheckOptions) -> tuple[str, bool]:
+def _head(repository: Repository, options: ChangeOptions) -> tuple[str, bool]:
     """The commit to judge, and whether it is of uncommitted changes. With a named head, the work tree does not matter."""
     if options.head:
         return repository.resolve(options.head), False

@@ -130,6 +130,10 @@ class CodeWatch:
     _unseen: set[str] = field(default_factory=set)
     _read: set[str] = field(default_factory=set)
 
+    def files_read(self) -> dict[str, list[str]]:
+        """The files that were read so far of each checkout for which this is known."""
+        return {name: list_reads() for name, list_reads in self.reading.items() if list_reads}
+
     @property
     def is_on(self) -> bool:
         return bool(self.changed.every) and (self.changed.has_code or self.changed.can_be_seen)

@@ -54,6 +54,11 @@ class Environments(NamedTuple):
     head: SideEnvironment = SideEnvironment()
     notes: tuple[Message, ...] = ()
 
+    def of_side(self, side: Side) -> SideEnvironment:
+        if side == "base":
+            return self.base
+        return self.head
+
 
 def choose_environments(
     roots: Mapping[Side, Path],

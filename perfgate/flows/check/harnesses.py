@@ -10,7 +10,6 @@ from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config
 from perfgate.document.run import Harness
 from perfgate.flows.check.measured import Job
-from perfgate.flows.shared.options import CheckOptions
 
 # The others limit seconds and memory, or ask for further steps.
 _MEASURING = (
@@ -19,11 +18,9 @@ _MEASURING = (
 )
 
 
-def harnesses_of(
-    bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions
-) -> tuple[list[Harness], list[Harness]]:
-    base_config, names = job.change.base_config, options.workloads
-    after = {reference.name: reference for reference in job.config.selected(names)}
+def harnesses_of(bench: Bench, base: Checkout, head: Checkout, job: Job) -> tuple[list[Harness], list[Harness]]:
+    base_config, names = job.change.base_config, job.change.options.workloads
+    after = {reference.name: reference for reference in job.workloads}
     if base_config.unreadable:
         unknown = unknown_harnesses(list(after), base_config.unreadable)
         return unknown, read_harnesses(bench, base, head, ({}, after))[1]
@@ -33,7 +30,7 @@ def harnesses_of(
     if names:
         before = {name: reference for name, reference in before.items() if name in names}
         jobs_before = {name: job for name, job in jobs_before.items() if name in names}
-    jobs_after = {job.name: job for job in job.config.selected_jobs(names)}
+    jobs_after = {job.name: job for job in job.jobs}
     of_base, of_head = read_harnesses(bench, base, head, (before, after))
     for name in dict.fromkeys([*jobs_before, *jobs_after]):
         old, new = jobs_before.get(name), jobs_after.get(name)
@@ -46,11 +43,11 @@ def harnesses_of(
             of_head.append(Harness(workload=name, reference=new.settings.line, settings=new.written, added=added))
     if own is None:
         return of_base, of_head
-    return _with_settings(own, of_base, of_head, job, options)
+    return _with_settings(own, of_base, of_head, job)
 
 
 def _with_settings(
-    own: Config, of_base: list[Harness], of_head: list[Harness], job: Job, options: CheckOptions
+    own: Config, of_base: list[Harness], of_head: list[Harness], job: Job
 ) -> tuple[list[Harness], list[Harness]]:
     """Both sides' harnesses with the settings of measuring that differ: each side has its own, or both have the base's."""
     before, after = _settings_of(own), _settings_of(job.head_config)
@@ -59,9 +56,9 @@ def _with_settings(
         return of_base, of_head
     on_one_side = {harness.workload for harness in of_base} ^ {harness.workload for harness in of_head}
     references: dict[str, str] = {}
-    for reference in job.config.selected(options.workloads):
+    for reference in job.workloads:
         references[reference.name] = reference.text
-    for entry in job.config.selected_jobs(options.workloads):
+    for entry in job.jobs:
         references[entry.name] = entry.settings.line
     on_both = {name: text for name, text in references.items() if name not in on_one_side}
     return (

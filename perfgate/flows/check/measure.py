@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from perfgate.conductor.engine.outlook import Reach
 from perfgate.conductor.sides.function.workload import PairedMeasurement
-from perfgate.conductor.sides.job_turns import NAMES, MeasuredJob, SideName
+from perfgate.conductor.sides.job_turns import NAMES, MeasuredJob
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
@@ -39,21 +40,14 @@ from perfgate.locale import sentence
 from perfgate.system.walls import can_build_walls
 
 
-def measure(
-    job: Job,
-    *,
-    base: Checkout,
-    head: Checkout,
-    options: CheckOptions,
-    progress: Progress,
-) -> Measured:
+def measure(job: Job, options: CheckOptions, progress: Progress) -> Measured:
     """Measure every selected workload on both sides, or add pairs to an earlier job.
 
     If the earlier job ran on another testbed, raises UsageError, or with ``append_from`` starts afresh.
     """
     for name in NAMES:
         (job.out / name).mkdir(exist_ok=True)
-    gate = job.config.gate
+    gate, base, head = job.config.gate, job.checkouts["base"], job.checkouts["head"]
     forecast = Forecast(progress, pairs_budget=gate.budget, turns_budget=options.checklist_seconds(gate))
     with open_bench(
         job.config,
@@ -70,23 +64,22 @@ def measure(
         of_head = of_base = bench.testbed(head.python)
         if base.python != head.python:
             of_base = bench.testbed(base.python)
-        job = _adding_to(job, of_head, options, progress)
+        job = _adding_to(job, of_head, options.append_from, progress)
         measured = Measured((of_base, of_head), added_to=job.earlier)
-        checkouts: dict[SideName, Checkout] = {"base": base, "head": head}
-        check = CheckContext(bench, job, checkouts, options, progress, forecast, measured)
+        check = CheckContext(bench, job, options, progress, forecast, measured)
         job.seals.begin("base", "head")
         if job.earlier:
             _add_pairs(check)
         else:
             _measure_workloads(check)
-        for reference in job.config.selected_jobs(options.workloads):
+        for reference in job.jobs:
             _measure_job(check, reference)
         job.seals.check()
     progress.expect(Foresight())
     _note_uncounted(measured, progress)
     measured.notes["base"] += _notes_of_side(bench, job, base, "base")
     measured.notes["head"] = [
-        *_notes_of_job(bench, job, options, check.refused),
+        *_notes_of_job(bench, job, check.refused),
         *measured.notes["head"],
         *_notes_of_side(bench, job, head, "head"),
     ]
@@ -95,7 +88,7 @@ def measure(
 
 def _add_pairs(check: CheckContext) -> None:
     """Add pairs to the workloads that the earlier job left undecided."""
-    references = check.job.config.selected(check.options.workloads)
+    references = check.job.workloads
     check.forecast.plan([reference.name for reference in references], ("pairs",))
     for reference in references:
         check.measured.pairs.append(PairedMeasurement())
@@ -104,20 +97,20 @@ def _add_pairs(check: CheckContext) -> None:
 
 def _measure_workloads(check: CheckContext) -> None:
     """Measure the checklist, the pairs and the turns of each workload, unless none runs the changed code."""
-    bench, job, options, measured = check.bench, check.job, check.options, check.measured
+    bench, job, measured = check.bench, check.job, check.measured
     base, head = check.checkouts.values()
-    references = job.config.selected(options.workloads)
+    references = job.workloads
     names = [reference.name for reference in references]
     for name in NAMES:
         remove_traces(job.out / name, names)
     check.forecast.plan(names, PARTS)
     if references:
         begin_host_builds(check, references[0])
-    measured.coverage, trials = try_sides(bench, base, head, job, options)
-    if settles(measured.coverage, job.policy) and not options.always:
+    measured.coverage, trials = try_sides(bench, base, head, job)
+    if settles(measured.coverage, job.policy) and not job.change.options.always:
         return
-    measured.harnesses = harnesses_of(bench, base, head, job, options)
-    measured.loaded = loaded_packages(bench, (base, head), job, options)
+    measured.harnesses = harnesses_of(bench, base, head, job)
+    measured.loaded = loaded_packages(bench, (base, head), job)
     for number, reference in enumerate(references, start=1):
         if number > 1:
             begin_host_builds(check, reference)
@@ -187,13 +180,13 @@ def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> li
     return [*environment.notes, *seal_notes(job.seals.seal_of(side)), *bench.leftover_notes(checkout.root)]
 
 
-def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[str]) -> list[Message]:
+def _notes_of_job(bench: Bench, job: Job, refused: list[str]) -> list[Message]:
     """The notes for both sides' documents; in the workloads ``refused``, the check rejects the output of both sides."""
     notes: list[Message] = []
-    if options.workloads:
-        unselected = [name for name in job.config.names if name not in options.workloads]
-        if unselected:
-            notes.append(Message("notes.not-selected", {"names": list(unselected)}))
+    selected = job.change.options.workloads
+    unselected = [name for name in job.config.names if selected and name not in selected]
+    if unselected:
+        notes.append(Message("notes.not-selected", {"names": [*unselected]}))
     if refused:
         notes.append(Message("notes.check-refuses-both", {"names": refused}))
     notes += job_notes(os.environ, job.out)
@@ -202,14 +195,14 @@ def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[s
     return [*notes, *bench.cache_notes(), *bench.watch_notes(), *bench.leftover_notes()]
 
 
-def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Progress) -> Job:
+def _adding_to(job: Job, testbed: Testbed, append_from: Path | None, progress: Progress) -> Job:
     """The job, without its earlier results if they come from another testbed."""
     why = None
     if job.earlier:
         why = other_testbed(job.earlier, testbed)
     if why is None:
         return job
-    if not options.append_from:
+    if append_from is None:
         raise UsageError("{why}; measure anew without --append", why=why)
     progress.note(
         sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why)

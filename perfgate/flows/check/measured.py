@@ -36,6 +36,7 @@ from perfgate.flows.check.step_results import COUNTING_STEP
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import assemble_run
+from perfgate.job_settings import JobReference
 from perfgate.judging.gate.look import Look
 
 
@@ -53,9 +54,20 @@ class Job(NamedTuple):
     out: Path
     earlier: CheckDocuments | None
     environments: Environments
+    checkouts: Mapping[SideName, Checkout]
     deadline: float
     seals: Seals
     code: CodeWatch
+
+    @property
+    def workloads(self) -> Sequence[WorkloadReference]:
+        """The selected workloads."""
+        return self.config.selected(self.change.options.workloads)
+
+    @property
+    def jobs(self) -> Sequence[JobReference]:
+        """The selected jobs."""
+        return self.config.selected_jobs(self.change.options.workloads)
 
     @property
     def policy(self) -> Policy:
@@ -97,12 +109,15 @@ class CheckContext:
 
     bench: Bench
     job: Job
-    checkouts: dict[SideName, Checkout]
     options: CheckOptions
     progress: Progress
     forecast: Forecast
     measured: Measured
     refused: list[str] = field(default_factory=list)
+
+    @property
+    def checkouts(self) -> Mapping[SideName, Checkout]:
+        return self.job.checkouts
 
     @property
     def checklist_budget(self) -> float:
@@ -112,7 +127,7 @@ class CheckContext:
     def look_at(self, name: str, *, to_come: int = 0, measured: Measured | None = None) -> Look:
         """The evidence on a workload or job, with ``to_come`` workloads still unmeasured; jobs come after all workloads."""
         if not self.job.earlier:
-            to_come += len(self.job.config.selected_jobs(self.options.workloads)) - len(self.measured.jobs)
+            to_come += len(self.job.jobs) - len(self.measured.jobs)
         documents = documents_of(self.job, measured or self.measured)
         return Look(*documents, self.job.policy, workload=name, to_come=to_come)
 

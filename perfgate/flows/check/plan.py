@@ -11,7 +11,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.check.change import choose_change, skipped_decision
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, status_name
 from perfgate.flows.shared.doors import Doors
-from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.shared.options import ChangeOptions
 from perfgate.judging.forge.detect import detect, is_draft
 from perfgate.judging.forge.forge import CommitStatus, token_variables
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
@@ -53,15 +53,13 @@ def plan_check(directory: Path, request: PlanRequest, doors: Doors) -> Measureme
 
 
 def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPlan:
-    options = CheckOptions(
-        out=Path(), base=request.base, workloads=request.workloads, device=request.device, allow_dirty=True
-    )
+    options = ChangeOptions(base=request.base, workloads=request.workloads, device=request.device, allow_dirty=True)
     change = choose_change(directory, options)
     config = change.config
     reason = None
     if request.skip_drafts and is_draft(doors.environ):
         reason = Message("gate.draft")
-    elif skipped := skipped_decision(change, options):
+    elif skipped := skipped_decision(change):
         reason = skipped.reasons[0]
     measure = reason is None
     workloads = [name for name in config.names if not request.workloads or name in request.workloads]

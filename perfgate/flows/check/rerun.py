@@ -42,7 +42,7 @@ def find_earlier(
     if it is damaged.
     """
     if options.append_from:
-        return _attempt_in(options.append_from, change, options, say)
+        return _attempt_in(options.append_from, change, say)
     if not options.append:
         return None
     earlier = _read(out)
@@ -51,9 +51,7 @@ def find_earlier(
     return earlier
 
 
-def _attempt_in(
-    folder: Path, change: Change, options: CheckOptions, say: Callable[[str], None]
-) -> CheckDocuments | None:
+def _attempt_in(folder: Path, change: Change, say: Callable[[str], None]) -> CheckDocuments | None:
     """The newest attempt in a folder that can be added to; if there is none, report the reason and return None.
 
     Its documents come from a job that ran the change's code, as does this job, so they are read as hostile input.
@@ -66,7 +64,7 @@ def _attempt_in(
     else:
         why = Activity("it left no pair of run documents")
     if earlier:
-        misfit = _misfit(earlier, change) or _other_settings(earlier, change, options)
+        misfit = _misfit(earlier, change) or _other_settings(earlier, change)
         if not misfit:
             return earlier
         why = Activity("it {misfit}", misfit=misfit)
@@ -102,10 +100,10 @@ def _misfit(earlier: CheckDocuments, change: Change) -> str | None:
     return None
 
 
-def _other_settings(earlier: CheckDocuments, change: Change, options: CheckOptions) -> str | None:
-    head, config = earlier.head, change.config
-    jobs = {job.name: record_of(job).sha256 for job in config.selected_jobs(options.workloads)}
-    names = [workload.name for workload in config.selected(options.workloads)]
+def _other_settings(earlier: CheckDocuments, change: Change) -> str | None:
+    head, config, selected = earlier.head, change.config, change.options.workloads
+    jobs = {job.name: record_of(job).sha256 for job in config.selected_jobs(selected)}
+    names = [workload.name for workload in config.selected(selected)]
     if head.perfgate_version != __version__:
         return Activity("was measured with another version of perfgate")
     if head.session.seed != config.measure.seed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 
 from perfgate.conductor.sides.function.plan import SURE_SECONDS, seconds_of_sure_pairs, sure_pairs
 from perfgate.conductor.workers.bench import Bench
@@ -14,7 +15,6 @@ from perfgate.document.coverage import Coverage
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import CALLS_TOO_SLOW, LOADS_TOO_SLOWLY, ErrorDetail, FailedPair
 from perfgate.flows.check.measured import Job
-from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.preflight import refuse_failed
 from perfgate.locale import sentence
 from perfgate.protocol import SLOW_CALL_SECONDS, Tried
@@ -23,9 +23,7 @@ from perfgate.protocol import SLOW_CALL_SECONDS, Tried
 ROOM = 1.2
 
 
-def try_sides(
-    bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions
-) -> tuple[Coverage | None, dict[str, Tried]]:
+def try_sides(bench: Bench, base: Checkout, head: Checkout, job: Job) -> tuple[Coverage | None, dict[str, Tried]]:
     """Try the workloads: what they run of the changed code, and by workload the trial of the head.
 
     Raises SetUpError if the head's workload is set up wrong; in CI the documents and the comment report that instead. The
@@ -34,7 +32,7 @@ def try_sides(
     """
     if job.session.command == "upgrade":
         return None, {}
-    references = job.config.selected(options.workloads)
+    references = job.workloads
     trials: dict[str, Tried] = {}
     for reference in references:
         bench.say(sentence("testing workload {name}", name=reference.name))
@@ -52,19 +50,19 @@ def try_sides(
 
 
 def loaded_packages(
-    bench: Bench, checkouts: tuple[Checkout, Checkout], job: Job, options: CheckOptions
+    bench: Bench, checkouts: tuple[Checkout, Checkout], job: Job
 ) -> tuple[list[str] | None, list[str] | None]:
     """The packages that the workloads load on each side; None if both share an environment, or if they are unknown."""
     environments = job.environments
-    if environments.base.record is None or job.config.selected_jobs(options.workloads):
+    if environments.base.record is None or job.jobs:
         return None, None
     base, head = checkouts
-    return _packages_of(bench, base, job, options), _packages_of(bench, head, job, options)
+    return _packages_of(bench, base, job.workloads), _packages_of(bench, head, job.workloads)
 
 
-def _packages_of(bench: Bench, checkout: Checkout, job: Job, options: CheckOptions) -> list[str] | None:
+def _packages_of(bench: Bench, checkout: Checkout, references: Sequence[WorkloadReference]) -> list[str] | None:
     loaded: set[str] = set()
-    for reference in job.config.selected(options.workloads):
+    for reference in references:
         bench.say(sentence("looking at what workload {name} loads", name=reference.name))
         trial = bench.try_workload(checkout, reference, packages=True)
         if trial.packages is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -49,7 +49,7 @@ class JobMeasurement:
 
     bench: Bench
     reference: JobReference
-    checkouts: dict[SideName, Checkout]
+    checkouts: Mapping[SideName, Checkout]
     measured: MeasuredJob
     look: Callable[[], Look]
     foresee: Callable[[int, int], float | None]

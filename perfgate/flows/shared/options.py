@@ -28,40 +28,55 @@ _STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 Decided = Callable[[Sequence[Comparison], Sequence[int]], bool]
 
 
-@dataclass(frozen=True)
-class CheckOptions:
-    """The command-line options of a check.
+@dataclass(frozen=True, kw_only=True)
+class ChangeOptions:
+    """Which change is checked, and by which settings.
 
-    ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to an earlier job's in
-    ``out``, if any. ``append_from`` is a folder with the results of earlier attempts of a CI job: pairs are added to theirs
-    if they are compatible, else everything is measured anew. ``base_python`` and ``head_python`` are the interpreters named
-    for the sides; ``comparing`` ``stack`` takes one commit for both (``perfgate upgrade``). ``steps`` of the checklist run on
-    both sides, None is all; ``checklist_budget`` are the seconds for their turns, None is the value of perfgate.toml. Comment
-    and report are written in ``language``. ``head`` is a revision that is not checked out; ``always`` also
-    measures changes that the path filter would skip. After ``time_budget`` seconds no new part begins. The budgets of
-    perfgate.toml are multiplied by ``budgets``. Without ``cost`` no pairs are measured once counters fail the gate whatever
-    the times are. With ``decided`` pairs end when it holds, and not when the verdict is clear, and none are profiled.
+    ``work_tree`` takes uncommitted changes too (``perfgate local``), and ``head`` a revision that is not checked out;
+    ``comparing`` ``stack`` takes one commit for both sides (``perfgate upgrade``), and ``base_python`` and ``head_python`` are
+    the interpreters named for them. ``always`` also measures a change that the path filter would skip. The budgets of
+    perfgate.toml are multiplied by ``budgets``.
+    """
+
+    base: str | None = None
+    head: str | None = None
+    work_tree: bool = False
+    allow_dirty: bool = False
+    comparing: Comparing = "code"
+    base_python: Path | None = None
+    head_python: Path | None = None
+    workloads: tuple[str, ...] = ()
+    device: str | None = None
+    always: bool = False
+    budgets: float = 1.0
+
+    @property
+    def command(self) -> str:
+        """The command with these options."""
+        if self.comparing == "stack":
+            return "upgrade"
+        return "local" if self.work_tree else "check"
+
+
+@dataclass(frozen=True)
+class CheckOptions(ChangeOptions):
+    """The options of a check of a change: how it is measured, and where the results go.
+
+    ``append`` adds pairs to an earlier job's in ``out``, if any. ``append_from`` is a folder with the results of earlier
+    attempts of a CI job: pairs are added to theirs if they are compatible, else everything is measured anew. ``steps`` of the
+    checklist run on both sides, None is all; ``checklist_budget`` are the seconds for their turns, None is the value of
+    perfgate.toml. After ``time_budget`` seconds no new part begins. Without ``cost`` no pairs are measured once counters fail
+    the gate. With ``decided`` pairs end when it holds, not when the verdict is clear, and none are profiled.
     """
 
     out: Path
-    base: str | None = None
-    head: str | None = None
-    always: bool = False
-    time_budget: float = math.inf
-    budgets: float = 1.0
-    cost: bool = True
-    decided: Decided | None = None
-    workloads: tuple[str, ...] = ()
-    steps: tuple[int, ...] | None = None
-    checklist_budget: float | None = None
-    work_tree: bool = False
-    allow_dirty: bool = False
-    device: str | None = None
     append: bool = False
     append_from: Path | None = None
-    base_python: Path | None = None
-    head_python: Path | None = None
-    comparing: Comparing = "code"
+    steps: tuple[int, ...] | None = None
+    checklist_budget: float | None = None
+    time_budget: float = math.inf
+    cost: bool = True
+    decided: Decided | None = None
     language: Language = "en"
 
     def checklist_seconds(self, gate: GateSettings) -> float:

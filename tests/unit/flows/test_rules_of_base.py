@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from perfgate.config import Config, parse_config
-from perfgate.flows.check.job import _with_rules_of_base
-from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.check.settings import settings_of_check
+from perfgate.flows.shared.options import ChangeOptions
+from perfgate.flows.trust.commits import BaseConfig
 
 WORKLOAD = 'workload = "perf/workload.py:small"\n'
 
@@ -16,7 +19,8 @@ def config(gate: str) -> Config:
 
 
 def of_check(base: Config | None, head: Config) -> Config:
-    return _with_rules_of_base(head, base, CheckOptions(Path("out")))
+    change: Any = SimpleNamespace(options=ChangeOptions(), base_config=BaseConfig(base))
+    return settings_of_check(change, head)
 
 
 def test_rules__head_sets_how_pairs_are_measured__those_of_the_base() -> None:
