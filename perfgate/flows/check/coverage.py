@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -37,6 +36,11 @@ WATCHING_SECONDS, GLANCE_SECONDS = 5.0, 1.0
 # Methods that a library calls by itself on an object that it is given.
 _CALLED_BY_LIBRARIES = frozenset({"forward", "backward"})
 
+# The checkouts that a side runs code of, each with the side of its content: base has the head's workload file.
+_TREES: Mapping[Side, Mapping[str, Side]] = {"base": {"base": "base", "harness": "head"}, "head": {"head": "head"}}
+# The first state that any part of a function has is the function's.
+_STATES: tuple[Executed, ...] = ("yes", "unknown", "definition", "no")
+
 ListReads = Callable[[], list[str]]
 
 
@@ -56,8 +60,7 @@ class ChangedFiles(NamedTuple):
 
     @property
     def has_code(self) -> bool:
-        files = chain(*(of_side.values() for of_side in self.statements.values()))
-        return any(files)
+        return any(self.statements["base"].values()) or any(self.statements["head"].values())
 
 
 def changed_files(
@@ -101,14 +104,46 @@ def changed_files(
 
 
 def _is_plain(*versions: Path) -> bool:
-    there = [path for path in versions if path.is_symlink() or path.exists()]
-    return bool(there) and all(path.is_file() and not path.is_symlink() for path in there)
+    """Whether each version is a file or absent, and not all are absent."""
+    is_there = False
+    for path in versions:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            return False
+        is_there = is_there or path.exists()
+    return is_there
 
 
 def _content(path: Path) -> bytes | None:
     if path.is_file():
         return path.read_bytes()
     return None
+
+
+class _WatchedFile(NamedTuple):
+    """A file in a checkout; ``side`` tells whose content it has there."""
+
+    tree: str
+    side: Side
+    file: str
+
+
+@dataclass
+class _Sightings:
+    """What the trials of a side have seen so far."""
+
+    calls: list[int] = field(default_factory=list)
+    entered: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    sources: set[str] = field(default_factory=set)
+    # Whether every trial made so many calls that they have shown all their ways.
+    has_all_ways: bool = True
+
+    def add(self, watching: Watching) -> None:
+        self.calls.append(watching.calls)
+        self.entered.update(watching.entered)
+        self.names.update(watching.names)
+        self.sources.update(watching.sources)
+        self.has_all_ways &= watching.calls >= MANY_CALLS and watching.has_all_sizes
 
 
 @dataclass
@@ -125,7 +160,7 @@ class CodeWatch:
     has_jobs: bool
     is_measured_anyway: bool = False
     _hits: dict[tuple[Side, str], dict[str, set[int]]] = field(default_factory=dict)
-    _seen: dict[Side, list[Watching]] = field(default_factory=lambda: {"base": [], "head": []})
+    _seen: dict[Side, _Sightings] = field(default_factory=lambda: {"base": _Sightings(), "head": _Sightings()})
     _read_code: dict[tuple[Side, str], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     _unseen: set[str] = field(default_factory=set)
     _read: set[str] = field(default_factory=set)
@@ -163,24 +198,30 @@ class CodeWatch:
             tried = bench.try_workload(checkout, reference, watch=watch)
         for index, line in lines:
             if index < len(watched):
-                _, of_side, file = watched[index]
-                self._hits.setdefault((of_side, file), {}).setdefault(reference.name, set()).add(line)
+                _, content, file = watched[index]
+                by_workload = self._hits.setdefault((content, file), {})
+                by_workload.setdefault(reference.name, set()).add(line)
         self._note(side, watched, tried.watching)
         return tried
 
-    def _request(self, side: Side, watched: Sequence[tuple[str, Side, str]]) -> Watched:
-        """What a trial of a side is to report."""
+    def _request(self, side: Side, watched: Sequence[_WatchedFile]) -> Watched:
+        """The request to a trial of a side: what it reports."""
+        files: list[str] = []
         tails: set[str] = set()
         groups: list[list[tuple[int, int]]] = []
-        for index, (_, of_side, file) in enumerate(watched):
+        for index, (tree, content, file) in enumerate(watched):
+            files.append(str(self.trees[tree] / file))
             tails.update(self._tails(file, side))
-            for statement in self.changed.statements[of_side].get(file, []):
+            for statement in self.changed.statements[content].get(file, []):
                 if statement.lines:
                     groups.append([(index, line) for line in statement.lines])
-        folders = {str(self.trees[side] / PurePosixPath(file).parent) for file in self._one_sided_documents()}
+        folders: set[str] = set()
+        for file in self.changed.documents:
+            if file in self.changed.one_sided:
+                folders.add(str(self.trees[side] / PurePosixPath(file).parent))
         return Watched(
-            files=[str(self.trees[tree] / file) for tree, _, file in watched],
-            roots=[str(self.trees[tree]) for tree, _ in _trees_of(side)],
+            files=files,
+            roots=[str(self.trees[tree]) for tree in _TREES[side]],
             tails=sorted(tails),
             folders=sorted(folders),
             groups=groups,
@@ -191,59 +232,59 @@ class CodeWatch:
         if not self.is_on:
             return None
         doubts = self._doubts()
-        functions = self._functions(is_seen=not self._unseen)
-        functions_by_file = [(function.line.rpartition(":")[0], function.function) for function in functions]
-        runs_nothing = not doubts and all(function.executed == "no" for function in functions)
+        functions = self._functions()
+        nearest: list[str] = []
+        if not doubts and all(function.executed == "no" for function in functions):
+            nearest = nearest_users(self.trees["head"], functions, references)
         return Coverage(
             files=self.changed.every,
             functions=functions,
             doubts=doubts,
-            calls=min((trial.calls for trial in self._trials), default=0),
-            nearest=nearest_users(self.trees["head"], functions_by_file, references) if runs_nothing else [],
+            calls=min([*self._seen["base"].calls, *self._seen["head"].calls], default=0),
+            nearest=nearest,
         )
-
-    @property
-    def _trials(self) -> list[Watching]:
-        """What the trials of both sides have seen."""
-        return list(chain.from_iterable(self._seen.values()))
 
     # --- one trial
 
-    def _watched_files(self, side: Side) -> list[tuple[str, Side, str]]:
-        """Tree, side of the content, and file. Base runs the workload file of head, from a separate checkout."""
-        watched: list[tuple[str, Side, str]] = []
-        for tree, content in _trees_of(side):
+    def _watched_files(self, side: Side) -> list[_WatchedFile]:
+        """The changed files in the checkouts of a side."""
+        watched: list[_WatchedFile] = []
+        for tree, content in _TREES[side].items():
             for file in (*self.changed.statements["head"], *self.changed.documents):
                 if (self.trees[tree] / file).is_file():
-                    watched.append((tree, content, file))
+                    watched.append(_WatchedFile(tree, content, file))
         return watched
-
-    def _one_sided_documents(self) -> list[str]:
-        return [file for file in self.changed.documents if file in self.changed.one_sided]
 
     def _tails(self, file: str, side: Side) -> Iterable[str]:
         """The paths below a folder of a side's import path by which an installed copy of a Python file would be known."""
         if not file.endswith(".py"):
             return
         path = PurePosixPath(file)
-        folders = [folder for folder in PACKAGE_FOLDERS if path.is_relative_to(folder)]
-        folders += [folder for folder in self.python_path[side] if path.is_relative_to(folder)]
-        for inside in {path.relative_to(folder) for folder in folders or ["."]}:
+        tails: set[PurePosixPath] = set()
+        for folder in (*PACKAGE_FOLDERS, *self.python_path[side]):
+            if path.is_relative_to(folder):
+                tails.add(path.relative_to(folder))
+        for inside in tails or {path}:
             # A single module has no folder that tells it from another one.
             yield str(inside) if len(inside.parts) > 1 else f"site-packages/{inside}"
 
-    def _note(self, side: Side, watched: Sequence[tuple[str, Side, str]], watching: Watching | None) -> None:
+    def _note(self, side: Side, watched: Sequence[_WatchedFile], watching: Watching | None) -> None:
         if watching is None:
             self._unseen.add("coverage.trial")
             return
-        self._seen[side].append(watching)
+        self._seen[side].add(watching)
         self._unseen.update(watching.doubts)
-        self._read.update(watched[index][2] for index in watching.read_files)
+        for index in watching.read_files:
+            self._read.add(watched[index].file)
         for index, first, last in watching.read_code:
-            _, of_side, file = watched[index]
-            self._read_code[of_side, file].append((first, last))
+            _, content, file = watched[index]
+            self._read_code[content, file].append((first, last))
+        self._note_reads(side, watched, watching)
+
+    def _note_reads(self, side: Side, watched: Sequence[_WatchedFile], watching: Watching) -> None:
+        """Note the files that the trial read without loading them, and where this cannot be known."""
         reads = self._reads_so_far(side)
-        for _, of_side, file in watched:
+        for _, content, file in watched:
             is_document = file in self.changed.documents
             if reads is None:
                 # Without access times neither a library nor another process shows what it reads.
@@ -252,18 +293,20 @@ class CodeWatch:
                 elif watching.began_processes:
                     self._unseen.add("coverage.processes")
             elif file in reads:
-                is_loaded = bool(self._hits.get((of_side, file)))
+                is_loaded = bool(self._hits.get((content, file)))
                 if is_document or not is_loaded:
                     self._read.add(file)
                 elif watching.began_processes:
                     self._unseen.add("coverage.processes")
 
     def _reads_so_far(self, side: Side) -> set[str] | None:
-        trees = [tree for tree, _ in _trees_of(side)]
-        lists = [list_reads for tree in trees if (list_reads := self.reading.get(tree)) is not None]
-        if len(lists) < len(trees):
-            return None
-        return set(chain.from_iterable(list_reads() for list_reads in lists))
+        reads: set[str] = set()
+        for tree in _TREES[side]:
+            list_reads = self.reading.get(tree)
+            if list_reads is None:
+                return None
+            reads.update(list_reads())
+        return reads
 
     def _has_hit(self) -> bool:
         for (side, file), workloads in self._hits.items():
@@ -281,22 +324,17 @@ class CodeWatch:
         doubts += [Message(reason) for reason in sorted(self._unseen)]
         if self.has_jobs:
             doubts.append(Message("coverage.jobs"))
-        if not doubts and len(self._seen["base"]) == len(self._seen["head"]) and self._ways_differ():
-            doubts.append(Message("coverage.ways"))
+        base, head = self._seen["base"], self._seen["head"]
+        if not doubts and len(base.calls) == len(head.calls):
+            # Unchanged files that ran other functions on the two sides: something that was not seen has told them apart.
+            changed = self.changed.statements["head"]
+            if any(place.rpartition(":")[0] not in changed for place in base.entered ^ head.entered):
+                doubts.append(Message("coverage.ways"))
         return doubts
 
-    def _ways_differ(self) -> bool:
-        """Whether unchanged files ran other functions on the two sides: something that was not seen has told them apart."""
-        changed = self.changed.statements["head"].keys()
-        ways = []
-        for side in self._seen.values():
-            entered = set(chain.from_iterable(trial.entered for trial in side))
-            ways.append({place for place in entered if place.rpartition(":")[0] not in changed})
-        return ways[0] != ways[1]
-
-    def _functions(self, *, is_seen: bool) -> list[ChangedFunction]:
+    def _functions(self) -> list[ChangedFunction]:
         reads_definitions = self._reads_definitions()
-        reachable = {side: self._reachable(self._seen[side]) for side in self._seen}
+        reachable = {side: self._reachable(sightings) for side, sightings in self._seen.items()}
         grouped: dict[tuple[str, str], list[tuple[Side, ChangedStatement]]] = {}
         sides: tuple[Side, Side] = ("head", "base")
         for side in sides:
@@ -310,29 +348,27 @@ class CodeWatch:
             for side, statement in places:
                 hits = self._hits.get((side, file), {})
                 ran = {workload for workload, lines in hits.items() if not statement.lines.isdisjoint(lines)}
-                workloads |= ran
                 if ran:
+                    workloads |= ran
                     states.add("yes")
                     continue
                 every = set().union(*hits.values())
                 if not statement.definition.isdisjoint(every) and reads_definitions:
                     states.add("definition")
-                is_open = not is_seen or self.has_jobs or self._is_open(side, file, statement, every, reachable[side])
+                is_open = self._unseen or self.has_jobs or self._is_open(side, file, statement, every, reachable[side])
                 states.add("unknown" if is_open else "no")
-            order: tuple[Executed, ...] = ("yes", "unknown", "definition", "no")
             side, first = places[0]
             is_only_there = all(statement.lines == {LOADED} for _, statement in places)
             if is_only_there and states == {"no"} and any(path == file and inner for path, inner in grouped):
-                continue  # its functions say so
-            functions.append(
-                ChangedFunction(
-                    line=f"{file}:{first.line}",
-                    function=name,
-                    side=side,
-                    executed=next(state for state in order if state in states),
-                    workloads=sorted(workloads),
-                )
+                continue  # its functions are listed
+            function = ChangedFunction(
+                line=f"{file}:{first.line}",
+                function=name,
+                side=side,
+                executed=min(states, key=_STATES.index),
+                workloads=sorted(workloads),
             )
+            functions.append(function)
         return functions
 
     def _is_open(
@@ -351,35 +387,30 @@ class CodeWatch:
         called_alone = name in _CALLED_BY_LIBRARIES or name.startswith("__")
         return name in reachable or (called_alone and owner.rpartition(".")[2] in reachable)
 
-    def _reachable(self, trials: Sequence[Watching]) -> set[str] | None:
+    def _reachable(self, sightings: _Sightings) -> set[str] | None:
         """The names that executed functions use, directly or through others; None if many calls have shown their ways."""
-        if all(trial.calls >= MANY_CALLS and trial.has_all_sizes for trial in trials):
+        if sightings.has_all_ways:
             return None
-        used: dict[str, set[str]] = {}
-        for source in set(chain.from_iterable(trial.sources for trial in trials)):
+        used = defaultdict[str, set[str]](set)
+        for source in sightings.sources:
             if any(Path(source).is_relative_to(tree) for tree in self.trees.values()):
                 for name, names in names_of_functions(_bytes_of(source)).items():
-                    used.setdefault(name, set()).update(names)
+                    used[name].update(names)
         reached: set[str] = set()
-        for name in chain.from_iterable(trial.names for trial in trials):
+        for name in sightings.names:
             reached.update((name, *name.split(".")))
         waiting = sorted(reached)
         while waiting:
-            fresh = used.get(waiting.pop(), set()) - reached
+            fresh = used[waiting.pop()] - reached
             reached |= fresh
             waiting += fresh
         return reached
 
     def _reads_definitions(self) -> bool:
-        sources = set(chain.from_iterable(trial.sources for trial in self._trials))
-        return any(reads_code(_bytes_of(source).decode(errors="replace")) for source in sources)
-
-
-def _trees_of(side: Side) -> list[tuple[str, Side]]:
-    """The checkouts that a side runs code of, each with the side of its content: base has the head's workload file."""
-    if side == "base":
-        return [("base", "base"), ("harness", "head")]
-    return [("head", "head")]
+        for source in self._seen["base"].sources | self._seen["head"].sources:
+            if reads_code(_bytes_of(source).decode(errors="replace")):
+                return True
+        return False
 
 
 def _bytes_of(source: str) -> bytes:

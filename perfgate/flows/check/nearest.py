@@ -8,64 +8,77 @@ from pathlib import Path, PurePosixPath
 
 from perfgate.conductor.code.code_changes import MAX_BYTES, PACKAGE_FOLDERS
 from perfgate.config import WorkloadReference
+from perfgate.document.coverage import ChangedFunction
 
 _MOST_NAMED = 3
 # Larger repositories are not searched as a whole.
 _MOST_FILES = 3_000
+_SKIPPED = frozenset({"site-packages", ".git"})
 
 
 def nearest_users(
-    root: Path, functions: Sequence[tuple[str, str]], references: Sequence[WorkloadReference]
+    root: Path, functions: Sequence[ChangedFunction], references: Sequence[WorkloadReference]
 ) -> list[str]:
-    """The users of missed functions, each a file and a function: tests that name one, then workloads that import its file.
+    """The users of missed functions: tests that name one or import its file, then workloads that import its file.
 
     Tests are named like ``tests/test_ops.py::test_fused``, workloads by their name.
     """
-    names = {function.rpartition(".")[2] for _, function in functions if function}
-    modules = {_module_of(file) for file, _ in functions}
-    tests: dict[str, int] = {}
-    for path in _python_files(root):
-        file = path.relative_to(root).as_posix()
-        tree = None
-        if _holds_tests(file):
-            tree = _parsed(path)
-        for test, rank in _users_in(tree, names, modules) if tree is not None else ():
-            tests[f"{file}::{test}" if test else file] = rank
-    ranked = sorted(tests, key=lambda test: (tests[test], test))
+    names: set[str] = set()
+    modules: set[str] = set()
+    for function in functions:
+        modules.add(_module_of(function.line.rpartition(":")[0]))
+        if function.function:
+            names.add(function.function.rpartition(".")[2])
+    naming: set[str] = set()
+    importing: list[str] = []
+    for path in _test_files(root):
+        file, tree = path.relative_to(root).as_posix(), _parsed(path)
+        if tree is None:
+            continue
+        tests = [f"{file}::{test.name}" for test in _tests_in(tree) if _uses_any(test, names)]
+        naming.update(tests)
+        if not tests and _imported(tree) & modules:
+            importing.append(file)
+    ranked = [*sorted(naming), *sorted(importing)]
     workloads = [reference.name for reference in references if _imports_any(root, reference.file, modules)]
     return [*ranked[:_MOST_NAMED], *workloads[:_MOST_NAMED]]
 
 
-def _python_files(root: Path) -> list[Path]:
-    skipped = {"site-packages", ".git"}
-    files = (path for path in root.rglob("*.py") if not skipped & set(path.relative_to(root).parts))
-    return [path for path, _ in zip(files, range(_MOST_FILES))]
-
-
-def _holds_tests(file: str) -> bool:
-    path = PurePosixPath(file)
-    return path.name.startswith("test_") or path.name.endswith("_test.py")
+def _test_files(root: Path) -> Iterator[Path]:
+    """The test files among the first Python files of a repository."""
+    count = 0
+    for path in root.rglob("*.py"):
+        if _SKIPPED.intersection(path.relative_to(root).parts):
+            continue
+        if count == _MOST_FILES:
+            return
+        count += 1
+        if path.name.startswith("test_") or path.name.endswith("_test.py"):
+            yield path
 
 
 def _parsed(path: Path) -> ast.Module | None:
     try:
-        return ast.parse(path.read_bytes()) if path.stat().st_size <= MAX_BYTES else None
+        if path.stat().st_size > MAX_BYTES:
+            return None
+        return ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def _users_in(tree: ast.Module, names: set[str], modules: set[str]) -> Iterator[tuple[str, int]]:
-    """Yield the tests that use one of the names, and the file as a whole if it imports one of the modules."""
-    is_named = False
+def _tests_in(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
-            used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-            used |= {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
-            if used & names:
-                is_named = True
-                yield node.name, 0
-    if not is_named and _imported(tree) & modules:
-        yield "", 1
+            yield node
+
+
+def _uses_any(test: ast.AST, names: set[str]) -> bool:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Name) and node.id in names:
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in names:
+            return True
+    return False
 
 
 def _imports_any(root: Path, file: str, modules: set[str]) -> bool:
@@ -78,7 +91,9 @@ def _imports_any(root: Path, file: str, modules: set[str]) -> bool:
             continue
         visited.add(at)
         tree = _parsed(root / at)
-        imported = _imported(tree) if tree is not None else set()
+        if tree is None:
+            continue
+        imported = _imported(tree)
         if imported & modules:
             return True
         for module in imported:
@@ -88,10 +103,11 @@ def _imports_any(root: Path, file: str, modules: set[str]) -> bool:
 
 def _files_of(root: Path, importer: str, module: str) -> Iterator[str]:
     inside = module.replace(".", "/")
-    for folder in ("", *(f"{name}/" for name in sorted(PACKAGE_FOLDERS)), f"{PurePosixPath(importer).parent}/"):
-        for file in (f"{folder}{inside}.py", f"{folder}{inside}/__init__.py"):
+    for folder in (".", *sorted(PACKAGE_FOLDERS), str(PurePosixPath(importer).parent)):
+        for name in (f"{inside}.py", f"{inside}/__init__.py"):
+            file = PurePosixPath(folder, name)
             if (root / file).is_file():
-                yield PurePosixPath(file).as_posix()
+                yield file.as_posix()
 
 
 def _imported(tree: ast.Module) -> set[str]:

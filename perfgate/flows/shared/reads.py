@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import msgspec
@@ -29,7 +30,7 @@ _NEWEST = 50
 # the documentation that they build and package.
 _SOURCES = (
     ":(top)*.py",
-    *(f":(top)*/*.{ending}" for ending in ("toml", "yaml", "yml", "json")),
+    *(":(top)*/*.toml", ":(top)*/*.yaml", ":(top)*/*.yml", ":(top)*/*.json"),
     ":(top,exclude)setup.py",
     ":(top,exclude).*/*",
 )
@@ -39,7 +40,7 @@ _STRING = re.compile(r"""(?:([(/]\s*)?["']|[:-]\s+)([^"'\s:]+)(?=["']|\s*$)""")
 
 
 def together(*lists: list[str] | None) -> list[str] | None:
-    """The files of all lists; None if none is known."""
+    """The files of all lists; None if no list is known."""
     read = [files for files in lists if files is not None]
     if read:
         return sorted(set().union(*read))
@@ -61,10 +62,10 @@ def files_that_may_be_read(
     """
     if named := files_named_in_code(files, repository, commits):
         return named
-    here = None
+    in_this_clone = None
     if in_clone:
-        here = _read_here_by_all(repository, config)
-    return not_known_as_unread(files, here, files_read_on_main(config, environ))
+        in_this_clone = _remembered(repository).of_all(config)
+    return not_known_as_unread(files, in_this_clone, files_read_on_main(config, environ))
 
 
 def not_known_as_unread(files: Iterable[str], *records: frozenset[str] | None) -> set[str]:
@@ -72,32 +73,23 @@ def not_known_as_unread(files: Iterable[str], *records: frozenset[str] | None) -
     recorded = [record for record in records if record is not None]
     if not recorded:
         return set(files)
-    return like_those(files, set().union(*recorded))
+    return like_read_files(files, set().union(*recorded))
 
 
 def files_read_here(files: Iterable[str], repository: Repository) -> set[str]:
     """The subset of files in the folder, and with the suffix, of one that a measurement in this clone read."""
-    return like_those(files, set().union(*(record.files for record in _kept(repository))))
+    return like_read_files(files, _remembered(repository).files)
 
 
-def _read_here_by_all(repository: Repository, config: Config) -> frozenset[str] | None:
-    """The files read by measurements in this clone; None unless these were of all workloads."""
-    records = _kept(repository)
-    measured = set().union(*(record.workloads for record in records))
-    if not measured.issuperset(config.names):
-        return None
-    return frozenset().union(*(record.files for record in records))
-
-
-def like_those(files: Iterable[str], read: Iterable[str]) -> set[str]:
+def like_read_files(files: Iterable[str], read: Iterable[str]) -> set[str]:
     """The subset of files in the folder, and with the suffix, of one that was read: a glob may match both."""
     kinds = {_kind(file) for file in read}
     return {file for file in files if _kind(file) in kinds}
 
 
-def _kind(file: str) -> tuple[str, str]:
+def _kind(file: str) -> tuple[PurePosixPath, str]:
     path = PurePosixPath(file)
-    return str(path.parent), path.suffix
+    return path.parent, path.suffix
 
 
 def files_named_in_code(files: Iterable[str], repository: Repository, commits: Iterable[str]) -> set[str]:
@@ -105,21 +97,18 @@ def files_named_in_code(files: Iterable[str], repository: Repository, commits: I
 
     Before the first measurement there is no other sign that the workload reads them.
     """
-    words = {file: _words_for(file) for file in files}
+    words: dict[str, set[str]] = {}
+    for file in files:
+        path = PurePosixPath(file)
+        words[file] = {path.name, *path.parent.parts}
+        if path.suffix:
+            words[file].add(f"*{path.suffix}")
     texts = set().union(*words.values())
     parts: set[str] = set()
     for commit in commits:
         for line in repository.lines_with(commit, texts, _SOURCES):
             parts.update(_path_parts(line))
     return {file for file, of_file in words.items() if of_file & parts}
-
-
-def _words_for(file: str) -> set[str]:
-    path = PurePosixPath(file)
-    words = {path.name, *path.parent.parts}
-    if path.suffix:
-        words.add(f"*{path.suffix}")
-    return words
 
 
 def _path_parts(line: str) -> Iterator[str]:
@@ -131,7 +120,10 @@ def _path_parts(line: str) -> Iterator[str]:
         if before or _OF_PATHS & set(string):
             parts = string.rstrip("/").split("/")
             is_open = string.endswith("/") or _FILLED_IN & set(parts[-1])
-            yield from parts if is_open else parts[-1:]
+            if is_open:
+                yield from parts
+            else:
+                yield parts[-1]
 
 
 def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[str] | None:
@@ -147,26 +139,35 @@ def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[
         documents = [stored_run(store, config.project, run_id) for run_id in newest.values()]
     except StoreError:
         return None
-    followed = [document for document in documents if document.files_read is not None]
-    if not _measured_by(followed).issuperset(config.names):
+    reads = _ReadFiles()
+    for document in documents:
+        reads.add_run(document)
+    return reads.of_all(config)
+
+
+@dataclass
+class _ReadFiles:
+    """The files that measurements read, and their workloads."""
+
+    files: set[str] = field(default_factory=set)
+    workloads: set[str] = field(default_factory=set)
+
+    def add_run(self, run: RunDocument) -> None:
+        """Add a run, unless it could not follow what was read."""
+        if run.files_read is not None:
+            self.files.update(run.files_read)
+            self.workloads.update(workload.name for workload in run.workloads)
+            self.workloads.update(job.name for job in run.jobs)
+
+    def of_all(self, config: Config) -> frozenset[str] | None:
+        """The files, None unless all workloads of the project were measured."""
+        if self.workloads.issuperset(config.names):
+            return frozenset(self.files)
         return None
-    return _files_read_by(followed)
-
-
-def _measured_by(runs: Iterable[RunDocument]) -> set[str]:
-    names: set[str] = set()
-    for run in runs:
-        names.update(workload.name for workload in run.workloads)
-        names.update(job.name for job in run.jobs)
-    return names
-
-
-def _files_read_by(runs: Iterable[RunDocument]) -> frozenset[str]:
-    return frozenset().union(*(run.files_read or () for run in runs))
 
 
 class _Reads(msgspec.Struct, frozen=True):
-    """The files that a measurement in this clone read, and its workloads."""
+    """The files that a measurement in this clone read, and its workloads, as they are remembered."""
 
     files: list[str]
     workloads: list[str]
@@ -174,17 +175,28 @@ class _Reads(msgspec.Struct, frozen=True):
 
 def remember_reads(repository: Repository, runs: Sequence[RunDocument]) -> None:
     """Remember the files read in the clone. A failure to write only costs the next check this information."""
-    followed = [run for run in runs if run.files_read is not None]
-    if len(followed) < len(runs):
-        return
-    record = _Reads(files=sorted(_files_read_by(followed)), workloads=sorted(_measured_by(followed)))
-    records = [record, *(earlier for earlier in _kept(repository) if earlier != record)]
+    reads = _ReadFiles()
+    for run in runs:
+        if run.files_read is None:
+            return
+        reads.add_run(run)
+    record = _Reads(files=sorted(reads.files), workloads=sorted(reads.workloads))
+    records = [record]
+    records += [earlier for earlier in _records(repository) if earlier != record]
     with suppress(OSError, PerfgateError):
         text = msgspec.json.encode(records[:_MOST]).decode()
         write_text_atomically(repository.common_folder() / KEPT, text)
 
 
-def _kept(repository: Repository) -> list[_Reads]:
+def _remembered(repository: Repository) -> _ReadFiles:
+    reads = _ReadFiles()
+    for record in _records(repository):
+        reads.files.update(record.files)
+        reads.workloads.update(record.workloads)
+    return reads
+
+
+def _records(repository: Repository) -> list[_Reads]:
     try:
         return msgspec.json.decode((repository.common_folder() / KEPT).read_bytes(), type=list[_Reads])
     except (OSError, PerfgateError, msgspec.DecodeError, UnicodeDecodeError):

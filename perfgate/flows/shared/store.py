@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -133,9 +134,14 @@ def stored_history(
     except StoreError as error:
         warn(sentence("stored runs of main are left out: {error}", error=error.shown))
         return History()
-    commit, ci = head.source.commit, head.session.ci
-    acceptances = [entry for entry in accepted if entry.commit in (commit, ci.head_sha if ci else None)]
-    own = [msgspec.structs.replace(entry, commit=commit) for entry in acceptances] if commit else []
+    commit, context = head.source.commit, head.session.ci
+    commits = {commit}
+    if context:
+        commits.add(context.head_sha)
+    own: list[Acceptance] = []
+    for entry in accepted:
+        if commit and entry.commit in commits:
+            own.append(msgspec.structs.replace(entry, commit=commit))
     return History(series=[entry for entry in series if entry.values or entry.left_out], accepted=own)
 
 
@@ -144,52 +150,41 @@ class _Comparable:
 
     def __init__(self, store: Store, project: str, run: RunDocument, numbers: Sequence[ChecklistNumber]) -> None:
         fingerprint = run.testbed.fingerprint
-        places = {
-            number: SeriesPlace(
-                number.workload, number.shape, number.metric, labels_text(dict(number.labels)), fingerprint
-            )
-            for number in numbers
-        }
+        places: dict[ChecklistNumber, SeriesPlace] = {}
+        for number in numbers:
+            labels = labels_text(dict(number.labels))
+            places[number] = SeriesPlace(number.workload, number.shape, number.metric, labels, fingerprint)
         index = _newest_values(store, project, fingerprint, list(places.values()))
-        self._here = {(entry.workload, entry.step): entry for entry in conditions_of(run)}
         self._runs = index.runs
         self._values = {number: index.history(place)[-_SESSIONS:] for number, place in places.items()}
+        self._here = {(entry.workload, entry.step): entry for entry in conditions_of(run)}
         # How a step was measured in each of the runs.
-        self._stored: dict[tuple[str, int], list[StepConditions | None]] = {
-            (number.workload, number.step): [None] * len(index.runs) for number in numbers
-        }
+        self._stored = defaultdict[tuple[str, int], dict[int, StepConditions]](dict)
         for position, conditions in enumerate(index.conditions):
             for entry in conditions:
-                of_step = self._stored.get((entry.workload, entry.step))
-                if of_step is not None:
-                    of_step[position] = entry
-        # How each run's values of a step compare with this run's, by whether they depend on the age of the process.
-        self._standings: dict[tuple[tuple[str, int], bool], list[_Standing]] = {}
+                self._stored[entry.workload, entry.step][position] = entry
 
     def sessions(self, number: ChecklistNumber) -> _Sessions:
         """The sessions with a value of a number.
 
         Times of a busy machine make main's range wider, so they count only where there are too few others for a range.
         """
-        entry = metric(number.metric)
-        standings = self._standings_of((number.workload, number.step), of_young_process=entry.of_young_process)
-        values = [(standings[at], self._runs[at].commit, value) for at, value in self._values[number]]
-        compared, busy = [one for one in values if one[0] != "other"], 0
-        if entry.depends_on_load:
-            undisturbed = [one for one in compared if one[0] == "undisturbed"]
+        card, step, values = metric(number.metric), (number.workload, number.step), self._values[number]
+        condition, stored = self._here[step], self._stored[step]
+        compared: list[tuple[str | None, float]] = []
+        undisturbed: list[tuple[str | None, float]] = []
+        for position, value in values:
+            there = stored.get(position)
+            if there is not None and condition.compares_with(there, of_young_process=card.of_young_process):
+                compared.append((self._runs[position].commit, value))
+                if not there.is_busy:
+                    undisturbed.append(compared[-1])
+        busy = 0
+        if card.depends_on_load:
             if len(undisturbed) >= MIN_RUNS:
                 compared = undisturbed
             busy = len(compared) - len(undisturbed)
-        return _Sessions([(commit, value) for _, commit, value in compared], len(values) - len(compared), busy)
-
-    def _standings_of(self, step: tuple[str, int], *, of_young_process: bool) -> list[_Standing]:
-        key = step, of_young_process
-        if key not in self._standings:
-            condition = self._here[step]
-            self._standings[key] = [
-                _standing(condition, stored, of_young_process=of_young_process) for stored in self._stored[step]
-            ]
-        return self._standings[key]
+        return _Sessions(compared, len(values) - len(compared), busy)
 
 
 def _newest_values(store: Store, project: str, fingerprint: str, places: Sequence[SeriesPlace]) -> Index:
@@ -212,15 +207,6 @@ class _Sessions(NamedTuple):
     values: list[tuple[str | None, float]]
     left_out: int
     busy: int
-
-
-_Standing = Literal["undisturbed", "busy", "other"]
-
-
-def _standing(condition: StepConditions, stored: StepConditions | None, *, of_young_process: bool) -> _Standing:
-    if stored is None or not condition.compares_with(stored, of_young_process=of_young_process):
-        return "other"
-    return "busy" if stored.is_busy else "undisturbed"
 
 
 def _series(
@@ -248,12 +234,13 @@ def _level(
         before = None
         if index:
             before = commits[index - 1]
-        return any(_is_part_of(entry.commit, commits[index], before, root) for entry in accepted)
+        return any(_brings(entry.commit, commits[index], before, root) for entry in accepted)
 
     return level([value for _, value in sessions], is_meant, name)
 
 
-def _is_part_of(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:
+def _brings(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:
+    """Whether a commit is the accepted one, or the first in its line that has it."""
     if commit is None or accepted == commit:
         return commit is not None
     return _has_ancestor(root, commit, accepted) and (before is None or not _has_ancestor(root, before, accepted))

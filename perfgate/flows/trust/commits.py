@@ -44,10 +44,11 @@ def fetched(
         environ = {**_settings(access), **alone_in(scratch)}
         git_output(scratch, ["init", "--quiet", "--bare", "--template=", "."], environ)
         git_output(scratch, ["remote", "add", "origin", access.repository], environ)
-        contents = [] if with_contents else ["--filter=blob:none"]
-        fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", *contents, "origin", *commits]
+        fetch = ["fetch", "--quiet", "--no-tags", "--depth=1"]
+        if not with_contents:
+            fetch.append("--filter=blob:none")
         try:
-            git_output(scratch, fetch, environ)
+            git_output(scratch, [*fetch, "origin", *commits], environ)
         except RepositoryError as error:
             names = " and ".join(commit[:12] for commit in commits)
             raise RepositoryError(
@@ -140,7 +141,7 @@ def same_code_between(root: Path, base: str, head: str, files: Sequence[str], ac
 
     The commits come from the clone around ``root``, or else, with ``access``, from the forge.
     """
-    if len(files) > MOST_FILES or not all(file.endswith(".py") for file in files):
+    if len(files) > MOST_FILES or any(not file.endswith(".py") for file in files):
         return False
     try:
         if has_commits(root, base, head):
@@ -158,15 +159,15 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
     if not modified.keys() >= set(files):
         return False
     pairs = [modified[file] for file in files]
-    objects = sorted(set().union(*pairs))
-    sizes = _batch(repository, objects, environ, "--batch-check=%(objectsize)").split() if objects else []
+    sizes = _batch(repository, sorted(set().union(*pairs)), environ, "--batch-check=%(objectsize)").split()
     if any(int(size) > MAX_BYTES for size in sizes):
         return False
     for pair in pairs:
-        before, after = (content for _, content in contents_of(_batch(repository, pair, environ, "--batch")))
+        (_, before), (_, after) = contents_of(_batch(repository, pair, environ, "--batch"))
         if not same_code(before, after):
             return False
-    return not any(_text_of_code_is_read(repository, commit, environ) for commit in (base, head))
+    is_read = _text_of_code_is_read(repository, base, environ) or _text_of_code_is_read(repository, head, environ)
+    return not is_read
 
 
 def _text_of_code_is_read(repository: Path, commit: str, environ: Mapping[str, str]) -> bool:
@@ -181,28 +182,30 @@ def _text_of_code_is_read(repository: Path, commit: str, environ: Mapping[str, s
     lines = process.data.decode(errors="replace").splitlines()
     if any(reads_code(line) for line in lines):
         return True
-    listing = git_bytes(repository, ["ls-tree", "-r", "--name-only", "-z", "--full-tree", commit], environ)
-    own = {_importable_name(name) for name in listing.decode(errors="replace").split("\0")}
-    modules = own | sys.stdlib_module_names | set(PLATFORM)
+    modules = _importable_names(repository, commit, environ) | sys.stdlib_module_names | set(PLATFORM)
     return any(imported_packages(line) - modules for line in lines)
 
 
-def _importable_name(file: str) -> str:
-    """The top-level name by which a file of the project is imported from its root, or from a folder for packages."""
-    parts = file.split("/")
-    first = parts[1] if parts[0] in PACKAGE_FOLDERS and len(parts) > 1 else parts[0]
-    return first.removesuffix(".py")
+def _importable_names(repository: Path, commit: str, environ: Mapping[str, str]) -> set[str]:
+    """The top-level names by which files of the project are imported from its root, or from a folder for packages."""
+    listing = git_bytes(repository, ["ls-tree", "-r", "--name-only", "-z", "--full-tree", commit], environ)
+    names: set[str] = set()
+    for file in listing.decode(errors="replace").split("\0"):
+        folder, _, rest = file.partition("/")
+        inside = rest if folder in PACKAGE_FOLDERS and rest else file
+        names.add(inside.partition("/")[0].removesuffix(".py"))
+    return names
 
 
 def _batch(repository: Path, objects: Sequence[bytes], environ: Mapping[str, str], option: str) -> bytes:
-    return git_bytes(repository, ["cat-file", option], environ, feed=b"".join(name + b"\n" for name in objects))
+    return git_bytes(repository, ["cat-file", option], environ, feed=b"\n".join([*objects, b""]))
 
 
 def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
     """The ids of the contents of the regular files that differ, before and after."""
     listing = ["diff", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=M", base, head, "--"]
-    return {
-        path.decode(errors="surrogateescape"): (before, after)
-        for old_mode, new_mode, before, after, path in _MODIFIED.findall(git_bytes(repository, listing, environ))
-        if old_mode == new_mode and new_mode in _REGULAR
-    }
+    modified: dict[str, tuple[bytes, bytes]] = {}
+    for old_mode, new_mode, before, after, path in _MODIFIED.findall(git_bytes(repository, listing, environ)):
+        if old_mode == new_mode and new_mode in _REGULAR:
+            modified[path.decode(errors="surrogateescape")] = before, after
+    return modified

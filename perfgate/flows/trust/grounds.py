@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def grounds_of_base(
     read.
     """
     base_config = config_at(root, base, access)
-    notes = []
+    notes: list[Message] = []
     if base_config.unreadable is not None:
         notes.append(Message("publish.policy-unreadable", {"error": base_config.unreadable}))
     elif base_config.config is None:
@@ -90,7 +91,11 @@ def grounds_of_base(
     always = always_relevant(rules, prefix.rstrip("/")) if rules else {prefix + CONFIG_NAME}
     edited = [file for file in changed if file in always or _configures_ci(file)]
     if edited:
-        notes.append(Message("publish.judge-edited", {"files": _listed(edited)}))
+        listed: MessageValue = edited
+        more = len(edited) - _NAMED
+        if more > 0:
+            listed = Message("publish.files-and-more", {"files": edited[:_NAMED], "more": more})
+        notes.append(Message("publish.judge-edited", {"files": listed}))
     if rules is None or measured:
         return Grounds(rules, tuple(notes), changed=frozenset(changed))
     skipped = skipped_because(
@@ -107,20 +112,13 @@ def _configures_ci(file: str) -> bool:
     return any(fnmatch(file, pattern) for pattern in CI_FILES)
 
 
-def _listed(files: list[str]) -> MessageValue:
-    """The first of these files, and how many more there are."""
-    more = len(files) - _NAMED
-    if more > 0:
-        return Message("publish.files-and-more", {"files": files[:_NAMED], "more": more})
-    return files
-
-
 def _same_code(
     root: Path, change: ChangeRequest, base: str, files: Sequence[str], forge: Forge | None, access: GitAccess
 ) -> bool:
     try:
-        # A merge queue, which has no forge, builds on this exact commit.
-        fork = common_ancestor(forge, root, base, change.head_sha) if forge else base
+        fork: str | None = base  # a merge queue, which has no forge, builds on this exact commit
+        if forge:
+            fork = common_ancestor(forge, root, base, change.head_sha)
     except DocumentError:
         return False
     return fork is not None and same_code_between(root, fork, change.head_sha, files, access)
@@ -128,12 +126,10 @@ def _same_code(
 
 def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:
     """The paths that a change touches, from the forge or else the clone; None if neither knows."""
-    try:
-        changed = None
-        if forge:
+    changed = None
+    if forge:
+        with suppress(ForgeGoneError):  # GitLab before 15.7 has no such list
             changed = forge.changed_files(change.number)
-    except ForgeGoneError:  # GitLab before 15.7 has no such list
-        changed = None
     if changed is None:
         return files_between(root, base, change.head_sha)
     return changed
@@ -162,16 +158,18 @@ def required_of(
     jobs = [entry for entry in config.jobs if not only or entry.name in only]
     stored: tuple[RunDocument, ...] = ()
     stored_jobs: dict[str, RunDocument] = {}
-    try:
+    with suppress(StoreError):
         store = open_project_store(config, environ)
         stored = _stored_runs(store, config.project, base, names)
         stored_jobs = _stored_jobs(store, config.project, jobs)
-    except StoreError:
-        pass
-    on_device = not config.device.startswith("cpu")
+    required_jobs: dict[str, RequiredJob] = {}
+    for entry in jobs:
+        required_jobs[entry.name] = _required_job(
+            entry, stored_jobs.get(entry.name), on_device=not config.device.startswith("cpu")
+        )
     return Required(
         workloads=names,
-        jobs={entry.name: _required_job(entry, stored_jobs.get(entry.name), on_device=on_device) for entry in jobs},
+        jobs=required_jobs,
         aa_pairs=config.gate.aa_pairs,
         stored=stored,
         sealed=True,
@@ -182,15 +180,18 @@ def required_of(
 
 def _required_job(reference: JobReference, stored: RunDocument | None, *, on_device: bool) -> RequiredJob:
     """The evidence required of a job by perfgate.toml, and by main's newest run of it if that had the same settings."""
-    records = [job for job in stored.jobs if job.name == reference.name] if stored else []
-    if stored is None or not records or records[0].sha256 != reference.sha256:
-        return RequiredJob(reference, on_device=on_device)
+    required = RequiredJob(reference, on_device=on_device)
+    if stored is None:
+        return required
+    records = {job.name: job for job in stored.jobs}
+    record = records.get(reference.name)
+    if record is None or record.sha256 != reference.sha256:
+        return required
     work = [frozenset(turn.work) for turn in stored.turns if turn.workload == reference.name]
-    return RequiredJob(
-        reference,
-        numbers={number.metric: number for number in records[0].numbers},
+    return replace(
+        required,
+        numbers={number.metric: number for number in record.numbers},
         work=frozenset.intersection(*work) if work else frozenset(),
-        on_device=on_device,
     )
 
 
@@ -198,8 +199,11 @@ def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> di
     """The newest run of each command job without ``numbers`` in perfgate.toml."""
     lacking = {job.name for job in jobs if job.settings.command and not job.settings.numbers}
     documents: dict[str, RunDocument] = {}
-    for run in stored_runs(store, project, Page(limit=_NEWEST)) if lacking else ():
-        if not run.dirty and (workloads := lacking.intersection(run.workloads)):
+    if not lacking:
+        return documents
+    for run in stored_runs(store, project, Page(limit=_NEWEST)):
+        workloads = lacking.intersection(run.workloads)
+        if workloads and not run.dirty:
             documents.update(dict.fromkeys(workloads, stored_run(store, project, run.id)))
             lacking -= workloads
     return documents
@@ -207,13 +211,14 @@ def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> di
 
 def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:
     workloads = {workload.name: workload for workload in base.workloads if workload.name in names}
+    if not workloads:
+        return ()
     documents: dict[str, RunDocument] = {}
-    for run in stored_runs(store, project, Page(limit=_NEWEST)) if workloads else ():
+    for run in stored_runs(store, project, Page(limit=_NEWEST)):
         lacking = [name for name in workloads if name not in documents and name in run.workloads]
-        if run.fingerprint != base.testbed.fingerprint or run.dirty or not lacking:
-            continue
-        document = stored_run(store, project, run.id)
-        documents.update(dict.fromkeys(lacking, document))
+        if lacking and run.fingerprint == base.testbed.fingerprint and not run.dirty:
+            document = stored_run(store, project, run.id)
+            documents.update(dict.fromkeys(lacking, document))
     # A run that measured the workload by another file, or could not, adds no requirement for it.
     same: dict[str, RunDocument] = {}
     for name, document in documents.items():

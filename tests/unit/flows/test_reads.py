@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.flows.shared.reads import files_named_in_code, like_those
+from perfgate.flows.shared.reads import files_named_in_code, like_read_files
 from perfgate.git.repository import Repository
 from tests.fakes.remote import git
 
@@ -51,4 +51,4 @@ def test_files_named_in_code__string_of_a_commit__path_or_not(
 
 def test_like_those__same_folder_and_ending__may_be_found_by_a_pattern() -> None:
     files = ["docs/system.md", "docs/other.md", "docs/other.png", "docs/guide/other.md", "README.md"]
-    assert like_those(files, ["docs/system.md"]) == {"docs/system.md", "docs/other.md"}
+    assert like_read_files(files, ["docs/system.md"]) == {"docs/system.md", "docs/other.md"}
