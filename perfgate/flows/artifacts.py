@@ -93,8 +93,9 @@ def prune(
     refuse_change_request(doors.environ)
     config = load_config(root, environ=doors.environ, needs_workload=False)
     days, gigabytes = config.artifacts.keep_days, config.artifacts.keep_gb
-    older_than = older_than or (timedelta(days=days) if days else None)
-    larger_than = larger_than or (int(gigabytes * 1e9) or None)
+    if older_than is None and days:
+        older_than = timedelta(days=days)
+    larger_than = larger_than or int(gigabytes * 1e9) or None
     if older_than is None and larger_than is None:
         raise UsageError(
             "there is no rule for what to remove; give --older-than 90d or --larger-than 20GB, or set "
@@ -104,14 +105,16 @@ def prune(
     progress.status(sentence("listing the artifacts in {place}", place=store.name))
     sets = store.sets(config.project)
     runs = open_project_store(config, doors.environ)
-    runs_that_stay = retained_runs(config, runs, progress, seconds_since_1970=doors.clock()) if sets else frozenset()
+    runs_that_stay: frozenset[str] = frozenset()
+    if sets:
+        runs_that_stay = retained_runs(config, runs, progress, seconds_since_1970=doors.clock())
     expired, retained, larger_by = expired_sets(
         sets, runs_that_stay, now, older_than=older_than, larger_than=larger_than
     )
     removed_bytes = sum(entry.bytes for entry in expired)
     unfinished = store.unfinished(config.project, now - _ABANDONED)
     if not dry_run:
-        gone = [*(entry.id for entry in expired), *unfinished]
+        gone = [entry.id for entry in expired] + list(unfinished)
         for number, set_id in enumerate(gone, 1):
             progress.status(sentence("removing {number} of {sets}", number=number, sets=len(gone)))
             store.remove(config.project, set_id)
@@ -163,11 +166,13 @@ def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_s
     if not log.index.runs and not log.damaged:
         return frozenset()
     stored = read_histories(log, Wanted(), progress, seconds_since_1970=seconds_since_1970)
-    # Of a testbed that is no longer measured no change is searched for elsewhere.
-    judged = [entry if entry.current else with_changes(entry) for entry in stored.series if not entry.informing]
     open_commits = {entry.commit for entry in log.triages if entry.state in _OPEN_STATES}
     retained = set(_first_and_before(stored.runs, open_commits))
-    for entry in judged:
+    for series in stored.series:
+        if series.informing:
+            continue
+        # Elsewhere no change is searched for on a testbed that is no longer measured.
+        entry = series if series.current else with_changes(series)
         for change in entry.changes:
             if change.direction == "worse":
                 retained.update(point.run_id for point in entry.points[change.at - 1 : change.at + 1])

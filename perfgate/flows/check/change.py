@@ -30,6 +30,7 @@ from perfgate.project import choices, projects_below
 _CODE = ("*.py", "*.toml", "*.cfg", "*.txt", "*.in", "*.yml", "*.yaml", "*.json", "*.sh")
 # Folders that hold a project's packages but are not packages themselves.
 _NO_PACKAGE = frozenset({"src", "lib", "python"})
+_NAMED_FILES = 5
 # A name in an import, next to a slash or a quote, or as the key of a table.
 _MENTION = r"(?:\b(?:from|import)\b.*\bNAME\b)|(?:[/\"']NAME\b)|(?:\bNAME[/\"'])|(?:^\s*NAME\s*[=@])"
 
@@ -138,13 +139,14 @@ def project_of_change(directory: Path, options: ChangeOptions) -> Path:
     head, _ = _head(repository, replace(options, allow_dirty=True))
     base = repository.choose_base(options.base or repository.main_branch(fetch=True), head)
     owners = {_owner_of(file, projects, prefix) for file in repository.files_between(base.commit, head)}
-    touched = sorted(owner for owner in owners if owner is not None)
-    if len(touched) == 1 and None not in owners:
+    has_others = None in owners
+    touched = sorted(filter(None, owners))
+    if len(touched) == 1 and not has_others:
         return directory / touched[0]
     names = ", ".join(f"{name}/" for name in touched)
     why = Activity("the change touches none of them")
-    if touched and None in owners:
-        why = Activity("the change touches {names} and other files", names=names)
+    if touched and has_others:
+        why = Activity("the change touches {names} and files beside them", names=names)
     elif touched:
         why = Activity("the change touches {names}", names=names)
     raise ConfigError(
@@ -188,10 +190,12 @@ def _reason_to_skip(change: Change) -> Message | None:
     # In CI only the base's path filter may skip other projects, because the publishing job can verify it.
     if is_work_tree and (other_projects := _only_other_projects(change, commits, changed)):
         return other_projects
-    base = change.base_config.config
+    paths, base = PathSettings(), change.base_config.config
+    if base:
+        paths = base.paths
     return skipped_because(
         changed,
-        base.paths if base else PathSettings(),
+        paths,
         always=always_relevant(change.config, change.prefix) | always_relevant(rules, change.prefix),
         read=lambda files: files_that_may_be_read(files, repository, rules, commits, os.environ, in_clone=is_work_tree),
         same_code=lambda files: same_code_between(repository.root, *commits, files),
@@ -238,8 +242,8 @@ def _head(repository: Repository, options: ChangeOptions) -> tuple[str, bool]:
             "{root} has uncommitted changes in {changed}{more}; commit them, or use `perfgate local`, which "
             "includes them, or --allow-dirty to measure the commit without them",
             root=repository.root,
-            changed=", ".join(changed[:5]),
-            more=" …" if len(changed) > 5 else "",
+            changed=", ".join(changed[:_NAMED_FILES]),
+            more=" …" if len(changed) > _NAMED_FILES else "",
         )
     return repository.head(), False
 
@@ -262,13 +266,16 @@ def _only_other_projects(change: Change, commits: tuple[str, str], changed: Sequ
     None if a file lies in this project or in no project, may be imported or read by it, or was read during a measurement.
     """
     projects: list[str] = []
-    for file in map(PurePosixPath, change.repository.files(commits[0])):
-        if file.name == CONFIG_NAME and str(file.parent) != ".":
-            projects.append(str(file.parent))
-    owners = {file: _owner_of(file, projects, "") for file in changed}
-    touched = {owner for owner in owners.values() if owner is not None}
-    if None in owners.values() or change.prefix in touched:
-        return None
+    for path in change.repository.files(commits[0]):
+        folder = path.removesuffix(f"/{CONFIG_NAME}")
+        if folder != path:
+            projects.append(folder)
+    touched: set[str] = set()
+    for file in changed:
+        owner = _owner_of(file, projects, "")
+        if owner is None or owner == change.prefix:
+            return None
+        touched.add(owner)
     if files_read_here(changed, change.repository) or _is_named(change, commits, changed, touched):
         return None
     return Message("gate.other-projects", {"projects": [f"{project}/" for project in sorted(touched)]})
@@ -286,11 +293,12 @@ def _is_named(change: Change, commits: tuple[str, str], changed: Sequence[str], 
         return True
     pathspecs = [f":(top){_inside(prefix, pattern)}" for pattern in _CODE]
     pathspecs += [f":(top,exclude){project}" for project in sorted(projects)]
-    mention = re.compile("|".join(_MENTION.replace("NAME", re.escape(name)) for name in sorted(names)))
-    lines: list[str] = []
+    mention = re.compile(_MENTION.replace("NAME", f"(?:{'|'.join(map(re.escape, sorted(names)))})"))
     for commit in commits:
-        lines += repository.lines_with(commit, names, pathspecs)
-    return any(map(mention.search, lines))
+        lines = repository.lines_with(commit, names, pathspecs)
+        if any(map(mention.search, lines)):
+            return True
+    return False
 
 
 def _names_of(file: str) -> set[str]:

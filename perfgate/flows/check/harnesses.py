@@ -7,9 +7,10 @@ import msgspec
 from perfgate.conductor.code.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
-from perfgate.config import Config
+from perfgate.config import Config, WorkloadReference
 from perfgate.document.run import Harness
 from perfgate.flows.check.measured import Job
+from perfgate.job_settings import JobReference
 
 # The others limit seconds and memory, or ask for further steps.
 _MEASURING = (
@@ -25,13 +26,13 @@ def harnesses_of(bench: Bench, base: Checkout, head: Checkout, job: Job) -> tupl
         unknown = unknown_harnesses(list(after), base_config.unreadable)
         return unknown, read_harnesses(bench, base, head, ({}, after))[1]
     own = base_config.config
-    before = {reference.name: reference for reference in own.references} if own else {}
-    jobs_before = {job.name: job for job in own.jobs} if own else {}
-    if names:
-        before = {name: reference for name, reference in before.items() if name in names}
-        jobs_before = {name: job for name, job in jobs_before.items() if name in names}
-    jobs_after = {job.name: job for job in job.jobs}
+    before: dict[str, WorkloadReference] = {}
+    jobs_before: dict[str, JobReference] = {}
+    if own:
+        before = {reference.name: reference for reference in own.references if not names or reference.name in names}
+        jobs_before = {entry.name: entry for entry in own.selected_jobs(names)}
     of_base, of_head = read_harnesses(bench, base, head, (before, after))
+    jobs_after = {entry.name: entry for entry in job.jobs}
     for name in dict.fromkeys([*jobs_before, *jobs_after]):
         old, new = jobs_before.get(name), jobs_after.get(name)
         if old and new and old.sha256 == new.sha256:
@@ -60,10 +61,11 @@ def _with_settings(
         references[reference.name] = reference.text
     for entry in job.jobs:
         references[entry.name] = entry.settings.line
-    on_both = {name: text for name, text in references.items() if name not in on_one_side}
+    for name in on_one_side:
+        references.pop(name, None)
     return (
-        _adding({name: before[name] for name in differing}, on_both, of_base),
-        _adding({name: after[name] for name in differing}, on_both, of_head),
+        _adding({name: before[name] for name in differing}, references, of_base),
+        _adding({name: after[name] for name in differing}, references, of_head),
     )
 
 

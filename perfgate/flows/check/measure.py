@@ -127,14 +127,16 @@ def _spend_left_over(check: CheckContext, references: Sequence[WorkloadReference
     """Divide the pairs' budget that decided workloads did not use among the undecided workloads."""
     measured, budget = check.measured, check.job.config.gate.budget
     finished = list(zip(references, measured.pairs))
-    left_over = sum(max(0.0, budget - pairs.seconds) for _, pairs in finished if pairs.begun)
     # If one fails already, no further time of another matters.
     if len(finished) < 2 or any(check.look_at(reference.name).regressed() for reference in references):
         return
+    left_over = 0.0
     undecided: list[tuple[WorkloadReference, PairedMeasurement]] = []
     for reference, pairs in finished:
-        if pairs.begun and check.look_at(reference.name).more_pairs_would_help():
-            undecided.append((reference, pairs))
+        if pairs.begun:
+            left_over += max(0.0, budget - pairs.seconds)
+            if check.look_at(reference.name).more_pairs_would_help():
+                undecided.append((reference, pairs))
     check.forecast.plan([reference.name for reference, _ in undecided], ("pairs",))
     for number, (reference, before) in enumerate(undecided):
         measured.pairs.append(PairedMeasurement())
@@ -176,7 +178,7 @@ def _measure_job(check: CheckContext, reference: JobReference) -> None:
 
 
 def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> list[Message]:
-    environment = job.environments.base if side == "base" else job.environments.head
+    environment = job.environments.of_side(side)
     return [*environment.notes, *seal_notes(job.seals.seal_of(side)), *bench.leftover_notes(checkout.root)]
 
 
@@ -212,6 +214,7 @@ def _adding_to(job: Job, testbed: Testbed, append_from: Path | None, progress: P
 
 def _note_uncounted(measured: Measured, progress: Progress) -> None:
     """Report once why the pairs lack hardware counters: if they lack any, they lack all."""
-    reason = next((pairs.uncounted for pairs in measured.pairs if pairs.uncounted), None)
-    if reason:
-        progress.note(reason)
+    for pairs in measured.pairs:
+        if pairs.uncounted:
+            progress.note(pairs.uncounted)
+            return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,13 +21,15 @@ from perfgate.document.artifact import CheckDocuments
 from perfgate.document.coverage import Coverage
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree
+from perfgate.document.job import Turn
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, FailedPair, Harness, RunDocument, Session, Side
+from perfgate.document.samples import Replicate
 from perfgate.document.shape import ShapePlace
-from perfgate.document.testbed import Environment, Testbed
+from perfgate.document.testbed import Testbed
 from perfgate.flows.check.change import Change
 from perfgate.flows.check.coverage import CodeWatch
-from perfgate.flows.check.environments import Environments, SideEnvironment
+from perfgate.flows.check.environments import Environments
 from perfgate.flows.check.forecast import Forecast
 from perfgate.flows.check.profiles import KeptProfiles
 from perfgate.flows.check.rerun import add_to
@@ -167,14 +168,23 @@ def with_counters(
 def _document(job: Job, measured: Measured, side: Side) -> RunDocument:
     """The run document of a side: what both sides have."""
     sides = job.change.sides
+    replicates: list[Replicate] = []
+    turns: list[Turn] = []
     if side == "base":
-        position, source, environment, findings = 0, sides.base_source, job.environments.base, measured.base
-        replicates = chain.from_iterable(pairs.base for pairs in measured.pairs)
-        turns = chain.from_iterable(job_turns.base for job_turns in measured.jobs)
+        position, source, findings = 0, sides.base_source, measured.base
+        for pairs in measured.pairs:
+            replicates += pairs.base
+        for job_turns in measured.jobs:
+            turns += job_turns.base
     else:
-        position, source, environment, findings = 1, sides.head_source, job.environments.head, measured.head
-        replicates = chain.from_iterable(pairs.head for pairs in measured.pairs)
-        turns = chain.from_iterable(job_turns.head for job_turns in measured.jobs)
+        position, source, findings = 1, sides.head_source, measured.head
+        for pairs in measured.pairs:
+            replicates += pairs.head
+        for job_turns in measured.jobs:
+            turns += job_turns.head
+    environment = job.environments.of_side(side).record
+    if environment:
+        environment = msgspec.structs.replace(environment, loaded=measured.loaded[position])
     document = assemble_run(
         job.config,
         session=job.session,
@@ -183,35 +193,34 @@ def _document(job: Job, measured: Measured, side: Side) -> RunDocument:
         findings=findings,
         folder=job.out / side,
         side=side,
-        replicates=list(replicates),
+        replicates=replicates,
     )
     return msgspec.structs.replace(
         document,
         seal=job.seals.seal_of(side),
-        environment=_environment(environment, measured.loaded[position]),
+        environment=environment,
         harness=measured.harnesses[position],
         jobs=[measurement.record for measurement in measured.jobs],
-        turns=list(turns),
+        turns=turns,
     )
-
-
-def _environment(environment: SideEnvironment, loaded: list[str] | None) -> Environment | None:
-    record = environment.record
-    return record and msgspec.structs.replace(record, loaded=loaded)
 
 
 def _with_notes_of_head(head: RunDocument, job: Job, measured: Measured) -> RunDocument:
     """The head's document with what concerns both sides, which it alone has: failed pairs, coverage, and notes."""
     rates: list[Message] = []
-    for each in measured.jobs:
-        rate = each.record.rate
-        if rate is not None:
-            values = {"workload": each.record.name, "rate": f"{rate:.3g}", "load": f"{RATE_SHARE * rate:.3g}"}
-            rates.append(Message("notes.job-rate", {**values}))
-    parts: list[PairedMeasurement | MeasuredJob] = [*measured.pairs, *measured.jobs]
+    failed: list[FailedPair] = []
+    for pairs in measured.pairs:
+        failed += pairs.failed
+    for job_turns in measured.jobs:
+        failed += job_turns.failed
+        record = job_turns.record
+        if record.rate is not None:
+            load = f"{RATE_SHARE * record.rate:.3g}"
+            rate = {"workload": record.name, "rate": f"{record.rate:.3g}", "load": load}
+            rates.append(Message("notes.job-rate", {**rate}))
     return msgspec.structs.replace(
         head,
-        failed_pairs=list(chain.from_iterable(part.failed for part in parts)),
+        failed_pairs=failed,
         coverage=measured.coverage,
         warnings=[*job.environments.notes, *rates, *head.warnings],
     )

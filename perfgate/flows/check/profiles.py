@@ -46,7 +46,9 @@ class KeptProfiles:
             write_trace(sampled, roots[side], file)
             self.artifacts[side].append(artifact_of(file, file.read_bytes(), "trace", workload=workload))
             for number, own in enumerate(kept_traces(sampled)):
-                suffix = "".join(own.suffixes[-2:]) if own.suffix == ".gz" else own.suffix
+                suffix = own.suffix
+                if suffix == ".gz":
+                    suffix = "".join(own.suffixes[-2:])
                 copy = folders[side] / f"{trace_name(workload, f'operators-{number}')}{suffix}"
                 shutil.copyfile(own, copy)
                 self.artifacts[side].append(artifact_of(copy, copy.read_bytes(), "trace", workload=workload))
@@ -62,14 +64,14 @@ class KeptProfiles:
                 continue
         if len(trees) < len(NAMES):
             return {}
-        return {ShapePlace(workload, ""): side_by_side(*(trees[side] for side in NAMES))}
+        return {ShapePlace(workload, ""): side_by_side(trees["base"], trees["head"])}
 
     def put_into(self, side: SideName, run: RunDocument) -> RunDocument:
         """A side's document with its profiles, which replace the profiles of an earlier session of the same jobs."""
         names = {profile.workload for profile in self.profiles[side]}
         paths = {artifact.path for artifact in self.artifacts[side]}
+        profiles = [profile for profile in run.profiles if profile.workload not in names]
+        artifacts = [artifact for artifact in run.artifacts if artifact.path not in paths]
         return msgspec.structs.replace(
-            run,
-            profiles=[profile for profile in run.profiles if profile.workload not in names] + self.profiles[side],
-            artifacts=[artifact for artifact in run.artifacts if artifact.path not in paths] + self.artifacts[side],
+            run, profiles=profiles + self.profiles[side], artifacts=artifacts + self.artifacts[side]
         )

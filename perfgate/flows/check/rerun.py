@@ -7,6 +7,7 @@ evidence that stays valid for any number of reruns (judging/gate/compare/rule.py
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,13 +57,11 @@ def _attempt_in(folder: Path, change: Change, say: Callable[[str], None]) -> Che
 
     Its documents come from a job that ran the change's code, as does this job, so they are read as hostile input.
     """
+    why: str = Activity("it left no pair of run documents")
     try:
-        attempts = [folder, *sorted((path for path in folder.iterdir() if path.is_dir()), key=_attempt)]
-        earlier = next(filter(None, map(_read, reversed(attempts))), None)
+        earlier = _newest_in(folder)
     except (DocumentError, OSError) as error:
         earlier, why = None, str(error)
-    else:
-        why = Activity("it left no pair of run documents")
     if earlier:
         misfit = _misfit(earlier, change) or _other_settings(earlier, change)
         if not misfit:
@@ -72,18 +71,31 @@ def _attempt_in(folder: Path, change: Change, say: Callable[[str], None]) -> Che
     return None
 
 
+def _newest_in(folder: Path) -> CheckDocuments | None:
+    """The documents of the newest attempt that measured anything; the folder itself may be one."""
+    attempts = [path for path in folder.iterdir() if path.is_dir()]
+    for attempt in (*sorted(attempts, key=_attempt, reverse=True), folder):
+        if documents := _read(attempt):
+            return documents
+    return None
+
+
 def _read(folder: Path) -> CheckDocuments | None:
     base, head = folder / "base" / "run.json", folder / "head" / "run.json"
     if not (base.exists() and head.exists()):
         return None
     documents = CheckDocuments(read_run(base), read_run(head))
-    return None if measured_nothing(documents.head) else documents
+    if measured_nothing(documents.head):
+        return None
+    return documents
 
 
 def _attempt(folder: Path) -> tuple[int, str]:
     """The number at the end of an artifact's name."""
     number = re.search(r"[0-9]{1,9}$", folder.name)
-    return (int(number[0]) if number else -1, folder.name)
+    if number:
+        return int(number[0]), folder.name
+    return -1, folder.name
 
 
 def _misfit(earlier: CheckDocuments, change: Change) -> str | None:
@@ -112,14 +124,14 @@ def _other_settings(earlier: CheckDocuments, change: Change) -> str | None:
         return Activity("was measured with other workloads")
     if {record.name: record.sha256 for record in head.jobs} != jobs:
         return Activity("was measured with other jobs")
-    if any(exit_code(run) == EXIT_MEASURING for run in earlier):
+    if EXIT_MEASURING in map(exit_code, earlier):
         return Activity("could not measure a part")
     return None
 
 
 def next_round(earlier: CheckDocuments) -> int:
-    head = earlier.head
-    return 1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)])
+    rounds = [replicate.round for replicate in earlier.head.replicates]
+    return 1 + max([len(earlier.head.earlier_sessions), *rounds])
 
 
 def pairs_of(earlier: CheckDocuments, workload: str) -> int:
@@ -128,12 +140,12 @@ def pairs_of(earlier: CheckDocuments, workload: str) -> int:
 
 def quads_of_stretches(earlier: CheckDocuments, workload: str) -> int:
     """The quads of a workload's stretches, of the shape with most."""
-    quads: dict[str, set[tuple[int, int]]] = {}
+    quads = defaultdict[str, set[tuple[int, int]]](set)
     for replicate in earlier.head.replicates:
         if (replicate.workload, replicate.arm) == (workload, "stretch"):
             for shape, blocks in replicate.shapes.items():
-                quads.setdefault(shape, set()).update((replicate.pair, quad) for quad in blocks.quad)
-    return max((len(of_shape) for of_shape in quads.values()), default=0)
+                quads[shape].update((replicate.pair, quad) for quad in blocks.quad)
+    return max(map(len, quads.values()), default=0)
 
 
 def turns_of(earlier: CheckDocuments, job: str) -> Reach:
@@ -148,16 +160,15 @@ def turns_of(earlier: CheckDocuments, job: str) -> Reach:
 def other_testbed(earlier: CheckDocuments, testbed: Testbed) -> str | None:
     """The difference between this machine and the machine of the earlier pairs; None if they are comparable."""
     before, now = earlier.head.testbed.comparable, testbed.comparable
-    differing = sorted(field for field in before.keys() | now.keys() if before.get(field) != now.get(field))
-    if not differing:
-        return None
-    field = differing[0]
-    return Activity(
-        "the earlier pairs were measured on another testbed: {field} was {before} and is {now} here",
-        field=field,
-        before=before.get(field, "absent"),
-        now=now.get(field, "absent"),
-    )
+    for field in sorted(before.keys() | now.keys()):
+        if before.get(field) != now.get(field):
+            return Activity(
+                "the earlier pairs were measured on another testbed: {field} was {before} and is {now} here",
+                field=field,
+                before=before.get(field, "absent"),
+                now=now.get(field, "absent"),
+            )
+    return None
 
 
 def refuse_other_job(earlier: CheckDocuments, record: JobRecord) -> JobRecord:
@@ -205,11 +216,13 @@ def add_to(
     return base, msgspec.structs.replace(head, failed_pairs=failed, artifacts=artifacts)
 
 
-def _with_session(run: RunDocument, session: Session, seal: Seal) -> RunDocument:
+def _with_session(run: RunDocument, session: Session, seal: Seal | None) -> RunDocument:
     """The document of an earlier session with a later one; its lists are copies, to which results are added."""
+    if run.seal is None or run.seal.broken:
+        seal = run.seal
     return msgspec.structs.replace(
         run,
-        seal=run.seal if run.seal is None or run.seal.broken else seal,
+        seal=seal,
         session=session,
         earlier_sessions=[*run.earlier_sessions, run.session],
         replicates=list(run.replicates),

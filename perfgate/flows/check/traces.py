@@ -11,7 +11,7 @@ from typing import NamedTuple
 from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.checklist.turns import Recorded
 from perfgate.conductor.sides.function.profiles import PairTrace
-from perfgate.conductor.sides.job_turns import NAMES
+from perfgate.conductor.sides.job_turns import NAMES, SideName
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import WorkloadRecord
@@ -76,12 +76,13 @@ def _turns(readable: Iterable[PairTrace], workload: WorkloadRecord) -> list[Reco
     for pair, of_pair in sorted(by_pair.items()):
         if len(of_pair) < len(workload.shapes):
             continue
-        folders = {name: of_pair[0].base.with_name(f"{workload.name}-{pair}-{name}-turn") for name in NAMES}
-        for name, folder in folders.items():
-            folder.mkdir()
-            for files in of_pair:
-                file = files.base if name == "base" else files.head
-                (folder / _file_name(file, workload.name, files.shape)).hardlink_to(file)
+        folders: dict[SideName, Path] = {}
+        for name in NAMES:
+            folders[name] = of_pair[0].base.with_name(f"{workload.name}-{pair}-{name}-turn")
+            folders[name].mkdir()
+        for files in of_pair:
+            (folders["base"] / _file_name(files.base, workload.name, files.shape)).hardlink_to(files.base)
+            (folders["head"] / _file_name(files.head, workload.name, files.shape)).hardlink_to(files.head)
         turns.append(folders)
     return turns
 

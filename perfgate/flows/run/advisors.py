@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from perfgate.document.run import Advisory, RunDocument
+from perfgate.document.run import RunDocument
 from perfgate.flows.shared.session import traces_of
 from perfgate.judging.advice.advisor import Advised, Advisor
 from perfgate.locale import sentence
@@ -44,11 +44,11 @@ def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
             with zipfile.ZipFile(path) as packed:
                 packed.extractall(scratch)
             hints, warnings = advise_profile(Path(scratch), artifact.workload, say)
-        problems = {_problem(advisory) for advisory in advised.found}
-        advised.found.extend(advisory for advisory in hints if _problem(advisory) not in problems)
-        advised.warnings.extend(warning for warning in warnings if warning not in advised.warnings)
+        problems = {(advisory.workload, advisory.category) for advisory in advised.found}
+        for advisory in hints:
+            if (advisory.workload, advisory.category) not in problems:
+                advised.found.append(advisory)
+        for warning in warnings:
+            if warning not in advised.warnings:
+                advised.warnings.append(warning)
     return advised
-
-
-def _problem(advisory: Advisory) -> tuple[str, str]:
-    return advisory.workload, advisory.category

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from perfgate import trace
 from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.files import write_document
 from perfgate.document.message import Message, english, together
-from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
+from perfgate.document.run import FROM_PROFILE, Artifact, RunDocument, Source, StepResult, Value, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.run.advisors import advise_profile
 from perfgate.flows.run.recording import (
@@ -79,11 +80,18 @@ def run_from_profile(
         recording, summaries, workload, config.limit_values, config.expect.kernels, config.graph.spans
     )
     checklist = recorded_checklist(context)
-    steps = _without_kernels(checklist.steps, incomplete)
-    if contradicted:
-        reason = together(contradicted)
-        steps = [_without_values(step, reason) if step.number in _OF_TIMES else step for step in steps]
+    steps: list[StepResult] = []
+    for recorded in checklist.steps:
+        step = recorded
+        if incomplete:
+            step = _without_kernels(step, together(incomplete))
+        if contradicted and step.number in _OF_TIMES:
+            step = _without_values(step, together(contradicted))
+        steps.append(step)
     advised = advise_profile(profile, workload, say)
+    artifacts: list[Artifact] = []
+    if keep_files:
+        artifacts = [keep(file, out, workload=workload) for file in files]
     run = RunDocument(
         perfgate_version=__version__,
         project=config.project,
@@ -103,7 +111,7 @@ def run_from_profile(
         counters=[] if incomplete else checklist.counters,
         operators=[] if contradicted else checklist.operators,
         kernel_times=[] if incomplete else checklist.kernel_times,
-        artifacts=keep(files, out, workload=workload) if keep_files else [],
+        artifacts=artifacts,
         advisories=advised.found,
         warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
     )
@@ -121,12 +129,14 @@ def _config(directory: Path) -> Config:
 
 def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> None:
     """Raise DocumentError for a recording with neither steps nor any work."""
-    if any(summary.totals or summary.lengths() or any(summary.works) for summary in summaries):
-        return
-    reasons = "".join(f"; {part}: {english(why)}" for part, why in list(recording.absent.items())[:_SHOWN_REASONS])
-    totals = any(timeline.types or timeline.operators for timeline in recording.timelines)
+    for summary in summaries:
+        if summary.totals or summary.lengths() or any(summary.works):
+            return
+    reasons = ""
+    for part, why in itertools.islice(recording.absent.items(), _SHOWN_REASONS):
+        reasons += f"; {part}: {english(why)}"
     only = ""
-    if totals:
+    if any(timeline.types or timeline.operators for timeline in recording.timelines):
         only = Activity(" but totals by type, which perfgate trace top shows")
     analyse = ""
     if recording.format == "ascend-pytorch":
@@ -143,26 +153,19 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
 def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
     """Raise DocumentError if a table of kernels ends in the middle of a line: its counts would be too low."""
     if names := cut_off_tables(files):
-        *first, last = names
         raise DocumentError(
             "{profile}: {names} is cut off in its last line; copy the recording again, or have it analysed again",
             profile=profile,
-            names=f"{', '.join(first)} and {last}" if first else last,
+            names=" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])),
         )
 
 
-def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[Message]) -> list[StepResult]:
-    if not incomplete:
-        return list(steps)
-    reason = together(incomplete)
-    without: list[StepResult] = []
-    for step in steps:
-        values = list(step.values)
-        for position, value in enumerate(values):
-            if value.metric == "ops.kernel_time":
-                values[position] = msgspec.structs.replace(value, value=None, reason=reason)
-        without.append(msgspec.structs.replace(step, kernels=[], values=values))
-    return without
+def _without_kernels(step: StepResult, reason: Message) -> StepResult:
+    values = list(step.values)
+    for position, value in enumerate(values):
+        if value.metric == "ops.kernel_time":
+            values[position] = msgspec.structs.replace(value, value=None, reason=reason)
+    return msgspec.structs.replace(step, kernels=[], values=values)
 
 
 def _without_values(step: StepResult, reason: Message) -> StepResult:
@@ -179,27 +182,25 @@ def _warnings(
     recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[Message], incomplete: Sequence[Message]
 ) -> list[Message]:
     """The warnings on the origin of the numbers, on differences that a recording may hide, and on missing parts."""
-    warnings = [
-        Message("notes.from-recording"),
-        *_counted_once(summaries),
-    ]
+    whole: list[str] = []
+    shapes_of_one: dict[str, str] = {}
+    for summary in summaries:
+        if summary.unit == "whole recording":
+            whole.append(summary.shape)
+        elif summary.spans == 1:
+            shapes_of_one[summary.shape] = summary.unit
+    warnings = [Message("notes.from-recording")]
+    if whole:
+        warnings.append(Message("notes.counted-over-all", {"shapes": [*whole]}))
+    if shapes_of_one:
+        (unit, *_), shapes = shapes_of_one.values(), ", ".join(shapes_of_one)
+        warnings.append(Message("notes.counted-in-one", {"unit": unit, "shapes": shapes}))
     if not_said:
         warnings.append(Message("notes.not-in-recording", {"what": list(not_said)}))
     if incomplete:
         warnings.append(Message("notes.nothing-counted", {"what": list(incomplete)}))
-    missing = {part: why for part, why in recording.absent.items() if not part.startswith(_INCOMPLETE)}
     warnings += caveats_about([(summary.shape, summary.timeline) for summary in summaries])
-    warnings += [Message("notes.not-recorded", {"what": part, "why": why}) for part, why in missing.items()]
-    return warnings
-
-
-def _counted_once(summaries: Sequence[DeviceSummary]) -> list[Message]:
-    whole = [summary.shape for summary in summaries if summary.unit == "whole recording"]
-    once = [summary for summary in summaries if summary.spans == 1 and summary.shape not in whole]
-    warnings = []
-    if whole:
-        warnings.append(Message("notes.counted-over-all", {"shapes": list(whole)}))
-    if once:
-        shapes = ", ".join(summary.shape for summary in once)
-        warnings.append(Message("notes.counted-in-one", {"unit": once[0].unit, "shapes": shapes}))
+    for part, why in recording.absent.items():
+        if not part.startswith(_INCOMPLETE):
+            warnings.append(Message("notes.not-recorded", {"what": part, "why": why}))
     return warnings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,16 +117,13 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         testbed=measured.testbed,
         findings=measured.findings,
         folder=out,
-        failed_pairs=list(chain.from_iterable(job.failed for job in measured.jobs)),
         notes=[*job_notes(os.environ, out), *measured.notes],
     )
-    run = msgspec.structs.replace(
-        run,
-        jobs=[job.record for job in measured.jobs],
-        turns=list(chain.from_iterable(job.head for job in measured.jobs)),
-        files_read=files_read,
-        environment=_environment(),
-    )
+    for job in measured.jobs:
+        run.jobs.append(job.record)
+        run.turns.extend(job.head)
+        run.failed_pairs.extend(job.failed)
+    run = msgspec.structs.replace(run, files_read=files_read, environment=_environment())
     if repository:
         remember_reads(repository, (run,))
     return _explained(run, out, options, progress)
@@ -173,7 +170,8 @@ def _measure(
 
 def _environment() -> Environment:
     """The packages and the container image, by which a report of main names an uplift."""
-    image = next((os.environ[name] for name in IMAGE_VARIABLES if os.environ.get(name)), "")
+    images = [os.environ.get(variable, "") for variable in IMAGE_VARIABLES]
+    image = next(filter(None, images), "")
     return Environment(
         kind="running",
         python=platform.python_version(),
@@ -184,10 +182,11 @@ def _environment() -> Environment:
 
 def _durations(path: Path) -> dict[str, dict[int, float]]:
     """The seconds that each step took the last time, by workload; empty if that run cannot be read."""
-    durations: dict[str, dict[int, float]] = {}
-    with suppress(DocumentError):
-        for step in read_run(path).steps if path.exists() else ():
-            durations.setdefault(step.workload, {})[step.number] = step.duration
+    durations = defaultdict[str, dict[int, float]](dict)
+    if path.exists():
+        with suppress(DocumentError):
+            for step in read_run(path).steps:
+                durations[step.workload][step.number] = step.duration
     return durations
 
 

@@ -37,14 +37,15 @@ class RecordingFile:
 
 def recording_files(path: Path) -> list[RecordingFile]:
     """The files that a recording is read from, by name. Raises PerfgateError if one cannot be read."""
-    files = [path] if path.is_file() else sorted(_files(path))
+    root, files = path.parent, [path]
+    if not path.is_file():
+        root, files = path, sorted(_files(path))
     if len(files) > MAX_FILES:
         raise UsageError(
             "{path} holds more than {max_files} files; name the folder of one recording",
             path=path,
             max_files=MAX_FILES,
         )
-    root = path.parent if path.is_file() else path
     try:
         return [_described(file, root) for file in files]
     except OSError as error:
@@ -59,17 +60,15 @@ def content_hash(files: list[RecordingFile]) -> str:
     """One hash over all files and their names; for a single file, the file's own hash."""
     if len(files) == 1:
         return files[0].sha256
-    return hashlib.sha256("".join(f"{file.sha256}  {file.name}\n" for file in files).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.sha256}  {file.name}\n".encode())
+    return digest.hexdigest()
 
 
 def cut_off_tables(files: list[RecordingFile]) -> list[str]:
     """The tables of kernels with an unterminated last line: writing or copying them was interrupted."""
     return [file.name for file in files if _KERNEL_TABLE.fullmatch(file.path.name) and not file.ends_line]
-
-
-def keep(files: list[RecordingFile], out: Path, *, workload: str) -> list[Artifact]:
-    """Copy the files into the run folder and return them as artifacts. Raises PerfgateError if the disk is full."""
-    return [_kept(file, out, workload) for file in files]
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -105,7 +104,8 @@ def _described(file: Path, root: Path) -> RecordingFile:
     )
 
 
-def _kept(file: RecordingFile, out: Path, workload: str) -> Artifact:
+def keep(file: RecordingFile, out: Path, *, workload: str) -> Artifact:
+    """Copy a file into the run folder and return it as an artifact. Raises PerfgateError if the disk is full."""
     target = out / KEPT / file.name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,6 @@ _CUDA_CALLS = ("cuda", "cu", "hip")
 def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -> Testbed:
     """The testbed, with the properties that the recording holds; ``unknown`` lists the missing properties."""
     kind = device_kind(recording, summaries)
-    device_names = sorted({value for name, value in recording.settings.items() if _NUMBERED_DEVICE.fullmatch(name)})
     comparable = {
         "source": "recording",
         "device.kind": kind,
@@ -144,16 +143,20 @@ def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -
         "profile.shapes": "; ".join(summary.shape for summary in summaries),
         "profile.unit": ", ".join(sorted({summary.unit for summary in summaries})),
     }
-    if device_names:
-        comparable["device.name"] = ", ".join(device_names)
     for name, version in sorted(recording.software.items()):
         comparable[f"software.{name}"] = version
     observed: dict[str, str] = {}
+    device_names: set[str] = set()
     for name, value in sorted(recording.settings.items()):
-        if _may_differ(name):
+        if _NUMBERED_DEVICE.fullmatch(name):
+            device_names.add(value)
+            observed[name] = value
+        elif name == "export_type":
             observed[name] = value
         else:
             comparable[f"profiler.{name}"] = value
+    if device_names:
+        comparable["device.name"] = ", ".join(sorted(device_names))
     for name, value in sorted(recording.environment.items()):
         comparable[f"env.{name}"] = value
     for summary in summaries:
@@ -170,8 +173,9 @@ def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str
         return "cpu"
     for timeline in recording.timelines:
         launches = timeline.events.of_kind("runtime")
-        if any(launches.names[name].startswith(_CUDA_CALLS) for name in set(launches.name.tolist())):
-            return "cuda"
+        for name in set(launches.name.tolist()):
+            if launches.names[name].startswith(_CUDA_CALLS):
+                return "cuda"
     return "npu"
 
 
@@ -185,7 +189,3 @@ def unknown(testbed: Testbed) -> list[Message]:
         if not any(name.startswith(field) for name in testbed.comparable):
             missing.append(Message(code))
     return missing
-
-
-def _may_differ(name: str) -> bool:
-    return name == "export_type" or _NUMBERED_DEVICE.fullmatch(name) is not None

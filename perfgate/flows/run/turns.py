@@ -29,13 +29,15 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
     measured.record = record_of(reference)
     cpus = cpus_of(reference.kind, bench)
     side = make_side(bench, reference, checkout, "head", cpus)
-    has_own_process = not SIDES[reference.kind].plan.most
+    plan, look = SidePlan(turns=1, fewest=TURNS, most=TURNS), STARTS * TURNS
+    if not SIDES[reference.kind].plan.most:  # a process for each turn
+        plan, look = SidePlan(turns=1), RUNS
     with keep_off(cpus):
         JobTurns(
             [{"head": side}],
-            SidePlan(turns=1) if has_own_process else SidePlan(turns=1, fewest=TURNS, most=TURNS),
+            plan,
             measured,
-            looks=(RUNS if has_own_process else STARTS * TURNS,),
+            looks=(look,),
             is_decided=lambda: True,
             say=bench.say,
             announce=lambda: None,
