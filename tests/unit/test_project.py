@@ -82,7 +82,7 @@ def test_project_of_change__touches_one_project__that_one(monorepo: Path) -> Non
     [
         ((), "the change touches none of them: name one with -C a or -C libs/b"),
         (("shared.py",), "the change touches none of them: name one with -C a or -C libs/b"),
-        (("a/model.py", "shared.py"), "the change touches a/ and files beside them: name one with -C a"),
+        (("a/model.py", "shared.py"), "the change touches a/ and other files: name one with -C a"),
         (("a/model.py", "libs/b/model.py"), "the change touches a/, libs/b/: name one with -C a or -C libs/b"),
     ],
 )

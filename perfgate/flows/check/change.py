@@ -146,7 +146,7 @@ def project_of_change(directory: Path, options: ChangeOptions) -> Path:
     names = ", ".join(f"{name}/" for name in touched)
     why = Activity("the change touches none of them")
     if touched and has_others:
-        why = Activity("the change touches {names} and files beside them", names=names)
+        why = Activity("the change touches {names} and other files", names=names)
     elif touched:
         why = Activity("the change touches {names}", names=names)
     raise ConfigError(

@@ -56,7 +56,7 @@ def open_job(
             say=say,
         )
         if options.comparing == "stack" and environments.base.python == environments.head.python:
-            raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
+            raise UsageError("both sides are the same interpreter; name the new stack's interpreter with --python")
         harnesses = {"base": roots.get("harness", roots["base"]), "head": roots["head"]}
         checkouts: dict[SideName, Checkout] = {}
         for name in NAMES:
