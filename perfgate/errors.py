@@ -24,8 +24,10 @@ class PerfgateError(Exception):
 
     def __init__(self, english: str = "", /, **values: object) -> None:
         super().__init__(str(Activity(english, **values)))
-        places = {name: value.shown if isinstance(value, PerfgateError) else value for name, value in values.items()}
-        self.shown: str = sentence(english, **places)
+        for name, value in values.items():
+            if isinstance(value, PerfgateError):
+                values[name] = value.shown
+        self.shown: str = sentence(english, **values)
 
 
 class UsageError(PerfgateError):

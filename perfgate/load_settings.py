@@ -149,4 +149,8 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def _shortest(length: Length) -> int:
-    return length if isinstance(length, int) else min(length) if isinstance(length, list) else length.least
+    if isinstance(length, int):
+        return length
+    if isinstance(length, list):
+        return min(length)
+    return length.least

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from perfgate.errors import UsageError
@@ -19,32 +21,39 @@ def find_project(start: Path) -> Path:
     Raises UsageError if the current folder is gone.
     """
     try:
-        here = start.resolve()
+        folder = start.resolve()
     except FileNotFoundError:
         raise UsageError("the current folder was removed; go to one that exists") from None
-    lineage = [here, *here.parents]
-    within = next((n + 1 for n, folder in enumerate(lineage) if (folder / ".git").exists()), 1)
-    found = next((folder for folder in lineage[:within] if (folder / CONFIG_NAME).is_file()), here)
-    return start if found == here else start / os.path.relpath(found, here)
+    project = None
+    for above in (folder, *folder.parents):
+        if project is None and (above / CONFIG_NAME).is_file():
+            project = above
+        if (above / ".git").exists():
+            return start / os.path.relpath(project or folder, folder)
+    return start
 
 
 def projects_below(root: Path) -> list[str]:
     """The folders below one that hold a perfgate.toml, relative to it and with slashes."""
-    found = []
-    level = [root]
+    projects: list[str] = []
+    folders = [root]
     for _ in range(_DEPTH):
-        level = sorted(child for folder in level for child in _folders(folder))
-        found += [folder.relative_to(root).as_posix() for folder in level if (folder / CONFIG_NAME).is_file()]
-    return found
+        below: list[Path] = []
+        for folder in folders:
+            below += _folders(folder)
+        folders = sorted(below)
+        for folder in folders:
+            if (folder / CONFIG_NAME).is_file():
+                projects.append(folder.relative_to(root).as_posix())
+    return projects
 
 
-def _folders(folder: Path) -> list[Path]:
-    try:
-        children = list(os.scandir(folder))
-    except OSError:
-        return []
-    named = [child for child in children if not child.name.startswith(".") and child.name not in _NEVER]
-    return [Path(child.path) for child in named if child.is_dir(follow_symlinks=False)]
+def _folders(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        for child in os.scandir(folder):
+            is_searched = child.name not in _NEVER and not child.name.startswith(".")
+            if is_searched and child.is_dir(follow_symlinks=False):
+                yield Path(child.path)
 
 
 def choices(projects: list[str]) -> str:

@@ -90,8 +90,7 @@ def paragraphs(text: str) -> list[str]:
     """The paragraphs of a help text, each in one line, as in the catalogue."""
     parts = []
     for part in inspect.cleandoc(text).split("\n\n"):
-        is_verbatim = part.startswith(_VERBATIM)
-        parts.append(part if is_verbatim else " ".join(part.split()))
+        parts.append(part if part.startswith(_VERBATIM) else " ".join(part.split()))
     return parts
 
 
@@ -164,4 +163,5 @@ def wrapped(text: str, width: int, *, indent: int = 0) -> list[str]:
 
 def columns(text: str) -> int:
     """The width of a text in terminal columns; a Chinese character takes two."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+    wide = [letter for letter in text if unicodedata.east_asian_width(letter) in "WF"]
+    return len(text) + len(wide)

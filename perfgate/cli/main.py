@@ -38,11 +38,12 @@ class CommandFolder(CommandGroup):
     """A click group with the modules in ``commands/`` as members, imported on demand."""
 
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
-        there = self.list_commands(ctx)
-        rest = list(there)
+        rest = self.list_commands(ctx)
         for heading, names in SECTIONS.items():
-            yield heading, [name for name in names if name in there]
-            rest = [name for name in rest if name not in names]
+            present = [name for name in names if name in rest]
+            yield heading, present
+            for name in present:
+                rest.remove(name)
         if rest:
             yield "More", rest
 

@@ -101,7 +101,9 @@ class RecordCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         function = cast("Callable[..., Any]", self.callback)
-        own = inspect.signature(function).parameters
-        rest = {name: value for name, value in ctx.params.items() if name not in own}
-        values = {name: value for name, value in ctx.params.items() if name in own}
-        return ctx.invoke(function, Options(rest), **values)
+        values = dict(ctx.params)
+        own: dict[str, Any] = {}
+        for name in inspect.signature(function).parameters:
+            if name in values:
+                own[name] = values.pop(name)
+        return ctx.invoke(function, Options(values), **own)

@@ -80,25 +80,28 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     def _draw(self) -> None:
         from rich.text import Text
 
-        parts = [self._status] if self._status else []
+        forecast = ""
         if self._foresight:
-            parts.insert(0, outlook(self._foresight, time.monotonic() - self._foreseen_at))
-        text = Text(" · ".join(filter(None, parts)), no_wrap=True)
+            forecast = outlook(self._foresight, time.monotonic() - self._foreseen_at)
+        text = Text(" · ".join(filter(None, [forecast, self._status])), no_wrap=True)
         text.truncate(self._console.width - _SPINNER_COLUMNS, overflow="ellipsis")
         self._spinner.update(text)
 
 
 def outlook(foresight: Foresight, elapsed: float) -> str:
     """A forecast made ``elapsed`` seconds ago, as one stable line: bar, part, estimate, time left."""
-    remaining = None if foresight.left is None else max(0.0, foresight.left - elapsed)
-    words = [_part(foresight), _estimate(foresight.so_far), "" if not remaining else _about(remaining)]
-    if remaining is not None and foresight.elapsed is not None:
-        spent = foresight.elapsed + elapsed
-        full = 0
-        if spent:
-            full = round(_BAR * spent / (spent + remaining))
-        words[0] = f"{'█' * full}{'░' * (_BAR - full)} {words[0]}"
-    return " · ".join(word for word in words if word)
+    words = [_part(foresight), _estimate(foresight.so_far)]
+    if foresight.left is not None:
+        remaining = max(0.0, foresight.left - elapsed)
+        if foresight.elapsed is not None:
+            spent = foresight.elapsed + elapsed
+            full = 0
+            if spent:
+                full = round(_BAR * spent / (spent + remaining))
+            words[0] = f"{'█' * full}{'░' * (_BAR - full)} {words[0]}"
+        if remaining:
+            words.append(_about(remaining))
+    return " · ".join(filter(None, words))
 
 
 def _part(foresight: Foresight) -> str:
@@ -132,5 +135,7 @@ def _about(seconds: float) -> str:
     """A time, rounded to its accuracy."""
     if seconds >= 150:
         return sentence("about {minutes} min left", minutes=round(seconds / 60))
-    rounded = math.ceil(seconds / 5) * 5 if seconds > 10 else max(1, round(seconds))
+    rounded = max(1, round(seconds))
+    if seconds > 10:
+        rounded = math.ceil(seconds / 5) * 5
     return sentence("about {seconds} s left", seconds=rounded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
@@ -14,6 +15,8 @@ import click
 from perfgate.errors import PerfgateError
 
 _LONGEST = 2000
+# A command to GitHub's runner, at the beginning of a line that a carriage return may begin anew.
+_COMMAND = re.compile(r"(^|\r)([^\S\r]*::)")
 
 
 def make_streams_last() -> None:
@@ -37,11 +40,14 @@ def harmless(text: str) -> str:
 
     The runner executes lines that begin with ``::`` after spaces, and ``##[`` anywhere (actions/runner, ActionCommand.cs).
     """
-    visible = "".join(
-        character if character.isprintable() or character in "\t\n" else "\ufffd"
-        for character in "\n".join(text.splitlines())
-    )
-    return "\n".join(_no_command(line) for line in visible.split("\n"))
+    lines = ["".join(map(_visible, line)) for line in text.splitlines()]
+    return "\n".join(map(_no_command, lines))
+
+
+def _visible(character: str) -> str:
+    if character.isprintable() or character == "\t":
+        return character
+    return "\ufffd"
 
 
 def cleaned(text: str, *, whole: bool = False) -> str:
@@ -67,8 +73,8 @@ def people_on_stderr(only_json: bool) -> AbstractContextManager[object]:
 
 
 def _no_command(line: str) -> str:
-    pieces = line.replace("##[", "## [").split("\r")
-    return "\r".join("| " + piece if piece.lstrip().startswith("::") else piece for piece in pieces)
+    line = line.replace("##[", "## [")
+    return _COMMAND.sub(r"\1| \2", line)
 
 
 def _lasting(stream: TextIO) -> TextIO:

@@ -33,10 +33,10 @@ def COMMAND(path: Path | None, only_measured: bool, as_json: bool, language: str
     from perfgate.judging.advice.advise import shown_faster
     from perfgate.judging.report.render.terminal import render_suggestions
 
-    found = suggestions_in(path)
+    suggested = suggestions_in(path)
     if only_measured:
-        found = shown_faster(found)
+        suggested = shown_faster(suggested)
     with people_on_stderr(as_json):
-        render_suggestions(found, Console(), report_language(language, Path()), only_measured=only_measured)
+        render_suggestions(suggested, Console(), report_language(language, Path()), only_measured=only_measured)
     if as_json:
-        print_json(found)
+        print_json(suggested)

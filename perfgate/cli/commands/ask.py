@@ -70,19 +70,19 @@ def COMMAND(context: click.Context, mcp: bool, location: str | None, directory: 
 
 
 def _command(question: Question[Any, Any]) -> click.Command:
-    def answer(directory: Path, as_json: bool, **given: Any) -> None:  # noqa: ARG001
+    def answer(directory: Path, as_json: bool, **arguments: Any) -> None:  # noqa: ARG001
         from perfgate.flows.ask.sources import local_sources
 
-        sources = local_sources(given.pop("location", None), directory, os.environ)
-        print_json(question.ask({name: value for name, value in given.items() if value is not None}, sources))
+        sources = local_sources(arguments.pop("location", None), directory, os.environ)
+        print_json(question.ask({name: value for name, value in arguments.items() if value is not None}, sources))
 
+    command = click.Command(question.name, callback=answer, help=question.about)
     schema = question.schema()
-    needed = schema.get("required", [])
-    options: list[click.Parameter] = [
-        _option(name, about, name in needed) for name, about in schema["properties"].items()
-    ]
-    command = click.Command(question.name, callback=answer, params=options, help=question.about)
-    return directory_option()(_json(_store(command) if question.of_store else command))
+    for name, about in schema["properties"].items():
+        command.params.append(_option(name, about, name in schema.get("required", [])))
+    if question.of_store:
+        command = _store(command)
+    return directory_option()(_json(command))
 
 
 def _option(name: str, about: Mapping[str, Any], is_needed: bool) -> click.Option:

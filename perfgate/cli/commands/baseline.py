@@ -211,10 +211,13 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     for step in run.steps:
         for value in step.values:
             labels = ", ".join(f"{name} {label}" for name, label in sorted(value.labels.items()))
-            number = "none" if value.value is None else f"{value.value:.6g}"
+            number = "none"
+            if value.value is not None:
+                number = f"{value.value:.6g}"
             rows.append([step.workload, value.metric, labels, number])
     for job in run.jobs:
-        rows += [[job.name, metric, "", f"{value:.6g}"] for metric, value in typical_values(job, run.turns).items()]
+        for metric, typical in typical_values(job, run.turns).items():
+            rows.append([job.name, metric, "", f"{typical:.6g}"])
     click.echo(
         cleaned(
             sentence(
@@ -361,10 +364,10 @@ def list_triaged(as_json: bool, directory: Path) -> None:
     if not triages:
         click.echo(sentence("no regression was given a state yet; `perfgate baseline triage` does"))
         return
-    _print_table(
-        ["commit", "state", "by", "when", "reason"],
-        [[entry.commit[:12], entry.state, entry.author, entry.changed_at[:16], entry.reason] for entry in triages],
-    )
+    rows: list[list[str]] = []
+    for entry in triages:
+        rows.append([entry.commit[:12], entry.state, entry.author, entry.changed_at[:16], entry.reason])
+    _print_table(["commit", "state", "by", "when", "reason"], rows)
 
 
 _store = click.option("--store", "location", metavar="LOCATION", help="A store other than the project's.")
@@ -397,7 +400,9 @@ def log(
         where = ""
         if all_projects:
             where = f"{entry.project}: "
-        subject = entry.subject[:12] if entry.action == "run recorded" else entry.subject
+        subject = entry.subject
+        if entry.action == "run recorded":
+            subject = subject[:12]
         click.echo(cleaned(f"{entry.at[:19].replace('T', ' ')}  {entry.actor}  {where}{entry.action}  {subject}"))
 
 
@@ -420,9 +425,10 @@ def prune(
     removed = prune_runs(store, place, chosen, os.environ, keep=keep)
     if as_json:
         print_json({"removed": removed})
+    elif removed == 1:
+        click.echo(sentence("removed 1 run"))
     else:
-        text = sentence("removed 1 run") if removed == 1 else sentence("removed {count} runs", count=removed)
-        click.echo(text)
+        click.echo(sentence("removed {count} runs", count=removed))
 
 
 def _open_scope(
@@ -433,7 +439,9 @@ def _open_scope(
 
     if all_projects and project:
         raise click.UsageError("--project and --all-projects exclude each other; give one")
-    chosen = None if all_projects else project or _config(directory).project
+    chosen = None
+    if not all_projects:
+        chosen = project or _config(directory).project
     place = store_location_in(location, directory, os.environ)
     return open_store_at(place, directory, os.environ), place, chosen
 
@@ -465,5 +473,6 @@ def _print_table(titles: list[str], rows: list[list[str]]) -> None:
     for title in titles:
         table.add_column(title, no_wrap=title in _WHOLE)
     for row in rows:
-        table.add_row(*(Text(cleaned(cell)) for cell in row))
+        cells = [Text(cleaned(cell)) for cell in row]
+        table.add_row(*cells)
     Console().print(table)

@@ -43,8 +43,10 @@ def COMMAND(as_format: str, directory: Path) -> None:
         print_json(settings)
         return
     for table, entries in groupby(settings, key=lambda setting: setting.table):
-        if table:
-            click.echo(f"\n# {table}" if table == "environment" else f"\n[{table}]")
+        if table == "environment":
+            click.echo(f"\n# {table}")
+        elif table:
+            click.echo(f"\n[{table}]")
         for setting in entries:
             for line in _lines(setting):
                 click.echo(cleaned(line, whole=True))
@@ -54,10 +56,14 @@ def _lines(setting: Setting) -> list[str]:
     """An assignment with its origin behind it, or above a long one."""
     from msgspec import UNSET
 
-    default = "" if setting.default is UNSET else f", default {_toml(setting.default)}"
-    origin = setting.origin if setting.line is None else f"{setting.origin}:{setting.line}"
-    comment = f"# {origin}" + ("" if setting.origin == "default" else default)
-    name = setting.name if re.fullmatch(r"[\w-]+", setting.name, re.ASCII) else _toml(setting.name)
+    comment = f"# {setting.origin}"
+    if setting.line is not None:
+        comment += f":{setting.line}"
+    if setting.origin != "default" and setting.default is not UNSET:
+        comment += f", default {_toml(setting.default)}"
+    name = setting.name
+    if not re.fullmatch(r"[\w-]+", name, re.ASCII):
+        name = _toml(name)
     if setting.value is None or setting.table == "environment":
         text = setting.value or "unset"
         return [f"# {name}: {text} ({comment.removeprefix('# ')})"]
@@ -66,7 +72,8 @@ def _lines(setting: Setting) -> list[str]:
     if len(line) <= WIDTH:
         return [line]
     if isinstance(setting.value, list) and len(name) + len(value) + 3 > WIDTH:
-        return [comment, f"{name} = [", *(f"  {_toml(entry)}," for entry in setting.value), "]"]
+        entries = [f"  {_toml(entry)}," for entry in setting.value]
+        return [comment, f"{name} = [", *entries, "]"]
     return [comment, f"{name} = {value}"]
 
 

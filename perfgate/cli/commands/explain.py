@@ -66,7 +66,10 @@ def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
         config = load_config(directory)
         device, limits = config.device, config.limit_values
     kind = device.partition(":")[0]
-    return next((name for name in DEVICE_KINDS if name == kind), "cpu"), limits
+    for name in DEVICE_KINDS:
+        if name == kind:
+            return name, limits
+    return "cpu", limits
 
 
 def wrapped_line(line: str, width: int) -> str:

@@ -51,10 +51,12 @@ def COMMAND(
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
 
-    policy = None
+    policy, root = None, config or Path()
     if config:
         policy = read_config(config).policy()
-    spoken = report_language(language, config.parent if config and config.is_file() else config or Path())
+    if root.is_file():
+        root = root.parent
+    spoken = report_language(language, root)
     if folder is not None and base is None and head is None:
         decision = judge_again(folder, policy=policy, out=out, language=spoken)
     elif folder is None and base is not None and head is not None:

@@ -76,12 +76,15 @@ def COMMAND(
     from perfgate.flows.init.inputs import InitOptions
     from perfgate.flows.init.job import keeps_no_runs, start_project, write_lock
 
-    wanted = options.record(InitOptions, labels=_names(labels), publish_labels=_names(publish_labels), job=job)
+    init_options = options.record(InitOptions, labels=_names(labels), publish_labels=_names(publish_labels), job=job)
 
     def trial() -> Collection[str] | None:
-        return _try(directory) if (directory / CONFIG_NAME).exists() and not job else None
+        if job or not (directory / CONFIG_NAME).exists():
+            return None
+        return _try(directory)
 
-    started = write_lock(directory, wanted, trial) if lock_only else start_project(directory, wanted, trial)
+    write = write_lock if lock_only else start_project
+    started = write(directory, init_options, trial)
     for name in started.files:
         click.echo(sentence("wrote {name}", name=name))
     _say_lock(started)
@@ -165,8 +168,11 @@ def _say(started: Started, directory: Path, example: str) -> None:
         click.echo(f"\n{to_add}\n\n{started.lines.rstrip()}")
     if not started.files:
         return
-    there = "" if directory.resolve() == Path.cwd() else f" -C {shlex.quote(str(directory))}"
-    git = "git" if started.root == Path.cwd() else f"git -C {shlex.quote(str(started.root))}"
+    there, git = "", "git"
+    if directory.resolve() != Path.cwd():
+        there = f" -C {shlex.quote(str(directory))}"
+    if started.root != Path.cwd():
+        git = f"git -C {shlex.quote(str(started.root))}"
     measuring = [
         f"  perfgate local{there}",
         _below(sentence("the first verdict: this work tree against the main branch, in one or two minutes")),
@@ -188,10 +194,12 @@ def _say(started: Started, directory: Path, example: str) -> None:
         ]
     if started.missing:
         click.echo(sentence("no CI files were written: {why}", why=started.missing))
-    steps = [*beginning, *measuring] if started.is_empty else [*measuring, *proposing]
-    is_written = any(name.endswith(example) for name in started.files)
-    ending = [sentence("{file} still measures the example; replace it with your model.", file=example)]
-    click.echo("\n".join(["", sentence("Next:"), *steps, *(ending if is_written else [])]))
+    lines = ["", sentence("Next:"), *measuring, *proposing]
+    if started.is_empty:
+        lines = ["", sentence("Next:"), *beginning, *measuring]
+    if any(name.endswith(example) for name in started.files):
+        lines.append(sentence("{file} still measures the example; replace it with your model.", file=example))
+    click.echo("\n".join(lines))
 
 
 def _below(words: str) -> str:

@@ -109,7 +109,9 @@ def _make_from_profile(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.run.from_profile import DEFAULT_WORKLOAD, run_from_profile
 
-    name = workloads[0] if workloads else DEFAULT_WORKLOAD
+    name = DEFAULT_WORKLOAD
+    if workloads:
+        (name,) = workloads
     with TerminalProgress() as progress:
         run = run_from_profile(directory, profile, out, progress.status, workload=name, keep_files=keep)
     _show(run, out, language)

@@ -58,7 +58,8 @@ def create(
     if not name.strip():
         raise UsageError("the token needs a name, which identifies its user in the audit log")
     ledger = _open_ledger(location, directory)
-    project = None if all_projects else project or load_config(directory).project
+    if not all_projects:
+        project = project or load_config(directory).project
     token = ledger.create_token(name.strip(), project, cast("TokenScope", scope))
     if as_json:
         print_json(token)

@@ -101,8 +101,9 @@ class _TraceGroup(CommandGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        is_path = self.get_command(ctx, name) is None and ("/" in name or "." in name or Path(name).exists())
-        return super().resolve_command(ctx, ["show", *args] if is_path else args)
+        if self.get_command(ctx, name) is None and ("/" in name or "." in name or Path(name).exists()):
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
 
 
 def _mentions(file: Path, word: bytes) -> bool:
@@ -387,7 +388,8 @@ def diff(
     """
     from perfgate.flows.trace.diff import TOLERANCE, trace_diff
 
-    tolerance = TOLERANCE if tolerance is None else tolerance
+    if tolerance is None:
+        tolerance = TOLERANCE
     return trace_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
 
 

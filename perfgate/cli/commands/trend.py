@@ -89,7 +89,7 @@ def COMMAND(
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
-    from perfgate.errors import EXIT_FAIL, EXIT_PASS
+    from perfgate.errors import EXIT_FAIL
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.doors import Doors
     from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_trend
@@ -112,4 +112,5 @@ def COMMAND(
             click.echo(sentence("written to {out}", out=email))
     if as_json:
         print_json(document)
-    raise SystemExit(EXIT_FAIL if fail_on_regression and has_open_regression(document) else EXIT_PASS)
+    if fail_on_regression and has_open_regression(document):
+        raise SystemExit(EXIT_FAIL)

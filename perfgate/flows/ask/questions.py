@@ -44,13 +44,13 @@ class Question(Generic[Arguments, Answer]):
         schema: dict[str, Any] = kinds[described["$ref"]]
         return {key: value for key, value in schema.items() if key not in ("title", "description")}
 
-    def ask(self, given: Mapping[str, object], sources: Sources, *, as_text: bool = False) -> Answer:
+    def ask(self, values: Mapping[str, object], sources: Sources, *, as_text: bool = False) -> Answer:
         """The answer. ``as_text``: the arguments are texts, of a command line or an address.
 
         Raises ArgumentError for wrong arguments, and the errors of the sources.
         """
         try:
-            arguments = msgspec.convert(given, self.arguments, strict=not as_text)
+            arguments = msgspec.convert(values, self.arguments, strict=not as_text)
         except msgspec.ValidationError as error:
             raise ArgumentError("the question {name}: {error}", name=self.name, error=error) from error
         return self.work_out(arguments, sources)
@@ -117,9 +117,9 @@ QUESTIONS: Mapping[str, Question[Any, Any]] = {
 
 def questions_for(sources: Sources) -> list[Question[Any, Any]]:
     """The questions that these sources can answer to their asker."""
+    has_recordings = sources.recording is not None and sources.only is None
     questions: list[Question[Any, Any]] = []
-    if sources.store is not None:
-        questions += [question for question in QUESTIONS.values() if question.of_store]
-    if sources.recording is not None and sources.only is None:
-        questions += [question for question in QUESTIONS.values() if not question.of_store]
+    for question in QUESTIONS.values():
+        if (sources.store is not None) if question.of_store else has_recordings:
+            questions.append(question)
     return questions
