@@ -89,9 +89,10 @@ def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
     work = _work_of_steps(steps)
     if work is None:
         return answer
-    free = sum(step.free or 0.0 for step in steps.steps)
-    concurrent = _concurrent(events) if len(events) else None
-    return _with_work(answer, work, _shares({**work.alone, "unknown": free}), concurrent)
+    concurrent = None
+    if len(events):
+        concurrent = _concurrent(events)
+    return _with_work(answer, work, _shares({**work.alone, "unknown": _total(steps, "free")}), concurrent)
 
 
 def _with_work(
@@ -152,7 +153,11 @@ def _other_work_first(rows: Sequence[DiffRow], limit: int) -> list[DiffRow]:
 
 
 def _most_time(row: DiffRow) -> float:
-    return max(cost.time for cost in (row.base, row.head) if cost is not None)
+    times = [0.0]
+    for cost in (row.base, row.head):
+        if cost is not None:
+            times.append(cost.time)
+    return max(times)
 
 
 class _Work(NamedTuple):
@@ -192,16 +197,23 @@ def _work(events: EventTable) -> _Work | None:
 
 def _work_of_steps(timeline: StepTimeline) -> _Work | None:
     """The same from the profiler's table of steps, for recordings without a timeline."""
-    steps = [step for step in timeline.steps if step.computing is not None and step.exposed_communication is not None]
-    if not steps or len(steps) < len(timeline.steps):
+    for step in timeline.steps:
+        if step.computing is None or step.exposed_communication is None:
+            return None
+    if not timeline.steps:
         return None
-    alone: dict[WindowPartName, float] = {}
-    alone["computing"] = sum(step.computing or 0.0 for step in steps)
-    alone["fused"] = sum(step.fused or 0.0 for step in steps)
-    alone["communication"] = sum(step.exposed_communication or 0.0 for step in steps)
-    alone["copies"] = sum(step.exposed_copies or 0.0 for step in steps)
-    communication = sum(step.communication or 0.0 for step in steps)
-    return _Work(communication, None, alone)
+    alone: dict[WindowPartName, float] = {
+        "computing": _total(timeline, "computing"),
+        "fused": _total(timeline, "fused"),
+        "communication": _total(timeline, "exposed_communication"),
+        "copies": _total(timeline, "exposed_copies"),
+    }
+    return _Work(_total(timeline, "communication"), None, alone)
+
+
+def _total(timeline: StepTimeline, part: str) -> float:
+    """The seconds of a part of all steps."""
+    return sum(getattr(step, part) or 0.0 for step in timeline.steps)
 
 
 def _parts(events: EventTable, work: _Work) -> list[WindowPart]:
@@ -253,11 +265,18 @@ def _with_launchers(top: TopTimeline, launched: Launchers) -> TopTimeline:
 
 def _spread(timeline: StepTimeline) -> StepSpread | None:
     """None if no steps are known."""
-    lengths = [step.length for step in timeline.steps if step.length is not None]
+    lengths: list[float] = []
+    longest = 0.0
+    slowest = None
+    for step in timeline.steps:
+        if step.length is None:
+            continue
+        if not lengths or step.length > longest:
+            longest = step.length
+            slowest = step.number
+        lengths.append(step.length)
     if not lengths:
         return None
-    longest = max(lengths)
-    slowest = next(step.number for step in timeline.steps if step.length == longest)
     return StepSpread(
         count=len(lengths),
         median=statistics.median(lengths),

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -75,8 +75,8 @@ def trace_diff(
         labels.update(recording)
         every_pick += recording.values()
     return DiffDocument(
-        base=[str(path) for path in bases],
-        head=[str(path) for path in heads],
+        base=list(map(str, bases)),
+        head=list(map(str, heads)),
         by=by,
         tolerance=tolerance,
         timelines=timelines,
@@ -139,10 +139,10 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
             why="; ".join(reasons),
         )
     if part.left_out:
-        named = ", ".join(part.left_out[:_MOST_NAMES])
         count = len(part.left_out)
+        names = ", ".join(part.left_out[:_MOST_NAMES])
         notes.append(
-            Message("notes.steps-left-out", {"path": str(path), "count": count, "units": part.units, "named": named})
+            Message("notes.steps-left-out", {"path": str(path), "count": count, "units": part.units, "named": names})
         )
     return pick._replace(timeline=part.timeline)
 
@@ -177,11 +177,11 @@ def _require_one_unit(label: str, before: Sequence[UnitWork], after: Sequence[Un
 
 def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]:
     """Rows as fine as all recordings have them: without shapes, or without lines, if one recording has none."""
-    kinds: set[str] = set()
+    without_shapes = _kinds_without_shapes(works)
+    has_lines = set()
     for work in works:
-        kinds.update(row.kind for row in work.rows)
-    without_shapes = {kind for kind in kinds if _only_some_have(works, "inputs", kind)}
-    without_lines = _only_some_have(works, "line", None)
+        has_lines.add(any(row.line is not None for row in work.rows))
+    without_lines = len(has_lines) > 1
     if without_shapes:
         notes.append(Message("notes.shapes-differ"))
     if without_lines:
@@ -191,14 +191,15 @@ def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]
     return [work._replace(rows=_merged(work.rows, without_shapes, without_lines)) for work in works]
 
 
-def _only_some_have(works: Sequence[UnitWork], field: Literal["inputs", "line"], kind: str | None) -> bool:
-    """Whether the rows of a kind, None for any, have the field in some recordings and in others not."""
-    answers: set[bool] = set()
+def _kinds_without_shapes(works: Sequence[UnitWork]) -> set[str]:
+    """The kinds that have shapes in some recordings and no shapes in others."""
+    with_shapes: set[str] = set()
+    bare: set[str] = set()
     for work in works:
-        rows = [row for row in work.rows if kind in (None, row.kind)]
-        if rows or kind is None:
-            answers.add(any(getattr(row, field) is not None for row in rows))
-    return len(answers) > 1
+        shaped = {row.kind for row in work.rows if row.inputs is not None}
+        with_shapes |= shaped
+        bare |= {row.kind for row in work.rows} - shaped
+    return with_shapes & bare
 
 
 def _merged(rows: Sequence[Work], without_shapes: set[str], without_lines: bool) -> tuple[Work, ...]:
@@ -369,8 +370,8 @@ def _only_row(sides: Sequence[_SideRow]) -> Work | None:
 
 def _times(sides: Sequence[_SideRow]) -> list[float]:
     """The time of all rows together in each recording; a single 0 without rows."""
-    by_recording = zip(*(side.times for side in sides))
-    return [sum(times) for times in by_recording] or [0.0]
+    by_recording = zip(*[side.times for side in sides])
+    return list(map(sum, by_recording)) or [0.0]
 
 
 def _cost(sides: Sequence[_SideRow], several: bool) -> DiffCost | None:
@@ -389,9 +390,11 @@ def _cost(sides: Sequence[_SideRow], several: bool) -> DiffCost | None:
 
 
 def _median_totals(works: Sequence[UnitWork]) -> DiffTotals:
-    medians = {}
-    for field in DiffTotals.__struct_fields__:
-        values = [getattr(work.totals, field) for work in works]
-        present = [value for value in values if value is not None]
-        medians[field] = statistics.median(present) if present else None
+    medians: dict[str, float | None] = {}
+    by_field = zip(*[msgspec.structs.astuple(work.totals) for work in works])
+    for field, values in zip(DiffTotals.__struct_fields__, by_field):
+        recorded = [value for value in values if value is not None]
+        medians[field] = None
+        if recorded:
+            medians[field] = statistics.median(recorded)
     return DiffTotals(**medians)

@@ -81,23 +81,20 @@ def _keep_in(out: Path, reduced: ReducedRecording, places: Sequence[Place]) -> P
 
 def _name_in(reduced: ReducedRecording, places: Sequence[Place]) -> str:
     kept_at = Path(reduced.kept_at).absolute()
-    number = next(
-        number
-        for number, (path, host) in enumerate(places)
-        if host == reduced.host and kept_at.is_relative_to(_folder_of(path))
-    )
-    recorded = kept_at.relative_to(_folder_of(places[number].path))
+    recorded_in: dict[int, Path] = {}
+    for place_number, (path, host) in enumerate(places):
+        folder = path.absolute()
+        if path.is_file():
+            folder = folder.parent
+        if host == reduced.host and kept_at.is_relative_to(folder):
+            recorded_in[place_number] = kept_at.relative_to(folder)
+    number, recorded = next(iter(recorded_in.items()))
     if recorded.name == KEPT:
         recorded = recorded.parent
     name = recorded.as_posix().replace("/", "__").removesuffix(KEPT)
     if len(places) > 1:
         name = f"{number}__{name}"
     return name + KEPT
-
-
-def _folder_of(path: Path) -> Path:
-    folder = path.absolute()
-    return folder.parent if path.is_file() else folder
 
 
 def gather_tables(
@@ -113,12 +110,11 @@ def gather_tables(
     New tables are written next to their recordings if it ``keeps`` them. Raises UsageError without a recording, and
     ClusterRefusedError if the cluster cannot be used.
     """
-    on_nodes = [place for place in places if place.host is not None]
-    _require_usable(on_nodes, workers, on)
     if on is not None:
         # A worker of a cluster has another current folder.
         places = [place._replace(path=place.path.absolute()) for place in places]
-        on_nodes = [place for place in places if place.host is not None]
+    on_nodes = [place for place in places if place.host is not None]
+    _require_usable(on_nodes, workers, on)
     listed = _listed_here(places)
     tables = _kept(_all(listed))
     if on_nodes or len(tables) < len(_all(listed)):

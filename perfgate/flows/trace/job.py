@@ -119,19 +119,19 @@ def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
     """Losses, impossible times and contradictions come first, then the other notes of the recordings."""
     recordings = {id(pick.recording): pick.recording for pick in chosen}
     losses: list[Message] = []
-    others: list[Message] = []
+    caveats: list[Message] = []
     for recording in recordings.values():
         if recording.loss:
             losses += recording.notes
         else:
-            others += recording.notes
+            caveats += recording.notes
     labelled = []
-    for pick in chosen:
-        label = pick.timeline.label
+    for recording, timeline in chosen:
+        label = timeline.label
         if len(recordings) > 1:
-            label = f"{pick.recording.path.name}, {label}"
-        labelled.append((label, pick.timeline))
-    return [*losses, *doubts_about(labelled), *others]
+            label = f"{recording.path.name}, {label}"
+        labelled.append((label, timeline))
+    return [*losses, *doubts_about(labelled), *caveats]
 
 
 def several_recordings(chosen: Sequence[ChosenTimeline]) -> bool:

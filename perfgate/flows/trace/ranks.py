@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -71,14 +71,14 @@ def trace_ranks(
 def _one_of_each(tables: Sequence[RankTable]) -> tuple[list[RankTable], list[RepeatedRank]]:
     """One recording of each rank; the others are cycles of one process, or the ranks are wrong."""
     first: dict[int, str] = {}
-    others: dict[int, list[str]] = {}
+    repeats: dict[int, list[str]] = defaultdict(list)
     chosen = []
     for table in tables:
         if table.rank is None or first.setdefault(table.rank, table.path) == table.path:
             chosen.append(table)
-        elif table.path not in others.setdefault(table.rank, []):
-            others[table.rank].append(table.path)
-    repeated = [RepeatedRank(rank=rank, chosen=first[rank], others=paths) for rank, paths in others.items()]
+        elif table.path not in repeats[table.rank]:
+            repeats[table.rank].append(table.path)
+    repeated = [RepeatedRank(rank=rank, chosen=first[rank], others=paths) for rank, paths in repeats.items()]
     return chosen, repeated
 
 
@@ -124,8 +124,8 @@ def _skews(tables: Sequence[RankTable], arrived: Arrivals) -> list[SkewRow]:
 
 def _missing(tables: Sequence[RankTable]) -> list[int]:
     """The first missing ranks of the job, if at least half of its ranks were recorded: else a selection was intended."""
-    recorded = {table.rank for table in tables if table.rank is not None}
-    world = max((table.world or 0 for table in tables), default=0)
+    recorded = {table.rank for table in tables} - {None}
+    world = max([table.world or 0 for table in tables], default=0)
     if 2 * len(recorded) < world:
         return []
     missing = [rank for rank in range(world) if rank not in recorded]
@@ -134,20 +134,14 @@ def _missing(tables: Sequence[RankTable]) -> list[int]:
 
 def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
     """The ranks with an earlier last step than most."""
-    marked = [table for table in tables if table.steps]
-    if not marked:
-        return
-    ends = [_last_step(table) for table in marked]
-    usual, count = Counter(ends).most_common(1)[0]
-    if count < _FEWEST:
-        return
-    for table, last in zip(marked, ends):
-        if last < usual:
-            yield EarlyEnd(rank=table.rank, device=table.device, last=last)
-
-
-def _last_step(table: RankTable) -> int:
-    return max(step.number or 0 for step in table.steps)
+    ends = {}
+    for place, table in enumerate(tables):
+        if table.steps:
+            ends[place] = max([step.number or 0 for step in table.steps])
+    for usual, count in Counter(ends.values()).most_common(1):
+        for place, last in ends.items():
+            if last < usual and count >= _FEWEST:
+                yield EarlyEnd(rank=tables[place].rank, device=tables[place].device, last=last)
 
 
 def _row(table: RankTable, arrived: Arrivals, place: int) -> RankRow:
@@ -156,12 +150,12 @@ def _row(table: RankTable, arrived: Arrivals, place: int) -> RankRow:
         device=table.device,
         path=table.path,
         steps=len(table.steps),
-        own=seconds(table.own),
-        computing=seconds(table.computing),
-        exposed=seconds(table.exposed),
-        fused=seconds(table.fused) or None,
-        free=seconds(table.free),
-        bubble=seconds(table.bubble),
+        own=seconds(table.typical("own_ns")),
+        computing=seconds(table.typical("computing_ns")),
+        exposed=seconds(table.typical("exposed_communication_ns")),
+        fused=seconds(table.typical("fused_ns")) or None,
+        free=seconds(table.typical("free_ns")),
+        bubble=seconds(table.typical("bubble_ns")),
         wait_share=table.wait_share,
         transit_share=table.transit_share,
         idle_share=table.idle_share,

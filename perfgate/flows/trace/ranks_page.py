@@ -72,13 +72,14 @@ def _drawn(ranks: Ranks, chosen: Sequence[int]) -> list[int]:
 
 def _steps(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
     """A map for every part of a step that takes any time, with the last steps."""
-    by_number: list[dict[int | None, ProfilerStep]] = []
+    by_number: list[dict[int, ProfilerStep]] = []
     numbers: set[int] = set()
     for table in tables:
-        by_number.append({step.number: step for step in table.steps})
-        numbers.update(step.number or 0 for step in table.steps)
+        steps = {step.number or 0: step for step in table.steps}
+        by_number.append(steps)
+        numbers.update(steps)
     places = sorted(numbers)[-_COLUMNS:]
-    columns = [str(number) for number in places]
+    columns = list(map(str, places))
     for part, field in _PARTS.items():
         values: list[list[float | None]] = []
         for steps in by_number:
@@ -110,15 +111,18 @@ def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
             total = carried[link.link, link.source, link.target]
             total[0] += link.size_bytes
             total[1] += link.transit_ns
+    kinds: set[str] = set()
+    every_target: set[int] = set()
     bandwidths: dict[tuple[str, int | None, int], float] = {}
-    for ends, (size, transit) in carried.items():
-        bandwidths[ends] = size / transit * 1e9
-    targets = sorted({target for _, _, target in carried})
+    for (kind, source, target), (size, transit) in carried.items():
+        kinds.add(kind)
+        every_target.add(target)
+        bandwidths[kind, source, target] = size / transit * 1e9
+    targets = sorted(every_target)
     if len(targets) > _LINKED:
         return
-    columns = [str(target) for target in targets]
-    for kind in sorted({kind for kind, _, _ in carried}):
+    for kind in sorted(kinds):
         values: list[list[float | None]] = []
         for table in tables:
             values.append([bandwidths.get((kind, table.rank, target)) for target in targets])
-        yield HeatMap(kind="bandwidth", link=kind, columns=columns, values=values)
+        yield HeatMap(kind="bandwidth", link=kind, columns=list(map(str, targets)), values=values)

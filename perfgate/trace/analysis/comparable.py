@@ -17,7 +17,6 @@ from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import NO_NUMBER, Intervals, Mask, Positions
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, EventTable, EventTableBuilder, joined_events
 from perfgate.trace.model.faults import time_faults
-from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.steps import STEP_NAME, distinct_marks, step_number
@@ -104,7 +103,7 @@ def _marked(events: EventTable) -> _Units | None:
 
 def _tabled(timeline: Timeline) -> _Units | None:
     """The steps of the table of kernels, each from its first kernel to the first kernel of the next step."""
-    kernels = KernelTable.of(timeline.kernels or ())
+    kernels = timeline.kernel_columns
     present = (kernels.numbers["step"] != NO_NUMBER) & (kernels.start != NO_NUMBER)
     if not present.any():
         return None
@@ -221,6 +220,6 @@ def _with_units(timeline: Timeline, units: _Units, complete: Mask, intact: Mask)
         name = units.names[place]
         builder.add(begin, end - begin, track=("steps", ""), name=f"ProfilerStep#{name}", kind="annotation")
         numbers.append(int(name))
-    kernels = KernelTable.of(timeline.kernels or ())
+    kernels = timeline.kernel_columns
     own = kernels.select(np.isin(kernels.numbers["step"], numbers))
     return replace(timeline, events=joined_events(events.select(stays), builder.table()), kernels=own)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from perfgate.document.trace import DelayRow
 from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.analysis.ranks import Arrivals
-from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn, Mask, Positions
+from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn, Mask, Positions, known_number
 
 # Perfgate's own thresholds. A rank is reported only if its blame is at least a hundredth of the job and four times that of the
 # middle rank: even among equal ranks one is last in every collective. A rank nearly as late as the last is blamed too.
@@ -134,20 +134,26 @@ def _delay(
     # A rank counts as late in a step if its delay there is at least a quarter of its worst.
     late_steps = np.unique(step[time >= time.max() / 4])
     steps = int((late_steps != NO_NUMBER).sum())
+    share = 0.0
+    if job:
+        share = total / job
+    why: Literal["computing", "free"] = "computing"
+    if 2 * int(blame.idle[rows].sum()) > total:
+        why = "free"
     row = DelayRow(
         rank=tables[rank].rank,
         device=tables[rank].device,
         total=total / _NS,
-        share=total / job if job else 0.0,
+        share=share,
         per_step=None,
         steps=steps,
         of=of,
         once=2 * int(time[worst]) > total,
         worst=int(time[worst]) / _NS,
-        step=None if step[worst] == NO_NUMBER else int(step[worst]),
+        step=known_number(int(step[worst])),
         collective=_costliest(arrived, rows, time),
         waiting=int(np.bincount(arrived.collective)[arrived.collective[rows]].max()),
-        why="free" if 2 * int(blame.idle[rows].sum()) > total else "computing",
+        why=why,
     )
     if of:
         row = msgspec.structs.replace(row, per_step=total / of / _NS, once=steps < _MOST_STEPS * of)

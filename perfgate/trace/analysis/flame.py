@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from perfgate.trace.model.arithmetic import (
     totals_by_name,
 )
 from perfgate.trace.model.events import KINDS, NO_TEXT, EventTable
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.stacks import Stacks
 
 MOST_NODES = 100_000
@@ -36,18 +37,19 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
     nodes = merged_stacks(stacks, frames.labels)
     requests = _Requests(stacks)
     shape, more_shapes = _shapes(stacks, nodes)
-    texts = _Texts()
-    names = texts.numbers(_track_names(stacks, nodes))
-    names += texts.numbers([frames.of[at].name for at in nodes.label[nodes.roots :].tolist()])
+    texts = Numbering[str]()
+    names = _track_names(stacks, nodes)
+    names += [frames.of[at].name for at in nodes.label[nodes.roots :].tolist()]
+    shapes = (*stacks.events.names, None)  # NO_TEXT is the last place
     tree = FlameTree(
         label=label,
         unit=stacks.unit,
         requests=requests.names,
         parent=nodes.parent.tolist(),
         kind=nodes.kind.tolist(),
-        name=names,
-        place=texts.numbers(_places(nodes, frames)),
-        shape=texts.numbers(_text_at(stacks.events, at) for at in shape.tolist()),
+        name=texts.codes(name or None for name in names).tolist(),
+        place=texts.codes(place or None for place in _places(nodes, frames)).tolist(),
+        shape=texts.codes(shapes[at] or None for at in shape.tolist()).tolist(),
         more_shapes=more_shapes.tolist(),
         texts=list(texts),
         head=_costs(stacks, nodes, requests),
@@ -56,30 +58,15 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
     return _folded(tree, most_nodes)
 
 
-def _text_at(events: EventTable, place: int) -> str:
-    return "" if place == NO_TEXT else events.names[place]
-
-
-class _Texts(dict[str, int]):
-    """Distinct texts with their numbers, NONE for an empty one."""
-
-    def numbers(self, texts: Iterable[str]) -> list[int]:
-        numbers = []
-        for text in texts:
-            numbers.append(self.setdefault(text, len(self)) if text else NONE)
-        return numbers
-
-
 class _Frames:
     """The distinct frames of a table's events in ``of``, and for each event its position there in ``labels``."""
 
     def __init__(self, events: EventTable) -> None:
         first, row = group_rows(events.group, events.kind)
-        numbers: dict[EventFrame, int] = {}
+        numbers = Numbering[EventFrame]()
         labels = []
         for group, kind in zip(events.group[first].tolist(), events.kind[first].tolist()):
-            own = frame(events.names[group], KINDS[kind])
-            labels.append(numbers.setdefault(own, len(numbers)))
+            labels.append(numbers[frame(events.names[group], KINDS[kind])])
         self.of = list(numbers)
         self.labels: Codes = np.array(labels, dtype=np.min_scalar_type(len(self.of)))[row]
 

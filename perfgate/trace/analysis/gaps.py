@@ -121,15 +121,12 @@ def _with_exposed(idle: Gaps, events: EventTable) -> Gaps:
     computing = events.of_kind("compute").intervals
     communication = events.of_kind("comm").intervals
     copies = events.of_kind("copy").intervals
-    parts = (
-        idle,
-        _exposed(communication, computing, "communication"),
-        _exposed(copies, joined(computing, communication), "copy"),
-    )
+    alone = _exposed(communication, computing, "communication")
+    copied = _exposed(copies, joined(computing, communication), "copy")
     every = Gaps(
-        np.concatenate([part.start for part in parts]),
-        np.concatenate([part.duration for part in parts]),
-        np.concatenate([part.cause for part in parts]),
+        np.concatenate((idle.start, alone.start, copied.start)),
+        np.concatenate((idle.duration, alone.duration, copied.duration)),
+        np.concatenate((idle.cause, alone.cause, copied.cause)),
     )
     return every.select(np.lexsort((every.duration, every.start)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from perfgate.document.run import KernelTimes, KernelWork
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Positions, group_rows
 from perfgate.trace.model.kernel_names import type_by_name
-from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.spans import OUTSIDE
 
 # Columns of AiCMetrics.PipeUtilization, in microseconds; without a prefix on chips with one kind of core (310P, 910A).
@@ -34,8 +34,8 @@ def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
         shape=summary.shape,
         steps=summary.spans,
         seconds=[round(step, 12) for step in steps.tolist()],
-        mac=_sum(row.mac for row in rows),
-        vec=_sum(row.vec for row in rows),
+        mac=_sum([row.mac for row in rows]),
+        vec=_sum([row.vec for row in rows]),
         rows=rows,
     )
 
@@ -48,13 +48,12 @@ def _operators(runs: Positions, summary: DeviceSummary) -> tuple[list[tuple[str,
         first, number = group_rows(group)
         return [(events.names[code], "") for code in group[first].tolist()], number
     # The events match the rows of the table one to one.
-    kernels = KernelTable.of(summary.timeline.kernels)
-    numbers: dict[tuple[str, str], int] = {}
-    number_of_alike = []
+    kernels = summary.timeline.kernel_columns
+    operators = []
     for kernel, _, _ in kernels.alike():
-        operator = kernel.type or type_by_name(kernel.name), kernel.inputs
-        number_of_alike.append(numbers.setdefault(operator, len(numbers)))
-    number_of = np.array(number_of_alike, dtype=np.int32)
+        operators.append((kernel.type or type_by_name(kernel.name), kernel.inputs))
+    numbers = Numbering[tuple[str, str]]()
+    number_of = numbers.codes(operators)
     return list(numbers), number_of[kernels.alike_number[runs]]
 
 
@@ -67,7 +66,7 @@ def _rows(runs: Positions, summary: DeviceSummary) -> Iterator[KernelWork]:
     counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
     sums = np.bincount(cell, weights=events.duration[runs] / 1e9, minlength=counts.size)
     times = np.median(sums.reshape(shape), axis=1)
-    counters = KernelTable.of(summary.timeline.kernels or ()).counters
+    counters = summary.timeline.kernel_columns.counters
     mac = _of_units(counters.columns(*_MAC).values(), runs, cell, shape)
     vec = _of_units(counters.columns(*_VEC).values(), runs, cell, shape)
     for place, (op, inputs) in enumerate(operators):
@@ -106,6 +105,8 @@ def _of_units(
     return seconds
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return round(sum(numbers), 12) if numbers else None
+def _sum(values: Sequence[float | None]) -> float | None:
+    """None if no value is known."""
+    if values.count(None) == len(values):
+        return None
+    return round(sum(value or 0.0 for value in values), 12)

@@ -10,13 +10,14 @@ import numpy.typing as npt
 from perfgate.document.flame import FLAME_KINDS, NONE
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, IntColumn, Mask, group_rows, rows_by
 from perfgate.trace.model.events import KINDS, EventTable
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.stacks import Stacks, levels
 
 # A stack of generated code may be as deep as Python allows; deeper frames count as time of the frame at this depth.
 MOST_LEVELS = 256
 STREAM = FLAME_KINDS.index("stream")
 _THREAD = FLAME_KINDS.index("thread")
-_NUMBERS: dict[str, int] = {kind: number for number, kind in enumerate(FLAME_KINDS)}
+_NUMBERS = Numbering[str](FLAME_KINDS)
 _FLAME_CODES = np.array([_NUMBERS.get(kind, _NUMBERS["other"]) for kind in KINDS], dtype=np.uint8)
 
 

@@ -84,4 +84,6 @@ def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
 def row_kind(code: int) -> TopKind:
     """The kind of an operator's work on a device by its number among KINDS; ``host`` for all other kinds."""
     kind = KINDS[code]
-    return kind if kind in ("compute", "copy", "comm", "fused") else "host"
+    if kind in ("compute", "copy", "comm", "fused"):
+        return kind
+    return "host"

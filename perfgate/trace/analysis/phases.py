@@ -59,9 +59,8 @@ def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, of_one
 
     Engines mark a batch twice on a thread of the host; on a device several streams have a copy of one mark.
     """
-    labels = [label(name) for name in marks.names]
-    labelled = np.array([own is not None for own in labels], dtype=bool)
-    chosen = np.flatnonzero(labelled[marks.name])
+    labels = list(map(label, marks.names))
+    chosen = np.flatnonzero(marks.is_named(label))
     order = np.lexsort((-marks.duration[chosen], marks.start[chosen]))
     last_ends: dict[int, int] = {}
     ends_by_format: dict[str, int] = {}

@@ -10,17 +10,17 @@ import hashlib
 import re
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
-from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, union
+from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, number_of, union
 from perfgate.trace.model.communication import kernel_kind
-from perfgate.trace.model.events import KIND_CODES
 from perfgate.trace.model.kernel_names import type_by_name
-from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.numbering import Numbering
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import (
     Collective,
     CollectiveKernel,
@@ -34,7 +34,7 @@ from perfgate.trace.model.recording import (
 # A page cannot show more intervals of computing than this: the shortest gaps between them are closed.
 MOST_STRETCHES = 10_000
 # The kernel that computes a token's experts; its time is the load of the experts that a rank holds.
-_EXPERTS = "groupedmatmul"
+_EXPERTS = lazy_pattern(r".*groupedmatmul.*", re.IGNORECASE | re.DOTALL)
 _COLUMN = np.dtype("<i8")
 # Operations between two ranks, by torch's names.
 _PAIRWISE = frozenset(("send", "recv", "isend", "irecv"))
@@ -60,13 +60,15 @@ class ShareColumns(NamedTuple):
     step: IntColumn
 
 
+StepPart = Literal["own_ns", "computing_ns", "free_ns", "exposed_communication_ns", "fused_ns", "bubble_ns"]
+
+
 class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     """The condensed data of one device of one rank; ``path`` is the recording.
 
-    The shares are those of the time of its collectives in which it transferred data, waited, and did neither; None unless
-    that was recorded for every collective. ``names`` are those of the collectives, ``columns`` are ``ShareColumns`` and
-    ``busy`` the starts and ends of the intervals of computing, all of them columns of int64.
-
+    During its collectives a rank transferred data, waited, or did neither; a share is None unless all collectives have that
+    part. ``names`` belong to the collectives, ``columns`` are ``ShareColumns`` and ``busy`` the starts and ends of the
+    intervals of computing, all of them columns of int64.
     """
 
     path: str
@@ -85,30 +87,13 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     stage: int | None = None  # the rank's place in the pipeline
     experts: int | None = None  # nanoseconds of the kernels that compute experts
 
-    @property
-    def own(self) -> float | None:
-        """Nanoseconds of a typical (median) step without the parts that may wait for other ranks; None without steps."""
-        return _typical(step.own_ns for step in self.steps)
-
-    @property
-    def computing(self) -> float | None:
-        return _typical(step.computing_ns for step in self.steps)
-
-    @property
-    def free(self) -> float | None:
-        return _typical(step.free_ns for step in self.steps)
-
-    @property
-    def exposed(self) -> float | None:
-        return _typical(step.exposed_communication_ns for step in self.steps)
-
-    @property
-    def fused(self) -> float | None:
-        return _typical(step.fused_ns for step in self.steps)
-
-    @property
-    def bubble(self) -> float | None:
-        return _typical(step.bubble_ns for step in self.steps)
+    def typical(self, part: StepPart) -> float | None:
+        """The nanoseconds of a part in the median step; None if no step has it. Own time never waits for other ranks."""
+        times: list[int | None] = [getattr(step, part) for step in self.steps]
+        recorded = [time for time in times if time is not None]
+        if not recorded:
+            return None
+        return statistics.median(recorded)
 
     @property
     def shares(self) -> ShareColumns:
@@ -124,16 +109,14 @@ def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) 
     """The condensed table of a timeline; ``world`` is the number of ranks of the job."""
     busy = _stretches(timeline)
     names, columns = _shares(timeline, busy)
-    collectives = [collective for collective in timeline.collectives or () if collective.elapsed_ns is not None]
-    elapsed = sum(collective.elapsed_ns or 0 for collective in collectives)
     return RankTable(
         path=path,
         rank=timeline.rank,
         device=timeline.device,
         steps=_steps(timeline),
-        transit_share=_share_of(elapsed, [collective.transit_ns for collective in collectives]),
-        wait_share=_share_of(elapsed, [collective.wait_ns for collective in collectives]),
-        idle_share=_share_of(elapsed, [collective.idle_ns for collective in collectives]),
+        transit_share=_share(timeline, "transit_ns"),
+        wait_share=_share(timeline, "wait_ns"),
+        idle_share=_share(timeline, "idle_ns"),
         links=list(_links(timeline.rank_links or ())),
         names=names,
         columns=columns,
@@ -165,16 +148,20 @@ def _stage(timeline: Timeline) -> int | None:
     return pipeline.index(timeline.rank)
 
 
-def _share_of(elapsed: int, parts: Sequence[int | None]) -> float | None:
-    present = [part for part in parts if part is not None]
-    if not elapsed or len(present) < len(parts):
+def _share(timeline: Timeline, part: Literal["transit_ns", "wait_ns", "idle_ns"]) -> float | None:
+    """The share of a part in the time of all collectives; None unless every collective has it."""
+    elapsed = total = 0
+    for collective in timeline.collectives or ():
+        if collective.elapsed_ns is None:
+            continue
+        time = getattr(collective, part)
+        if time is None:
+            return None
+        elapsed += collective.elapsed_ns
+        total += time
+    if not elapsed:
         return None
-    return sum(present) / elapsed
-
-
-def _typical(values: Iterable[int | None]) -> float | None:
-    present = [value for value in values if value is not None]
-    return statistics.median(present) if present else None
+    return total / elapsed
 
 
 def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
@@ -275,7 +262,7 @@ def _of_events(timeline: Timeline, described: Collection[tuple[int, str]]) -> It
 
 def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]]:
     """The names of the collectives, and the columns of ``ShareColumns``."""
-    names: dict[str, int] = {}
+    names = Numbering[str]()
     repeats: Counter[str] = Counter()
     ended = _begin(timeline, busy)
     rows = []
@@ -288,9 +275,8 @@ def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]
             continue
         key = _key(f"{share.identity} {repeats[share.identity]}")
         repeats[share.identity] += 1
-        name = names.setdefault(share.label, len(names))
-        ranks, step = _number(share.ranks), _number(share.step)
-        rows.append((key, name, ranks, share.start, share.elapsed, own, 0, step))
+        ranks, step = number_of(share.ranks), number_of(share.step)
+        rows.append((key, names[share.label], ranks, share.start, share.elapsed, own, 0, step))
     columns = ShareColumns(*np.array(rows, dtype=np.int64).reshape(-1, len(ShareColumns._fields)).T)
     since = np.maximum(columns.own, 0)
     computed = Covered(busy).within(Intervals(columns.start - since, columns.start))
@@ -303,10 +289,6 @@ def _begin(timeline: Timeline, busy: Intervals) -> int | None:
     """The begin of a rank's time before its first communication: of its first step, else of the first work of its device."""
     begun = [step.start_ns for step in timeline.steps or () if step.start_ns is not None]
     return min(begun or busy.start[:1].tolist(), default=None)
-
-
-def _number(value: int | None) -> int:
-    return NO_NUMBER if value is None else value
 
 
 def _key(text: str) -> int:
@@ -333,10 +315,9 @@ def _stretches(timeline: Timeline) -> Intervals:
     """The intervals of computing, from events, else from the table of kernels; if too many, the shortest gaps are closed."""
     events = timeline.events.of_kind("compute")
     spans = events.intervals
-    if not len(events) and timeline.kernels:
-        kernels = KernelTable.of(timeline.kernels)
-        chosen = (kernels.kind == KIND_CODES["compute"]) & (kernels.start >= 0)
-        spans = Intervals(kernels.start[chosen], kernels.start[chosen] + kernels.duration[chosen])
+    if not len(events):
+        kernels = timeline.kernel_columns
+        spans = kernels.select(kernels.start >= 0).events.of_kind("compute").intervals
     busy = union(spans)
     gaps = busy.start[1:] - busy.end[:-1]
     if gaps.size >= MOST_STRETCHES:
@@ -350,14 +331,11 @@ def _stretches(timeline: Timeline) -> Intervals:
 
 def _experts(timeline: Timeline) -> int | None:
     if timeline.kernels:
-        kernels = KernelTable.of(timeline.kernels)
-        is_expert = np.array([_EXPERTS in text.lower() for text in kernels.texts], dtype=bool)
-        if not is_expert.any():
-            return None
-        total = kernels.duration[is_expert[kernels.group]].sum()
+        kernels = timeline.kernel_columns
+        total = kernels.of_types(_EXPERTS).duration.sum()
     else:
         events = timeline.events.of_kind("compute")
-        total = events.duration[events.is_named(lambda name: _EXPERTS in name.lower())].sum()
+        total = events.duration[events.is_named(_EXPERTS.fullmatch)].sum()
     return int(total) or None
 
 

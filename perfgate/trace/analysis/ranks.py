@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.trace import SlowRankRow, SlowStageRow
-from perfgate.trace.analysis.rank_table import RankTable
-from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, IntColumn
-from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable, constant
+from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
+from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn
+from perfgate.trace.model.events import KIND_CODES, EventTable, EventTableBuilder, joined_events
 
 # Perfgate's own thresholds: a rank is slow if its own time is a twentieth above the median of its stage, which needs two ranks.
 SLOW_RANK = 1.05
 FEWEST_RANKS = 2
+_NO_SHARES = ShareColumns(*[np.zeros(0, dtype=np.int64)] * len(ShareColumns._fields))
 
 
 class Arrivals(NamedTuple):
@@ -50,7 +51,7 @@ def ranks_by_lag(tables: Iterable[RankTable]) -> list[ComparedRank]:
     """
     stages: dict[int | None, list[tuple[RankTable, float]]] = defaultdict(list)
     for table in tables:
-        own = table.own
+        own = table.typical("own_ns")
         if own is not None:
             stages[table.stage].append((table, own))
     ranks: list[ComparedRank] = []
@@ -66,17 +67,15 @@ def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[Com
     middle = statistics.median_low([own for _, own in timed])
     if not middle:
         return
-    computing = _middle(table.computing for table, _ in timed)
-    free = _middle(table.free for table, _ in timed)
-    for table, own in timed:
-        more_computing = (table.computing or 0.0) - computing
-        more_free = (table.free or 0.0) - free
-        yield table, own / middle, "free" if more_free > more_computing else "computing"
-
-
-def _middle(times: Iterable[float | None]) -> float:
-    present = [time for time in times if time is not None]
-    return statistics.median_low(present) if present else 0.0
+    # A step with a known own time has both parts.
+    computing = [table.typical("computing_ns") or 0.0 for table, _ in timed]
+    free = [table.typical("free_ns") or 0.0 for table, _ in timed]
+    middle_computing, middle_free = statistics.median_low(computing), statistics.median_low(free)
+    for place, (table, own) in enumerate(timed):
+        part = "computing"
+        if free[place] - middle_free > computing[place] - middle_computing:
+            part = "free"
+        yield table, own / middle, part
 
 
 def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
@@ -86,8 +85,9 @@ def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
     """
     times: dict[int, list[float]] = defaultdict(list)
     for table in tables:
-        if table.stage is not None and table.computing:
-            times[table.stage].append(table.computing)
+        computing_ns = table.typical("computing_ns")
+        if table.stage is not None and computing_ns:
+            times[table.stage].append(computing_ns)
     if len(times) < FEWEST_RANKS:
         return []
     computing = {stage: statistics.median(of_stage) for stage, of_stage in times.items()}
@@ -161,30 +161,22 @@ def _joined(tables: Sequence[RankTable]) -> _JoinedShares:
     columns = [table.shares for table in tables]
     sizes = [column.key.size for column in columns]
     rank = np.repeat(np.arange(len(tables)), sizes)
-    share = _concatenated(list(map(np.arange, sizes)))
-    key = _concatenated([column.key for column in columns])
-    ranks = _concatenated([column.ranks for column in columns])
-    name = _concatenated([column.name for column in columns])
-    start = _concatenated([column.start for column in columns])
-    elapsed = _concatenated([column.elapsed for column in columns])
-    _, collective, counts = np.unique(key, return_inverse=True, return_counts=True)
+    share = np.arange(rank.size) - np.searchsorted(rank, rank)
+    every = ShareColumns(*map(np.concatenate, zip(_NO_SHARES, *columns)))
+    _, collective, counts = np.unique(every.key, return_inverse=True, return_counts=True)
     recorded = counts[collective]
-    crowded = (recorded > ranks) & (ranks != NO_NUMBER)
+    crowded = (recorded > every.ranks) & (every.ranks != NO_NUMBER)
     rows = np.flatnonzero((recorded > 1) & ~crowded)
     rows = rows[np.lexsort((rank[rows], collective[rows]))]
     return _JoinedShares(
         rank=rank[rows],
         collective=collective[rows],
         share=share[rows],
-        name=name[rows],
-        start=start[rows],
-        elapsed=elapsed[rows],
+        name=every.name[rows],
+        start=every.start[rows],
+        elapsed=every.elapsed[rows],
         unjoined=np.unique(collective[crowded]).size,
     )
-
-
-def _concatenated(columns: Sequence[Codes]) -> IntColumn:
-    return np.concatenate([np.zeros(0, np.int64), *columns]).astype(np.int64, copy=False)
 
 
 def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int) -> list[int | None]:
@@ -216,47 +208,35 @@ def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, 
     return clock
 
 
-class _Tracks:
-    """Spans of ranks, one track after the other."""
-
-    def __init__(self) -> None:
-        self._tracks: list[tuple[str, str]] = []
-        self._parts: dict[str, list[Codes]] = {name: [] for name in ("start", "duration", "name", "track", "kind")}
-
-    def add(self, label: str, kind: EventKind, start: IntColumn, duration: IntColumn, name: Codes) -> None:
-        parts = self._parts
-        parts["start"].append(start)
-        parts["duration"].append(duration)
-        parts["name"].append(name)
-        parts["track"].append(np.full(start.size, len(self._tracks)))
-        parts["kind"].append(np.full(start.size, KIND_CODES[kind]))
-        self._tracks.append((label, "computing" if kind == "compute" else "collectives"))
-
-    def table(self, names: Iterable[str]) -> EventTable:
-        columns = {name: _concatenated(parts) for name, parts in self._parts.items()}
-        size = columns["start"].size
-        return EventTable(
-            **columns,
-            correlation=constant("correlation", NO_CORRELATION, size),
-            group=columns["name"],
-            request=constant("request", NO_TEXT, size),
-            shape=constant("shape", NO_TEXT, size),
-            names=tuple(names),
-            tracks=tuple(self._tracks),
-        )
-
-
 def ranks_timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> EventTable:
     """The computing and communicating intervals of ranks, two tracks a rank, on the clock of the first; a rank without an
     entry in ``clock`` keeps its own."""
-    names: dict[str, int] = {"computing": 0}
-    tracks = _Tracks()
+    events = EventTableBuilder().table()
     for table, lead in zip(tables, clock):
-        label = f"rank {table.rank}" if table.rank is not None else f"device {table.device}"
+        label = f"device {table.device}"
+        if table.rank is not None:
+            label = f"rank {table.rank}"
         ahead = lead or 0
         busy, shares = table.stretches, table.shares
-        no_names = np.zeros(busy.start.size, dtype=np.int64)
-        tracks.add(label, "compute", busy.start - ahead, busy.end - busy.start, no_names)
-        numbers = np.array([names.setdefault(name, len(names)) for name in table.names], dtype=np.int64)
-        tracks.add(label, "comm", shares.start - ahead, shares.elapsed, numbers[shares.name])
-    return tracks.table(names)
+        computing = EventTable(
+            start=busy.start - ahead,
+            duration=busy.end - busy.start,
+            track=np.array(0),
+            name=np.array(0),
+            kind=np.array(KIND_CODES["compute"]),
+            group=np.array(0),
+            names=("computing",),
+            tracks=((label, "computing"),),
+        )
+        collectives = EventTable(
+            start=shares.start - ahead,
+            duration=shares.elapsed,
+            track=np.array(0),
+            name=shares.name,
+            kind=np.array(KIND_CODES["comm"]),
+            group=shares.name,
+            names=tuple(table.names),
+            tracks=((label, "collectives"),),
+        )
+        events = joined_events(joined_events(events, computing), collectives)
+    return events

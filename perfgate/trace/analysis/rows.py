@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.recording import Kernel, NamedTotal, Timeline
+from perfgate.trace.model.recording import NamedTotal, Timeline
 from perfgate.trace.model.stacks import Stacks
 
 if TYPE_CHECKING:
@@ -84,8 +84,11 @@ def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = N
     If neither events nor kernels were collected, the rows by type come from the profiler's own totals. Raises UsageError if
     rows by shape or single runs are requested and the recording has none.
     """
-    of_device = None if host else _top_of_device(timeline, by, longer_ns)
-    return of_device or _top_of_host(timeline, by, longer_ns)
+    if not host:
+        of_device = _top_of_device(timeline, by, longer_ns)
+        if of_device is not None:
+            return of_device
+    return _top_of_host(timeline, by, longer_ns)
 
 
 def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
@@ -96,15 +99,20 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
     stacks = stacks_of(timeline.events)
     device = bool(stacks.on_device.any())
     of_host = host_kinds(stacks.events)
+    has_kernels = device or bool(timeline.kernels)
     if by == "line":
-        launchers(stacks, DEVICE_KINDS if device else of_host).require_lines()
-        rows = [*_unit_rows_by_line(stacks, of_host), *_unit_rows_by_line(stacks, DEVICE_KINDS)]
+        of_host_lines = launchers(stacks, of_host)
+        of_device_lines = launchers(stacks, DEVICE_KINDS)
+        if device:
+            of_device_lines.require_lines()
+        else:
+            of_host_lines.require_lines()
+        rows = [*_unit_rows_by_line(stacks, of_host_lines), *_unit_rows_by_line(stacks, of_device_lines)]
     else:
         unit_rows = _UnitRows(stacks)
         rows = [*unit_rows.of(of_host), *unit_rows.of(DEVICE_KINDS)]
-        if not device and timeline.kernels:
-            rows += _unit_rows_of_kernels(timeline.kernels)
-    has_kernels = device or bool(timeline.kernels)
+        if not device:
+            rows += _unit_rows_of_kernels(timeline.kernel_columns)
     totals = DiffTotals(
         kernel=_seconds(rows, "compute", has_kernels),
         copy=_seconds(rows, "copy", device),
@@ -137,7 +145,7 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
         if not len(work):
             return None
         return Top("device", union_length(work.intervals), _top_rows_by_line(timeline, DEVICE_KINDS, longer_ns))
-    table = KernelTable.of(timeline.kernels or ())
+    table = timeline.kernel_columns
     # On Ascend only the table of kernels has the shapes; it has no copies.
     has_shapes = by == "shape" and (table.codes["inputs"] != NO_TEXT).any()
     if len(table) and (has_shapes or not len(work)):
@@ -187,30 +195,19 @@ def _top_rows_by_line(
     work.require_lines()
     if longer_ns is not None:
         work = work.select(work.time > longer_ns)
-    rows = []
-    for line in _by_line(work):
-        rows.append(TopOperator(line.name, line.kind, line.number, line.total_ns, operator=line.operator))
-    return _most_time_first(rows)
+    return _most_time_first(_by_line(work))
 
 
-class _LineTotal(NamedTuple):
-    """All work of one kind that one function launched, and the operator with most of its time."""
-
-    name: str
-    kind: TopKind
-    number: int
-    total_ns: int
-    operator: str | None
-
-
-def _by_line(work: Launchers) -> Iterator[_LineTotal]:
+def _by_line(work: Launchers) -> Iterator[TopOperator]:
+    """All work of one kind that one function launched."""
     events, name = work.events, work.name
     first, row = group_rows(name, events.kind)
     totals = totals_by_name(row, work.time, first.size)
     counts = counts_by_name(row, first.size)
     heaviest = work.heaviest(work.operator_or_own, row, first.size)
-    for place, number, total, operator in zip(first.tolist(), counts.tolist(), totals.tolist(), heaviest):
-        yield _LineTotal(events.names[name[place]], row_kind(int(events.kind[place])), number, total, operator)
+    for place, count, total, operator in zip(first.tolist(), counts.tolist(), totals.tolist(), heaviest):
+        kind = row_kind(int(events.kind[place]))
+        yield TopOperator(events.names[name[place]], kind, count, total, operator=operator)
 
 
 def host_kinds(events: EventTable) -> tuple[EventKind, ...]:
@@ -221,7 +218,9 @@ def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | 
     if longer_ns is not None:
         longer = time > longer_ns
         events, time = events.select(longer), time[longer]
-    name = events.name if by == "name" else events.group
+    name = events.group
+    if by == "name":
+        name = events.name
     columns = [name]
     if by == "shape":
         columns.append(events.shape)
@@ -229,14 +228,15 @@ def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | 
             raise _no_shapes()
     rows = []
     for group in total_groups(time, *columns):
-        shape = int(events.shape[group.first])
         row = TopOperator(
             name=events.names[name[group.first]],
             kind=row_kind(int(events.kind[group.first])),
             count=group.number,
             total_ns=group.total,
-            shapes=events.names[shape] if by == "shape" and shape != NO_TEXT else None,
         )
+        shape = int(events.shape[group.first])
+        if by == "shape" and shape != NO_TEXT:
+            row = replace(row, shapes=events.names[shape])
         rows.append(row)
     return _most_time_first(rows)
 
@@ -246,14 +246,18 @@ def _top_rows_of_kernels(table: KernelTable, by: TopKey, longer_ns: int | None) 
         raise _no_shapes()
     if longer_ns is not None:
         table = table.select(table.duration > longer_ns)
-    name = table.codes["name"] if by == "name" else table.group
+    name = table.group
+    if by == "name":
+        name = table.codes["name"]
     columns = [name, table.kind]
     if by == "shape":
         columns.append(table.codes["inputs"])
     rows = []
     for group in total_groups(table.duration, *columns):
         kernel = table[group.first]
-        shapes = str(list(map(list, kernel.input_shapes))) if by == "shape" else None
+        shapes = None
+        if by == "shape":
+            shapes = str(list(map(list, kernel.input_shapes)))
         rows.append(TopOperator(table.texts[name[group.first]], kernel.kind, group.number, group.total, shapes))
     return _most_time_first(rows)
 
@@ -273,7 +277,10 @@ class _UnitRows:
 
     def __init__(self, stacks: Stacks) -> None:
         self._stacks = stacks
-        self._nearest, self._places = project_places(stacks.events, stacks.called_by)
+        self._nearest, places = project_places(stacks.events, stacks.called_by)
+        # The last places stand for none.
+        self._places = (*places, None)
+        self._shapes = (*stacks.events.names, None)
 
     def of(self, kinds: tuple[EventKind, ...]) -> list[Work]:
         """The rows of events of some kinds; work of a device has the operator that launched most of it."""
@@ -292,29 +299,27 @@ class _UnitRows:
 
     def _row(self, position: int, time: float, count: float, operator: str | None) -> Work:
         events = self._stacks.events
-        kind = KINDS[events.kind[position]]
-        shape = int(events.shape[position])
-        place = int(self._nearest[position])
+        kind = int(events.kind[position])
         return Work(
-            operator=frame(events.names[events.group[position]], kind).name,
+            operator=frame(events.names[events.group[position]], KINDS[kind]).name,
             amount=time,
             calls=count,
-            inputs=None if shape == NO_TEXT else events.names[shape],
-            line=self._places[place] if place >= 0 else None,
-            kind=kind if kind in DEVICE_KINDS else "host",
+            inputs=self._shapes[events.shape[position]],
+            line=self._places[self._nearest[position]],
+            kind=row_kind(kind),
             launched_by=operator,
         )
 
 
-def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[Work]:
+def _unit_rows_by_line(stacks: Stacks, launched: Launchers) -> list[Work]:
     """A row for each launching function and kind of event."""
     rows = []
-    for line in _by_line(launchers(stacks, kinds)):
+    for line in _by_line(launched):
         function = frame(line.name, "python")
         row = Work(
             operator=function.name,
             amount=line.total_ns / stacks.units,
-            calls=line.number / stacks.units,
+            calls=line.count / stacks.units,
             line=function.place,
             kind=line.kind,
             launched_by=line.operator,
@@ -323,9 +328,8 @@ def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[Wor
     return rows
 
 
-def _unit_rows_of_kernels(kernels: Sequence[Kernel]) -> list[Work]:
+def _unit_rows_of_kernels(table: KernelTable) -> list[Work]:
     """Rows of an average step of a table of kernels."""
-    table = KernelTable.of(kernels)
     units = max(len(table.steps), 1)
     operator = table.group
     rows = []

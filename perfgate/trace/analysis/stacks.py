@@ -20,6 +20,7 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.stacks import Stacks, selected
@@ -163,13 +164,13 @@ def project_places(events: EventTable, around: CodeColumn) -> tuple[CodeColumn, 
 
     NOTHING_AROUND if there is none; ``around`` are positions as of ``Stacks``.
     """
-    places: dict[str, int] = {}
+    places = Numbering[str]()
     own = np.full(len(events.names) + 1, _UNKNOWN, dtype=np.int64)
     python = events.is_kind("python")
     for name in np.unique(events.name[python]).tolist():
         function = frame(events.names[name], "python")
         if function.is_project and function.place is not None:
-            own[name] = places.setdefault(function.place, len(places))
+            own[name] = places[function.place]
     direct = np.where(python, own[events.name], _UNKNOWN).astype(np.int32)
     return _inherited(around, direct), list(places)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -18,13 +18,13 @@ from perfgate.trace.model.events import (
     CALL,
     DEVICE_KINDS,
     KERNEL_KINDS,
-    KIND_CODES,
     NO_TEXT,
     EventKind,
     EventTable,
 )
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import CodedValues, KernelTable, kernel_table
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import ProfilerStep, Timeline
 from perfgate.trace.model.spans import (
     COLLECTIVES,
@@ -97,34 +97,27 @@ class DeviceSummary:
 
     def lengths(self) -> list[int] | None:
         """The nanoseconds of each span; None if one of them is unknown, or none takes any time."""
-        lengths = [step.length_ns for step in self.steps if step.length_ns is not None]
-        if len(lengths) < len(self.steps) or not any(lengths):
+        lengths = [step.length_ns for step in self.steps]
+        if None in lengths or not any(lengths):
             return None
-        return lengths
+        return cast("list[int]", lengths)
 
     def parts(self) -> StepTotals | None:
         """The parts of all spans of the device together; None if the parts of any span are unknown."""
         lengths = self.lengths()
-        if lengths is None or any(step.computing_ns is None for step in self.steps):
+        parts = dict(zip(ProfilerStep._fields, zip(*self.steps)))
+        if lengths is None or None in parts["computing_ns"]:
             return None
-        knows_copies = all(step.exposed_copies_ns is not None for step in self.steps)
-        return StepTotals(
-            length_ns=sum(lengths),
-            computing_ns=self._sum("computing_ns"),
-            fused_ns=self._sum("fused_ns"),
-            communication_ns=self._sum("communication_ns"),
-            exposed_communication_ns=self._sum("exposed_communication_ns"),
-            exposed_copies_ns=self._sum("exposed_copies_ns") if knows_copies else None,
-            preparing_ns=self._sum("preparing_ns"),
-            free_ns=self._sum("free_ns"),
-        )
-
-    def _sum(self, part: str) -> int:
-        return sum(getattr(step, part) or 0 for step in self.steps)
+        totals: dict[str, Any] = {"length_ns": sum(lengths)}
+        for part in StepTotals._fields[1:]:
+            totals[part] = sum(filter(None, parts[part]))
+        if None in parts["exposed_copies_ns"]:
+            totals["exposed_copies_ns"] = None
+        return StepTotals(**totals)
 
     def kernels(self) -> KernelTable:
         """The rows of the table of kernels that belong to a span; empty if there is no such table."""
-        rows = KernelTable.of(self.timeline.kernels or ())
+        rows = self.timeline.kernel_columns
         if not len(rows):
             return rows
         return rows.select(self.work[0].owners != OUTSIDE)
@@ -151,12 +144,10 @@ def kernels_of(timeline: Timeline) -> KernelTable:
     """
     _, spans = _spans(timeline)
     if timeline.kernels is not None:
-        kernels = KernelTable.of(timeline.kernels)
-        return kernels.select(_owners(kernels, spans, timeline) != OUTSIDE)
+        return timeline.kernel_columns.select(_owners(timeline, spans) != OUTSIDE)
     events = _by_time(timeline.events.of_kind(*KERNEL_KINDS), timeline, spans).inside()
-    texts = {name: number for number, name in enumerate(events.names)}
-    communication = texts.setdefault("COMMUNICATION", len(texts))
-    core = np.where(events.kind == KIND_CODES["comm"], communication, NO_TEXT)
+    texts = Numbering(events.names)
+    core = np.where(events.is_kind("comm"), texts["COMMUNICATION"], NO_TEXT)
     return kernel_table(
         {"start_ns": events.start, "duration_ns": events.duration},
         {"name": events.name, "type": events.group, "core": core},
@@ -189,20 +180,23 @@ def shape_names(timelines: Sequence[Timeline]) -> list[str]:
 
 def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
     unit, spans = _spans(timeline)
-    device = _device_work(timeline, spans)
-    on_host = not device and not timeline.tells_of_device
-    parts = _host_work(timeline, spans) if on_host else device
+    on_host = not _device_work(timeline, spans) and not timeline.tells_of_device
+    work_of = _host_work if on_host else _device_work
+    parts = work_of(timeline, spans)
     works = _works(parts, spans)
     if len(works) > 1 and not works[-1] and any(works):
         # The profiler was stopped right after step(), so the last step is empty (sample mi250).
         spans = spans[:-1]
-        device = _device_work(timeline, spans)
-        parts = _host_work(timeline, spans) if on_host else device
+        parts = work_of(timeline, spans)
         works = _works(parts, spans)
-    inside = [part.inside() for part in parts]
+    if not parts:
+        works = _collective_works(timeline, spans)
     totals = []
-    for events in inside:
+    counted = 0
+    for part in parts:
+        events = part.inside()
         totals += operator_totals(events, calls=len(spans))
+        counted += len(events)
     return DeviceSummary(
         shape=shape,
         timeline=timeline,
@@ -210,11 +204,11 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
         spans=len(spans),
         on_host=on_host,
         totals=tuple(sorted(totals, key=lambda total: (-total.typical_ns, total.name))),
-        counted=sum(map(len, inside)),
-        works=tuple(works if parts else _collective_works(timeline, spans)),
-        absent=_absent(timeline, spans, device, on_host=on_host),
+        counted=counted,
+        works=tuple(works),
+        absent=_absent(timeline, spans, parts, on_host=on_host),
         steps=_steps(timeline, unit, spans, on_host=on_host),
-        collectives=_collective_times(timeline, device),
+        collectives=_collective_times(timeline, parts),
         work=tuple(parts),
     )
 
@@ -226,7 +220,7 @@ def _spans(timeline: Timeline) -> tuple[Unit, _Spans]:
     if marks and numbers <= {mark.number for mark in marks}:
         return "profiler step", marks
     windows = _step_windows(timeline, marks)
-    present = sorted(numbers or windows.keys() or KernelTable.of(timeline.kernels or ()).steps)
+    present = sorted(numbers or windows.keys() or timeline.kernel_columns.steps)
     if present and windows.keys() >= set(present):
         return "profiler step", [windows[number] for number in present]
     if present:
@@ -260,7 +254,7 @@ def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
         parts = [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
     else:
         copies = _by_time(timeline.events.of_kind("copy"), timeline, spans)
-        parts = [_by_step(KernelTable.of(timeline.kernels), spans, timeline), copies]
+        parts = [_by_step(timeline, spans), copies]
     return [part for part in parts if len(part.events)]
 
 
@@ -282,34 +276,45 @@ def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEven
     if _are_timed(spans):
         launches = timeline.events.of_kind("runtime")
         return OwnedEvents(events, span_of(events, windows_of(spans), launches=launches))
-    owner = 0 if len(spans) == 1 else OUTSIDE
-    return OwnedEvents(events, np.full(len(events), owner, dtype=np.int64))
+    return OwnedEvents(events, np.full(len(events), _only_span(spans), dtype=np.int64))
 
 
-def _by_step(table: KernelTable, spans: _Spans, timeline: Timeline) -> OwnedEvents:
-    """The rows of a table of kernels as events of the steps that own them."""
+def _only_span(spans: _Spans) -> int:
+    """The position of the only span, which owns everything; OUTSIDE if there are several."""
+    return 0 if len(spans) == 1 else OUTSIDE
+
+
+def _by_step(timeline: Timeline, spans: _Spans) -> OwnedEvents:
+    """The rows of the table of kernels as events of the steps that own them."""
+    table = timeline.kernel_columns
     # Rows without a start would nest in each other on a shared track.
     row = np.where(table.start == NO_NUMBER, np.arange(len(table)), NO_NUMBER)
     cores, streams = table.codes["core"], table.numbers["stream"]
     first, track = distinct_rows([cores, streams, row])
+    processes = (*table.texts, "")  # NO_TEXT is the last place
     tracks = []
     for number, (core, stream) in enumerate(zip(cores[first].tolist(), streams[first].tolist())):
-        process = "" if core == NO_TEXT else table.texts[core]
-        tracks.append((process, f"{stream} {number}"))
+        tracks.append((processes[core], f"{stream} {number}"))
     events = replace(table.events, track=track, tracks=tuple(tracks))
-    return OwnedEvents(events, _owners(table, spans, timeline))
+    return OwnedEvents(events, _owners(timeline, spans))
 
 
-def _owners(table: KernelTable, spans: _Spans, timeline: Timeline) -> Codes:
+def _owners(timeline: Timeline, spans: _Spans) -> Codes:
     """The step of each kernel according to the profiler; by time if the profiler names no steps at all."""
-    steps = table.steps
-    if not steps:
+    table = timeline.kernel_columns
+    if not table.steps:
         return _by_time(table.events, timeline, spans).owners
+    positions = _positions(spans)
+    numbers, row = np.unique(table.numbers["step"], return_inverse=True)
+    owners = [positions.get(number, OUTSIDE) for number in numbers.tolist()]
+    return np.array(owners, dtype=np.int32)[row]
+
+
+def _positions(spans: _Spans) -> dict[int | None, int]:
+    """The positions of numbered steps."""
     positions = {step.number: position for position, step in enumerate(spans)}
-    owners = np.array([*(positions.get(step, OUTSIDE) for step in steps), OUTSIDE], dtype=np.int32)
-    step = table.numbers["step"]
-    place = np.searchsorted(np.array(steps), step)
-    return owners[np.where(step == NO_NUMBER, len(steps), place)]
+    positions.pop(None, None)
+    return positions
 
 
 def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
@@ -320,8 +325,7 @@ def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *,
         return frozenset(KERNEL_METRICS) - {COLLECTIVES}
     if not device:
         return frozenset(KERNEL_METRICS)
-    knows_copies = shows_copies(timeline.events) and (_are_timed(spans) or len(spans) == 1)
-    if knows_copies:
+    if shows_copies(timeline.events) and (_are_timed(spans) or len(spans) == 1):
         return frozenset()
     return frozenset({DEVICE_COPIES})
 
@@ -332,22 +336,22 @@ def _steps(timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool) -> t
         return ()
     if unit == "call":
         return profiler_steps(timeline.events, spans) or ()
-    steps = () if on_host else timeline.steps or ()
-    if isinstance(steps, MarkedSteps):
+    if on_host or timeline.steps is None:
+        return tuple(spans)
+    if isinstance(timeline.steps, MarkedSteps):
         # A number may stand for several steps, of several cycles of the profiler.
-        of_mark = dict(zip(steps.marks, steps))
+        of_mark = dict(zip(timeline.steps.marks, timeline.steps))
         return tuple(of_mark.get(step, step) for step in spans)
-    on_device = {step.number: step for step in steps}
+    on_device = {step.number: step for step in timeline.steps}
     return tuple(on_device.get(step.number, step) for step in spans)
 
 
 def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
     """Collectives counted from their own table; used if there is no other source."""
     works = [Work() for _ in spans]
-    positions: dict[int | None, int] = {step.number: position for position, step in enumerate(spans)}
-    positions.pop(None, None)
+    positions = _positions(spans)
     for collective in timeline.collectives or ():
-        owner = 0 if len(spans) == 1 else positions.get(collective.step, OUTSIDE)
+        owner = positions.get(collective.step, _only_span(spans))
         if owner != OUTSIDE:
             works[owner][WorkItem("comm", type_by_name(collective.name))] += 1
     return works

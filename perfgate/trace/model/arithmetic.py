@@ -27,11 +27,26 @@ Rows = Mask | Positions
 # Numbers are marked in a table if it has at most this many places per row; else they are sorted.
 _PLACES_A_ROW = 8
 _FEWEST_PLACES = 1 << 16
-_FEW_VALUES = 32
 
 
 def seconds(nanoseconds: float | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / 1e9
+    if nanoseconds is None:
+        return None
+    return nanoseconds / 1e9
+
+
+def known_number(number: int) -> int | None:
+    """A number of a column, None for NO_NUMBER."""
+    if number == NO_NUMBER:
+        return None
+    return number
+
+
+def number_of(value: int | None) -> int:
+    """A value as the number of a column, NO_NUMBER for None."""
+    if value is None:
+        return NO_NUMBER
+    return value
 
 
 class TimeSpan(NamedTuple):
@@ -172,18 +187,15 @@ def group_rows(*columns: Codes) -> Groups:
         groups = loops.grouped(columns, lows, widths)
         if groups is not None:
             return groups
-    group = np.zeros(rows, dtype=np.int64)
-    size = 1
-    for column, low, width in zip(columns, lows, widths):
-        if width == 1:
-            continue  # as shapes that were not recorded, and requests
-        group *= width
-        group += column
-        group -= low
-        size = _renumber(group, size * width)
-    first = np.zeros(size, dtype=np.intp)
-    first[group[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
-    return first, group.astype(np.int32)
+    order = np.lexsort(columns[::-1])
+    begins = np.zeros(rows, dtype=bool)
+    begins[0] = True
+    for column in columns:
+        in_order = column[order]
+        begins[1:] |= in_order[1:] != in_order[:-1]
+    group = np.empty(rows, dtype=np.int32)
+    group[order] = np.cumsum(begins) - 1
+    return order[begins], group
 
 
 def distinct_rows(columns: Sequence[Codes]) -> Groups:
@@ -231,10 +243,6 @@ def rows_by(column: Codes) -> list[CodeColumn]:
     """The rows of each value of a column, the least first."""
     if not column.size:
         return []
-    if column.min() >= 0 and column.max() < _FEW_VALUES:
-        # Searching for one value after the other takes half the memory.
-        rows = [np.flatnonzero(column == value).astype(np.int32) for value in range(int(column.max()) + 1)]
-        return [own for own in rows if own.size]
     short = _short(column)
     order = np.argsort(short, kind="stable").astype(np.int32)
     values = short[order]
@@ -255,19 +263,6 @@ def last_rows(column: IntColumn, values: IntColumn) -> IntColumn:
 def _most_places(rows: int) -> int:
     """The most places that a table of numbers may have for this number of rows; for more they are sorted."""
     return max(_PLACES_A_ROW * rows, _FEWEST_PLACES)
-
-
-def _renumber(keys: IntColumn, bound: int) -> int:
-    """Turn keys below a bound into numbers from 0 on without gaps, in their order; how many there are."""
-    if bound > _most_places(keys.size):
-        distinct, keys[:] = np.unique(keys, return_inverse=True)
-        return distinct.size
-    present = np.zeros(bound, dtype=bool)
-    present[keys] = True
-    number = np.cumsum(present, dtype=np.int32)
-    number -= 1
-    keys[:] = number[keys]
-    return int(number[-1]) + 1
 
 
 def totals_by_name(name: Codes, value: IntColumn, names: int) -> IntColumn:

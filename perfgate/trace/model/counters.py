@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.trace.model.arithmetic import FloatColumn, Rows
+from perfgate.trace.model.numbering import Numbering
 
 
 class CounterSource(Protocol):
@@ -67,8 +68,7 @@ class CounterColumns:
         columns = self.columns(*self.names)
         if not columns:
             return {}, np.empty((0, 0))
-        positions = {name: position for position, name in enumerate(columns)}
-        return positions, np.stack(list(columns.values()), axis=1)
+        return dict(Numbering(columns)), np.stack(list(columns.values()), axis=1)
 
 
 class KeptCounters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Intervals, Mask, Positions, group_rows, one_of
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Intervals, Mask, Positions, one_of
 from perfgate.trace.model.launches import NO_CORRELATION as NO_CORRELATION  # noqa: PLC0414 - of an event's column
 from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
+from perfgate.trace.model.numbering import Numbering
 
 # The host event around every call that perfgate profiles, which separates the calls in a trace.
 CALL = "perfgate.call"
@@ -36,7 +37,7 @@ EventKind = Literal[
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
 DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm", "fused")
 KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm", "fused")
-KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
+KIND_CODES: dict[EventKind, int] = dict(Numbering(KINDS))
 NO_TEXT = -1  # of an event without a request or without shapes
 COLUMN_TYPES: dict[str, type[np.integer[Any]]] = {
     **dict.fromkeys(("start", "duration", "correlation"), np.int64),
@@ -47,9 +48,14 @@ COLUMN_TYPES: dict[str, type[np.integer[Any]]] = {
 MAX_NS = 1 << 62
 
 
+def _absent() -> Codes:
+    """One value for all events, as of a column that was not recorded."""
+    return np.array(NO_TEXT)
+
+
 @dataclass(frozen=True)
 class EventTable:
-    """Spans of a trace. All columns have one entry per event, in the order of the file.
+    """Spans of a trace. All columns have one entry per event, in the order of the file; a single value counts for all.
 
     ``name``, ``group``, ``request`` and ``shape`` index ``names``; the last two may be NO_TEXT. A trace may have many millions
     of events, so an index takes four bytes and a kind one: other columns are converted. A correlation takes four if the
@@ -61,18 +67,22 @@ class EventTable:
     track: Codes  # indexes ``tracks``
     name: Codes
     kind: Codes  # indexes KINDS
-    correlation: Codes  # joins a launch on the host with the work it started on the device; NO_CORRELATION for none
     group: Codes  # the name in a table of operators: a kernel's type if the profiler knows it, else its name
-    request: Codes  # the request it served
-    shape: Codes  # the shapes of its inputs in the profiler's notation
     names: tuple[str, ...]
     tracks: tuple[tuple[str, str], ...]  # process and thread, or device and stream
+    # Joins a launch on the host with the work it started on the device; NO_CORRELATION for none.
+    correlation: Codes = field(default_factory=_absent)
+    request: Codes = field(default_factory=_absent)  # the request it served
+    shape: Codes = field(default_factory=_absent)  # the shapes of its inputs in the profiler's notation
 
     def __post_init__(self) -> None:
         for column, dtype in COLUMN_TYPES.items():
             values = np.asarray(getattr(self, column))
             if column != "correlation" or values.dtype != np.int32:
-                object.__setattr__(self, column, values.astype(dtype, copy=False))
+                values = values.astype(dtype, copy=False)
+            if not values.ndim:
+                values = np.broadcast_to(values, self.start.size)
+            object.__setattr__(self, column, values)
 
     def __len__(self) -> int:
         return int(self.start.size)
@@ -116,15 +126,17 @@ class EventTable:
 
     def select(self, chosen: Mask | Positions) -> EventTable:
         """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
-        # Taking by a mask costs four times as much.
-        rows: Positions = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp, copy=False)
-        columns: dict[str, Any] = {
-            column: _chosen(getattr(self, column), rows) for column in COLUMN_TYPES if column != "group"
-        }
+        if chosen.dtype == bool:
+            if chosen.all():
+                return self
+            chosen = np.flatnonzero(chosen)  # taking by a mask costs four times as much
+        rows: Positions = chosen.astype(np.intp, copy=False)
+        columns: dict[str, Any] = {}
+        for column in COLUMN_TYPES:
+            if column != "group" or self.group is not self.name:
+                columns[column] = _chosen(getattr(self, column), rows)
         # If every event is its own group, names and groups share one array in memory.
-        columns["group"] = columns["name"]
-        if self.group is not self.name:
-            columns["group"] = _chosen(self.group, rows)
+        columns.setdefault("group", columns["name"])
         return replace(self, **columns)
 
     def is_kind(self, *kinds: EventKind) -> Mask:
@@ -136,23 +148,11 @@ class EventTable:
         matching = np.array([bool(matches(name)) for name in self.names], dtype=bool)
         return matching.take(self.name)
 
-    def among(self, rows: Positions, matches: Callable[[str], object]) -> Mask:
-        """Which of the events at some positions have a name that matches; only their names are tried, each once."""
-        first, row = group_rows(self.name[rows])
-        matching = [bool(matches(self.names[code])) for code in self.name[rows[first]].tolist()]
-        return np.array(matching, dtype=bool)[row]
-
     def of_kind(self, *kinds: EventKind) -> EventTable:
-        chosen = self.is_kind(*kinds)
-        return self if chosen.all() else self.select(chosen)
-
-    def on_tracks(self, tracks: Mask) -> EventTable:
-        """The events on some tracks, given as a mask."""
-        chosen = tracks[self.track]
-        return self if chosen.all() else self.select(chosen)
+        return self.select(self.is_kind(*kinds))
 
     def named(self, name: str) -> EventTable:
-        return self.select(self.is_named(lambda text: text == name))
+        return self.select(self.is_named(name.__eq__))
 
 
 def _texts(names: Iterable[str], numbers: Codes) -> list[str | None]:
@@ -173,11 +173,10 @@ def _chosen(column: npt.NDArray[Any], rows: Positions) -> npt.NDArray[Any]:
 
 def joined_events(first: EventTable, second: EventTable) -> EventTable:
     """The events of two tables, one behind the other."""
-    names = {name: number for number, name in enumerate(first.names)}
-    tracks = {track: number for number, track in enumerate(first.tracks)}
-    text = [names.setdefault(name, len(names)) for name in second.names]
-    number_of = np.array([*text, NO_TEXT], dtype=np.int32)  # NO_TEXT is the last place
-    track_of = np.array([tracks.setdefault(track, len(tracks)) for track in second.tracks], dtype=np.int32)
+    names = Numbering(first.names)
+    tracks = Numbering(first.tracks)
+    number_of = names.codes((*second.names, None))  # NO_TEXT is the last place
+    track_of = tracks.codes(second.tracks)
     values = {}
     for column in COLUMN_TYPES:
         added = getattr(second, column)
@@ -197,8 +196,8 @@ class EventTableBuilder:
 
     def __init__(self) -> None:
         self._columns = {column: array(_TYPE_CODES[dtype]) for column, dtype in COLUMN_TYPES.items()}
-        self._names: dict[str, int] = {}
-        self._tracks: dict[tuple[str, str], int] = {}
+        self._names = Numbering[str]()
+        self._tracks = Numbering[tuple[str, str]]()
 
     def __len__(self) -> int:
         return len(self._columns["start"])
@@ -217,26 +216,23 @@ class EventTableBuilder:
         shape: str | None = None,
     ) -> None:
         """Add one event; times in nanoseconds, both below MAX_NS in magnitude. Without a ``group`` it stands for itself."""
-        columns, number = self._columns, self._number(name)
+        columns, names = self._columns, self._names
         columns["start"].append(start)
         columns["duration"].append(duration)
-        columns["track"].append(self._tracks.setdefault(track, len(self._tracks)))
-        columns["name"].append(number)
+        columns["track"].append(self._tracks[track])
+        columns["name"].append(names[name])
         columns["kind"].append(KIND_CODES[kind])
         columns["correlation"].append(correlation)
-        columns["group"].append(number if group is None else self._number(group))
-        columns["request"].append(NO_TEXT if request is None else self._number(request))
-        columns["shape"].append(NO_TEXT if shape is None else self._number(shape))
+        columns["group"].append(names[group or name])
+        columns["request"].append(names.code(request))
+        columns["shape"].append(names.code(shape))
 
     def table(self) -> EventTable:
         """The events collected so far; the columns are views, so add nothing afterwards."""
-        columns: dict[str, Any] = {
-            column: np.frombuffer(values, COLUMN_TYPES[column]) for column, values in self._columns.items()
-        }
+        columns: dict[str, Any] = {}
+        for column, values in self._columns.items():
+            columns[column] = np.frombuffer(values, COLUMN_TYPES[column])
         return EventTable(**columns, names=tuple(self._names), tracks=tuple(self._tracks))
-
-    def _number(self, name: str) -> int:
-        return self._names.setdefault(name, len(self._names))
 
 
 _MAX_NUMBER_TEXT = 64

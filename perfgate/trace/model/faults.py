@@ -122,7 +122,9 @@ def _before_operator(events: EventTable, work: IntColumn, launch: Codes) -> int 
     if not present.any():
         return None
     lead = int(np.median(events.start[calls[operator[present]]] - events.start[work[present]]))
-    return lead if lead > 0 else None
+    if lead <= 0:
+        return None
+    return lead
 
 
 def believed(events: EventTable) -> EventTable:
@@ -175,9 +177,8 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     places = np.flatnonzero(close & is_under)
     launch = events.launch[rows[places]]
     present = launch != NOT_RECORDED
-    is_graph = np.array([_GRAPH_LAUNCH.search(name) is not None for name in events.names], dtype=bool)
     alone = np.zeros(places.size, dtype=bool)
-    alone[present] = ~is_graph[events.name[launch[present]]]
+    alone[present] = ~events.is_named(_GRAPH_LAUNCH.search)[launch[present]]
     # Whether a graph launched the others is not recorded. Of these only a length unlike all others of its name is a fault.
     unknown = rows[places[~present]]
     if unknown.size:
@@ -189,11 +190,10 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
 def _usual_durations(events: EventTable, work: IntColumn, groups: Codes) -> FloatColumn:
     """The median duration of the work of each group."""
     group, duration = events.group[work], events.duration[work]
-    distinct, place = np.unique(groups, return_inverse=True)
-    usual = np.zeros(distinct.size)
-    for number, code in enumerate(distinct.tolist()):
-        usual[number] = np.median(duration[group == code])
-    return usual[place.reshape(-1)]
+    usual = np.zeros(len(events.names))
+    for code in np.unique(groups).tolist():
+        usual[code] = np.median(duration[group == code])
+    return usual[groups]
 
 
 def _is_mostly_empty(start: IntColumn) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -24,12 +24,15 @@ from perfgate.trace.model.arithmetic import (
     counts_by_name,
     distinct,
     distinct_rows,
+    known_number,
+    number_of,
     totals_by_name,
 )
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns, KeptCounters
-from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventTable, constant
+from perfgate.trace.model.events import KIND_CODES, NO_TEXT, EventTable
 from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import Kernel, Shapes, is_collective_core
 
 NUMBERS = ("start_ns", "duration_ns", "wait_ns", "step", "stream", "task", "model_id", "blocks", "mix_blocks")
@@ -42,8 +45,8 @@ WORDS = {
     "output_types": "output_dtypes",
     "output_formats": "output_formats",
 }
+HF32 = Numbering((False, True))
 _AT_ONCE = 65536
-_Value = TypeVar("_Value", bound=Hashable)
 
 
 class Alike(NamedTuple):
@@ -122,20 +125,18 @@ class KernelTable(Sequence[Kernel]):
         """The name under which a table of operators counts each kernel: its type, else its own name."""
         kind = self.codes["type"]
         untyped = kind == NO_TEXT
-        if not untyped.any():
-            return kind
         return np.where(untyped, self.codes["name"], kind)
 
     @cached_property
     def events(self) -> EventTable:
         """One event per kernel, in their order and on one track; one without a known start begins at 0."""
         start, name, group = self.start, self.codes["name"], self.codes["type"]
-        numbers = {text: number for number, text in enumerate(self.texts)}
+        numbers = Numbering(self.texts)
         untyped = group == NO_TEXT
         if untyped.any():
             by_name = np.full(len(self.texts), NO_TEXT, dtype=np.int32)
             for code in np.unique(name[untyped]).tolist():
-                by_name[code] = numbers.setdefault(type_by_name(self.texts[code]), len(numbers))
+                by_name[code] = numbers[type_by_name(self.texts[code])]
             group = np.where(untyped, by_name[name], group)
         unknown = start == NO_NUMBER
         if unknown.any():
@@ -143,13 +144,10 @@ class KernelTable(Sequence[Kernel]):
         return EventTable(
             start=start,
             duration=self.duration,
-            track=constant("track", 0, len(self)),
+            track=np.array(0),
             name=name,
             kind=self.kind,
-            correlation=constant("correlation", NO_CORRELATION, len(self)),
             group=group,
-            request=constant("request", NO_TEXT, len(self)),
-            shape=constant("shape", NO_TEXT, len(self)),
             names=tuple(numbers),
             tracks=(("", ""),),
         )
@@ -177,18 +175,20 @@ class KernelTable(Sequence[Kernel]):
 
     def of_types(self, *patterns: re.Pattern[str]) -> KernelTable:
         """The kernels with a type, else a name, that one of the patterns matches in full."""
-        codes = []
-        for code, text in enumerate(self.texts):
-            if any(pattern.fullmatch(text) for pattern in patterns):
-                codes.append(code)
-        return self.select(np.isin(self.group, codes))
+        is_chosen = np.zeros(len(self.texts), dtype=bool)
+        for pattern in patterns:
+            is_chosen |= [pattern.fullmatch(text) is not None for text in self.texts]
+        return self.select(is_chosen.take(self.group))
 
     def alike(self, *, named: bool = True) -> tuple[Alike, ...]:
         """All kernels grouped by their properties, in the order of their first members.
 
         If not ``named``, they are grouped only by type, inputs and outputs.
         """
-        first, row = self._alike if named else self._alike_in_work
+        first, row = self._alike
+        if not named:
+            columns = [self.codes[name] for name in (*SHAPES, *WORDS)]
+            first, row = distinct_rows([self.group, *columns])
         numbers = counts_by_name(row, first.size)
         totals = totals_by_name(row, self.duration, first.size)
         return tuple(map(Alike, self._kernels(first), numbers.tolist(), totals.tolist()))
@@ -209,24 +209,18 @@ class KernelTable(Sequence[Kernel]):
     def _alike(self) -> Groups:
         return distinct_rows([*self.codes.values(), self.numbers["model_id"], self.numbers["blocks"]])
 
-    @property
-    def _alike_in_work(self) -> Groups:
-        columns = [self.codes[name] for name in (*SHAPES, *WORDS)]
-        return distinct_rows([self.group, *columns])
-
     def _kernels(self, rows: Positions) -> Iterator[Kernel]:
         """The kernels of some rows."""
-        fields = {}
+        fields: dict[str, list[Any]] = {}
         for name in NUMBERS:
-            numbers = self.numbers[name][rows].tolist()
-            fields[name] = [None if number == NO_NUMBER else number for number in numbers]
+            fields[name] = list(map(known_number, self.numbers[name][rows].tolist()))
         for name in TEXTS:
             fields[name] = self._values(name, rows, (*self.texts, None))
         for name, field_name in SHAPES.items():
             fields[field_name] = self._values(name, rows, (*self.shapes, ()))
         for name, field_name in WORDS.items():
             fields[field_name] = self._values(name, rows, (*self.words, ()))
-        fields["hf32"] = self._values("hf32", rows, (False, True, None))
+        fields["hf32"] = self._values("hf32", rows, (*HF32, None))
         fields["counters"] = [self.counters.of(row) for row in rows.tolist()]
         in_order = [fields[name] for name in Kernel._fields]
         return map(Kernel._make, zip(*in_order))
@@ -240,9 +234,9 @@ class KernelTable(Sequence[Kernel]):
 class CodedValues:
     """The distinct values of the columns of codes, and their numbers."""
 
-    texts: dict[str, int] = field(default_factory=dict)
-    shapes: dict[Shapes, int] = field(default_factory=dict)
-    words: dict[tuple[str, ...], int] = field(default_factory=dict)
+    texts: Numbering[str] = field(default_factory=Numbering)
+    shapes: Numbering[Shapes] = field(default_factory=Numbering)
+    words: Numbering[tuple[str, ...]] = field(default_factory=Numbering)
 
 
 def kernel_table(
@@ -260,8 +254,7 @@ def kernel_table(
         every_code[name] = codes.get(name, none).astype(np.int32, copy=False)
     unnamed = every_code["name"] == NO_TEXT
     if unnamed.any():
-        empty = values.texts.setdefault("", len(values.texts))
-        every_code["name"] = np.where(unnamed, np.int32(empty), every_code["name"])
+        every_code["name"] = np.where(unnamed, np.int32(values.texts[""]), every_code["name"])
     return KernelTable(
         {name: numbers.get(name, unknown) for name in NUMBERS},
         every_code,
@@ -279,9 +272,10 @@ def joined_tables(tables: Sequence[KernelTable]) -> KernelTable:
     values = CodedValues()
     codes: dict[str, list[Codes]] = defaultdict(list)
     for table in tables:
-        texts = _places(table.texts, values.texts)
-        shapes = _places(table.shapes, values.shapes)
-        words = _places(table.words, values.words)
+        # The last place is NO_TEXT.
+        texts = values.texts.codes((*table.texts, None))
+        shapes = values.shapes.codes((*table.shapes, None))
+        words = values.words.codes((*table.words, None))
         for names, place in ((TEXTS, texts), (SHAPES, shapes), (WORDS, words)):
             for name in names:
                 codes[name].append(place[table.codes[name]])
@@ -289,12 +283,8 @@ def joined_tables(tables: Sequence[KernelTable]) -> KernelTable:
     numbers = {}
     for name in NUMBERS:
         numbers[name] = np.concatenate([table.numbers[name] for table in tables])
-    return kernel_table(
-        numbers,
-        {name: np.concatenate(parts) for name, parts in codes.items()},
-        values,
-        CounterColumns(_Joined(tables)),
-    )
+    joined_codes = {name: np.concatenate(parts) for name, parts in codes.items()}
+    return kernel_table(numbers, joined_codes, values, CounterColumns(_Joined(tables)))
 
 
 class _Joined:
@@ -320,42 +310,21 @@ class _Joined:
 
 
 def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
+    columns = dict(zip(Kernel._fields, zip(*kernels))) or dict.fromkeys(Kernel._fields, ())
     values = CodedValues()
-    codes = {name: _codes(kernels, name, values.texts) for name in TEXTS}
-    codes["hf32"] = np.array([NO_TEXT if kernel.hf32 is None else int(kernel.hf32) for kernel in kernels], np.int32)
+    codes = {name: values.texts.codes(columns[name]) for name in TEXTS}
+    codes["hf32"] = HF32.codes(columns["hf32"])
     for name, field_name in SHAPES.items():
-        codes[name] = _codes(kernels, field_name, values.shapes)
+        codes[name] = values.shapes.codes(shapes or None for shapes in columns[field_name])
     for name, field_name in WORDS.items():
-        codes[name] = _codes(kernels, field_name, values.words)
+        codes[name] = values.words.codes(words or None for words in columns[field_name])
     numbers = {}
     for name in NUMBERS:
-        column = [getattr(kernel, name) for kernel in kernels]
-        numbers[name] = np.array([NO_NUMBER if number is None else number for number in column], np.int64)
-    source = CounterColumns(KeptCounters(_counters(kernels)))
-    return kernel_table(numbers, codes, values, source)
-
-
-def _counters(kernels: Sequence[Kernel]) -> dict[str, FloatColumn]:
+        numbers[name] = np.array(list(map(number_of, columns[name])), dtype=np.int64)
     names = {}
-    for kernel in kernels:
-        names.update(dict.fromkeys(kernel.counters))
-    columns = {}
+    for counters in columns["counters"]:
+        names.update(dict.fromkeys(counters))
+    counter_columns = {}
     for name in names:
-        columns[name] = np.array([kernel.counters.get(name, np.nan) for kernel in kernels])
-    return columns
-
-
-def _codes(kernels: Sequence[Kernel], field_name: str, numbers: dict[Any, int]) -> CodeColumn:
-    """The numbers of a field's values, NO_TEXT for none and for a list without members."""
-    codes = []
-    for kernel in kernels:
-        value = getattr(kernel, field_name)
-        present = value is not None and value != ()
-        codes.append(numbers.setdefault(value, len(numbers)) if present else NO_TEXT)
-    return np.array(codes, dtype=np.int32)
-
-
-def _places(values: Sequence[_Value], numbers: dict[_Value, int]) -> IntColumn:
-    """The number of each value among ``numbers``, which takes in new values; the last entry is for none."""
-    places = [numbers.setdefault(value, len(numbers)) for value in values]
-    return np.array([*places, NO_TEXT], dtype=np.int64)
+        counter_columns[name] = np.array([counters.get(name, np.nan) for counters in columns["counters"]])
+    return kernel_table(numbers, codes, values, CounterColumns(KeptCounters(counter_columns)))

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from perfgate.document.message import Message
 from perfgate.trace.model.communication import KernelKind, kernel_kind
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.readings import CORE_CLOCK, Readings
+
+if TYPE_CHECKING:
+    from perfgate.trace.model.kernel_table import KernelTable
 
 Shapes = tuple[tuple[int, ...], ...]
 CollectiveKind = Literal["collective", "p2p"]
@@ -235,6 +239,13 @@ class Timeline:
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranks by the framework's name: tp, pp, dp
     readings: Mapping[str, Readings] = field(default_factory=dict)  # the device's counters over time
     losses: tuple[Message, ...] = ()  # signs in the file that events are missing
+
+    @cached_property
+    def kernel_columns(self) -> KernelTable:
+        """The table of kernels column by column; empty if it was not collected."""
+        from perfgate.trace.model.kernel_table import KernelTable  # which needs the records here
+
+        return KernelTable.of(self.kernels or ())
 
     @property
     def core_frequency(self) -> tuple[float, float] | None:

@@ -28,7 +28,9 @@ _LATEST = int(np.iinfo(np.int64).max)
 def step_number(name: str) -> int | None:
     """The number of a step by the name of its span; None for every other name."""
     match = STEP_NAME.fullmatch(name)
-    return int(match[1]) if match else None
+    if match is None:
+        return None
+    return int(match[1])
 
 
 def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
@@ -78,10 +80,11 @@ def profiler_steps(events: EventTable, marks: Sequence[ProfilerStep] | None = No
     untimed = untimed_work(work)
     if not untimed.any():
         return device_steps(marks, work, owners)
-    steps = device_steps(marks, work.select(~untimed), owners[~untimed])
-    unknown = set(owners[untimed].tolist())
-    # The time that the device worked for these is not known.
-    return tuple(ProfilerStep(step.number) if place in unknown else step for place, step in enumerate(steps))
+    steps = list(device_steps(marks, work.select(~untimed), owners[~untimed]))
+    for place in np.unique(owners[untimed & (owners != OUTSIDE)]).tolist():
+        # The time that the device worked for it is not known.
+        steps[place] = ProfilerStep(steps[place].number)
+    return tuple(steps)
 
 
 class LaterSteps(Sequence[ProfilerStep]):
@@ -115,7 +118,9 @@ class MarkedSteps(LaterSteps):
     def of(cls, events: EventTable) -> MarkedSteps | None:
         """None if the host marked none."""
         marks = step_marks(events)
-        return cls(events, marks) if marks else None
+        if not marks:
+            return None
+        return cls(events, marks)
 
 
 def windows_of(marks: Iterable[ProfilerStep]) -> Intervals:

@@ -17,6 +17,7 @@ from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Positions, nesting_order
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.scanner.compressed import gzipped
 
@@ -40,7 +41,7 @@ def drawn_timeline(
 
     A timeline of many ranks has one or two tracks per rank, and no gaps: one rank is idle while others are not.
     """
-    texts = {name: number for number, name in enumerate(events.names)}
+    texts = Numbering(events.names)
     origin = int(events.start.min()) if len(events) else 0
     # Both take as long: the gaps of the device, and the order of the spans.
     with ThreadPoolExecutor(1) as other:
@@ -50,7 +51,7 @@ def drawn_timeline(
     idle = device.gaps if device else Gaps(_NOTHING, _NOTHING, _NOTHING)
     cause_texts = np.zeros(len(CAUSES), dtype=np.int64)
     for code in np.unique(idle.cause).tolist():
-        cause_texts[code] = texts.setdefault(CAUSES[code], len(texts))
+        cause_texts[code] = texts[CAUSES[code]]
 
     start = layout.behind(idle.start, events.start)
     duration = layout.behind(idle.duration, events.duration)

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from perfgate.document.message import Message, MessageValue
-from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import IntColumn, Mask, counts_by_name
 from perfgate.trace.model.events import DEVICE_KINDS, NO_CORRELATION, NO_TEXT, EventTable
 from perfgate.trace.model.faults import clock_offset, time_faults
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK
-from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
@@ -24,6 +22,7 @@ from perfgate.trace.scanner.nesting import enclosing_calls
 _TOLERANCE = 0.01
 _EXAMPLES = 3
 # Launches into a graph that is being captured run nothing.
+_OF_CORE = lazy_pattern(r"aten::")
 _CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture")
 
 
@@ -52,11 +51,11 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
     calls = np.flatnonzero(events.is_kind("runtime"))
     launched = work[events.launch[work] != NOT_RECORDED]
-    if not launched.size or events.among(calls, _CAPTURE.search).any():
+    if not launched.size or events.is_named(_CAPTURE.search)[calls].any():
         return
     joined = events.start[events.launch[launched]]
     begin = joined.min()
-    launches = calls[events.among(calls, KERNEL_LAUNCH.search)]
+    launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls]]
     between = (events.start[launches] > begin) & (events.start[launches] < joined.max())
     has_work = np.isin(events.correlation[launches], events.correlation[launched])
     bare = int((between & ~has_work).sum())
@@ -72,8 +71,7 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
 
 def _of_nesting(events: EventTable) -> Iterator[Message]:
     """Operators of PyTorch's core on one thread that neither contain one another nor follow one another."""
-    operators = np.flatnonzero(events.is_kind("host_op"))
-    operators = operators[events.among(operators, lambda name: name.startswith("aten::"))]
+    operators = np.flatnonzero(events.is_kind("host_op") & events.is_named(_OF_CORE.match))
     _, crossing = enclosing_calls(events, events.track, operators.astype(np.int32))
     if crossing:
         yield Message("notes.operators-cross", {"count": crossing, "operators": operators.size})
@@ -98,12 +96,11 @@ def _about_each(
     timelines: Sequence[tuple[str, Timeline]], of_timeline: Callable[[Timeline], Iterable[Message]]
 ) -> list[Message]:
     notes: list[Message] = []
+    if len(timelines) == 1:
+        return list(of_timeline(timelines[0][1]))
     for label, timeline in timelines:
-        of_device = of_timeline(timeline)
-        if len(timelines) == 1:
-            notes += of_device
-        else:
-            notes += [Message("verdict.about", {"place": label, "what": note}) for note in of_device]
+        for note in of_timeline(timeline):
+            notes.append(Message("verdict.about", {"place": label, "what": note}))
     return notes
 
 
@@ -129,8 +126,8 @@ def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
 
 
 def _of_unknown_type(events: EventTable) -> Mask:
-    is_unknown = [name.startswith(UNKNOWN_TASK) for name in events.names]
-    return look_up(np.array(is_unknown or [False], dtype=bool), events.group)
+    is_unknown = np.array([name.startswith(UNKNOWN_TASK) for name in events.names], dtype=bool)
+    return is_unknown.take(events.group)
 
 
 def impossible_times(timeline: Timeline) -> Iterator[Message]:
@@ -167,7 +164,7 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
     """Compare op_statistic.csv, which sums the same kernels, with their table."""
     if not timeline.types or not timeline.kernels:
         return
-    table = KernelTable.of(timeline.kernels)
+    table = timeline.kernel_columns
     types = table.codes["type"][~table.is_collective]
     by_code = counts_by_name(types[types != NO_TEXT], len(table.texts))
     counted = Counter(dict(zip(table.texts, by_code.tolist())))
@@ -188,7 +185,7 @@ def _of_events(timeline: Timeline) -> Iterator[Message]:
     # Tasks of unknown types have no rows in the table.
     is_kernel = timeline.events.is_kind("compute") & ~_of_unknown_type(timeline.events)
     events = int(is_kernel.sum())
-    tabled = int((~KernelTable.of(timeline.kernels).is_collective).sum())
+    tabled = int((~timeline.kernel_columns.is_collective).sum())
     if events and events != tabled:
         yield Message("notes.timeline-differs", {"seen": events, "tabled": tabled})
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 
 # sampled_rank-0.json.gz (HTA), rank3_trace.json (torchtitan), profile_rank_0.json.gz (xDiT), dp0_pp0_tp1_rank1.….json (vLLM).
@@ -56,7 +57,7 @@ def ranks_of_labels(labels: Iterable[str]) -> dict[str, int]:
     if len(set(numbers.values())) == len(names):
         return numbers
     names.sort(key=lambda name: (_place(name).get("pp", 0), _place(name).get("tp", 0)))
-    return {name: number for number, name in enumerate(names)}
+    return dict(Numbering(names))
 
 
 def _number(label: str) -> int | None:

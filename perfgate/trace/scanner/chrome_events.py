@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -32,9 +32,10 @@ MAX_TRACE_BYTES = 8 << 30
 
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_LIST = re.compile(rb"\s*\[")
-_SEPARATOR = lazy_pattern(rb"\s*,")
+# Before all but the first event of a file.
+_SEPARATOR = lazy_pattern(rb"\A\s*,")
 BORDER = lazy_pattern(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
-_TAIL_BYTES = 16 << 10
+
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 # The change of depth by each byte outside of strings.
 _BRACKETS = np.zeros(256, dtype=np.int8)
@@ -122,15 +123,14 @@ def event_lists(
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
     read = blocks(path, block_bytes)
     header, buffer = header_and_rest(path, read)
-    count, may_guess = 0, True
+    count = 0
     while True:
-        guess = _guessed(buffer, decoder, first=not count) if may_guess else None
+        end, is_last = _cut(buffer, path)
+        members = buffer[:end]
+        if count:
+            members = _SEPARATOR.sub(b"", members, count=1)
         try:
-            if guess is None:
-                end, is_last = _cut(buffer, path)
-                events = decoder.decode(_members(buffer, end, first=not count)) if end else []
-            else:
-                events, end, is_last = guess
+            events = decoder.decode(b"[%b]" % members)
         except _NOT_EVENTS as error:
             raise DocumentError(
                 "{path}: events after number {count} are not trace events: {error}; {advice}",
@@ -153,13 +153,12 @@ def event_lists(
                 around += header + rest
             return
         block = next(read, b"")
-        if not block and guess is None:
+        if not block:
             raise DocumentError(
                 "{path}: the list of events has no end, the file is cut off; record the trace again (a job that was killed, or "
                 "a full disk, leaves such files)",
                 path=path,
             )
-        may_guess = bool(block)
         if len(buffer) > MAX_EVENT_BYTES + len(block):
             raise DocumentError(
                 "{path}: one event is larger than {limit} bytes; this is not a profiler trace",
@@ -324,29 +323,6 @@ def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
         "export_chrome_trace writes it",
         path=path,
     )
-
-
-def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], int, bool] | None:
-    """Cut at a place that looks like the border of two events; if the part decodes as a list, the guess was right.
-
-    That saves counting the brackets, which takes longer than everything else. Returns None if there is no such place, or the
-    guess was wrong.
-    """
-    borders = list(BORDER.finditer(buffer, max(0, len(buffer) - _TAIL_BYTES)))
-    if not borders:
-        return None
-    end = borders[-1].start() + 1
-    try:
-        return decoder.decode(_members(buffer, end, first=first)), end, False
-    except _NOT_EVENTS:
-        return None
-
-
-def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
-    """The members up to an end as a list; before all but the first of a file stands a comma."""
-    comma = None if first else _SEPARATOR.match(buffer, 0, end)
-    start = comma.end() if comma else 0
-    return b"[" + buffer[start:end] + b"]"
 
 
 def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:

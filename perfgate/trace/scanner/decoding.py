@@ -13,6 +13,7 @@ import numpy as np
 
 from perfgate.locale import Activity
 from perfgate.trace.model.events import nanoseconds
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import ChromeEvent, event_lists
 from perfgate.trace.scanner.scanned import (
@@ -47,44 +48,46 @@ def decode_events(path: Path, keys: Mapping[str, bool], *, advice: Activity | No
 class _Collector:
     def __init__(self, keys: Mapping[str, bool]) -> None:
         self._keys = keys
-        named = list(filter(None, keys))
-        self._quoted = [f'"{key}"'.encode() for key in named]
+        self._named = [key for key in keys if key != library.COUNTER_ARGUMENTS]
+        self._quoted = [f'"{key}"'.encode() for key in self._named]
         fields = []
-        for number, key in enumerate(named):
+        for number, key in enumerate(self._named):
             field = msgspec.field(default=msgspec.Raw(), name=key)
             fields.append((f"argument{number}", msgspec.Raw, field))
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("Arguments", fields))
-        self._texts: dict[bytes, int] = {}
-        self._places: dict[tuple[int, int], int] = {}
+        self._texts = Numbering[bytes]()
+        self._places = Numbering[tuple[int, int]]()
         self._rows = [_RowArrays(keys) for _ in library.SETS]
         self._odd: dict[tuple[int, str], bytes] = {}
         self._events = 0
 
     def add(self, event: _Event) -> None:
         phase = event.ph
-        is_arrow = phase in ("s", "t", "f")
-        kind = library.ARROWS if is_arrow else library.OTHERS
-        rows = self._rows[library.COMPLETE if phase == "X" else kind]
+        kind = library.OTHERS
+        if phase == "X":
+            kind = library.COMPLETE
+        elif phase in ("s", "t", "f"):
+            kind = library.ARROWS
+        rows = self._rows[kind]
         columns, row = rows.columns, len(rows.columns["phase"])
         columns["phase"].append(ord(phase) if len(phase) == 1 and phase.isascii() else 0)
         columns["event"].append(self._events)
         columns["category"].append(self._word(event.cat))
-        columns["name"].append(NO_TEXT if is_arrow else self._word(event.name))
-        place = self._text(bytes(event.pid)), self._text(bytes(event.tid))
-        columns["track"].append(self._places.setdefault(place, len(self._places)))
+        columns["name"].append(NO_TEXT if kind == library.ARROWS else self._word(event.name))
+        columns["track"].append(self._places[self._text(bytes(event.pid)), self._text(bytes(event.tid))])
         columns["start"].append(self._time("start", bytes(event.ts)))
         columns["duration"].append(self._time("duration", bytes(event.dur)))
         if event.id:
             # The id of an arrow is a number or a text, and never the same twice, so no text is kept.
             rows.flows.put(row, _flow_number(bytes(event.id)))
         arguments = bytes(event.args)
-        values = iter(self._values_of(arguments))
-        for key, is_number in self._keys.items():
-            if key != library.COUNTER_ARGUMENTS:
-                value = next(values)
+        for key, value in zip(self._named, self._values_of(arguments)):
+            if self._keys[key]:
+                rows.arguments[key].put(row, _whole_number(value))
             else:
-                value = arguments if phase == "C" else b""
-            rows.arguments[key].put(row, _whole_number(value) if is_number else self._text(value))
+                rows.arguments[key].put(row, self._text(value))
+        if phase == "C" and library.COUNTER_ARGUMENTS in self._keys:
+            rows.arguments[library.COUNTER_ARGUMENTS].put(row, self._text(arguments))
         self._events += 1
 
     def file(self, path: Path, advice: Activity, around: bytes) -> ScannedFile:
@@ -97,26 +100,24 @@ class _Collector:
         """The arguments that are asked for, as written; an event's may be anything."""
         if any(key in raw for key in self._quoted):
             with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                return [bytes(value) for value in msgspec.structs.astuple(self._decoder.decode(raw))]
-        return [b""] * len(self._quoted)
+                return list(map(bytes, msgspec.structs.astuple(self._decoder.decode(raw))))
+        return [b""] * len(self._named)
 
     def _word(self, word: str | None) -> int:
-        return NO_TEXT if word is None else self._text(msgspec.json.encode(word))
+        return self._text(msgspec.json.encode(word))
 
     def _text(self, text: bytes) -> int:
         if text in (b"", b"null"):
             return NO_TEXT
-        return self._texts.setdefault(text, len(self._texts))
+        return self._texts[text]
 
     def _time(self, column: str, text: bytes) -> int:
         if not text:
             return ABSENT
-        try:
+        with suppress(ValueError):
             time = nanoseconds(text)
-        except ValueError:
-            time = -1
-        if time >= 0:
-            return time
+            if time >= 0:
+                return time
         self._odd[self._events, column] = text
         return ODD_TIME
 
@@ -127,14 +128,12 @@ class _RowArrays:
     def __init__(self, keys: Mapping[str, bool]) -> None:
         self.columns = {name: array(_TYPE_CODES[kind]) for name, kind in library.MEMBERS.items()}
         self.flows = _SparseArray(np.int64)
-        self.arguments = {}
-        for key, is_number in keys.items():
-            self.arguments[key] = _SparseArray(np.int64 if is_number else np.int32)
+        self.arguments = {key: _SparseArray(library.argument_type(is_number)) for key, is_number in keys.items()}
 
     def events(self, texts: ScannedTexts) -> ScannedEvents:
-        columns: dict[str, Any] = {
-            name: np.frombuffer(self.columns[name], kind) for name, kind in library.MEMBERS.items()
-        }
+        columns: dict[str, Any] = {}
+        for name, kind in library.MEMBERS.items():
+            columns[name] = np.frombuffer(self.columns[name], kind)
         arguments = {key: values.column() for key, values in self.arguments.items()}
         return ScannedEvents(texts, flows=self.flows.column(), arguments=arguments, **columns)
 
@@ -159,8 +158,10 @@ _TYPE_CODES = {np.uint8: "B", np.int32: "i", np.int64: "q"}
 
 def _flow_number(text: bytes) -> int:
     """The number of an arrow; a number below all of these for an id that is a text."""
-    number = _whole_number(text[1:-1] if text.startswith(b'"') else text)
-    return hash(text) >> 2 | -(1 << 62) if number == NO_NUMBER else number
+    number = _whole_number(text.removeprefix(b'"').removesuffix(b'"'))
+    if number == NO_NUMBER:
+        return hash(text) >> 2 | -(1 << 62)
+    return number
 
 
 def _whole_number(text: bytes) -> int:

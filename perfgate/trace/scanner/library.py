@@ -16,6 +16,7 @@ MOST_ARGUMENTS = 20
 # Instead of the key of an argument: all arguments of a counter (phase C), as one text: its keys may be anything.
 COUNTER_ARGUMENTS = ""
 _READ_ONLY = 0x100  # PyBUF_READ
+_WIDE = True  # with vectors of 256 bits, if the processor has them
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, in the scanner's numbering, with times that it leaves as text.
 START, DURATION = 5, 6
@@ -30,6 +31,12 @@ MEMBERS: dict[str, Any] = {
     "start": np.int64,
     "duration": np.int64,
 }
+
+
+def argument_type(is_number: bool) -> Any:
+    """Of the values of an argument: whole numbers, or numbers of texts."""
+    return np.int64 if is_number else np.int32
+
 
 # ``odd_time`` in events.c: event, member and text of a time that is no plain number.
 _ODD_TIME = np.dtype((np.int32, 3))
@@ -126,13 +133,16 @@ class Scan:
         """Why the last ``take`` ended."""
         return int(self._scan.contents.state)
 
-    def take(self, address: int, size: int, at: int, stop: int, *, first: bool, wide: bool = True) -> int:
+    def take(self, address: int, size: int, at: int, stop: int, *, first: bool) -> int:
         """Take the events of a text that begin from ``at`` on and before ``stop``; return the position at which that ended."""
-        return int(self._library.scan_take(self._scan, address, size, at, stop, first, wide))
+        return int(self._library.scan_take(self._scan, address, size, at, stop, first, _WIDE))
 
     def begin(self, sets: Iterable[int]) -> None:
         """Begin anew, and keep the events of these sets alone; the others are counted. Texts and tracks keep their numbers."""
-        self._library.scan_begin(self._scan, sum(1 << number for number in sets))
+        bits = 0
+        for number in sets:
+            bits |= 1 << number
+        self._library.scan_begin(self._scan, bits)
 
     @property
     def events(self) -> int:
@@ -175,7 +185,7 @@ class Scan:
     def argument(self, rows: int, key: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The rows that have an argument, and the value of each, which the scan has no more."""
         column = self._scan.contents.rows[rows].argument[list(self._keys).index(key)]
-        return self._sparse(column, np.int64 if self._keys[key] else np.int32)
+        return self._sparse(column, argument_type(self._keys[key]))
 
     def _sparse(self, column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         count = column.count
@@ -225,13 +235,7 @@ def load() -> ctypes.CDLL | None:
     library.scan_absorb.argtypes = [ctypes.POINTER(_Scan), ctypes.POINTER(_Scan)]
     library.scan_begin.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int32]
     library.column_release.argtypes = [ctypes.c_void_p]
-    library.scan_take.argtypes = [
-        ctypes.POINTER(_Scan),
-        ctypes.c_void_p,
-        *[ctypes.c_int64] * 3,
-        ctypes.c_int,
-        ctypes.c_int,
-    ]
+    library.scan_take.argtypes = [ctypes.POINTER(_Scan), ctypes.c_void_p, *[ctypes.c_int64] * 3, *[ctypes.c_int] * 2]
     library.scan_take.restype = ctypes.c_int64
     library.table_release.argtypes = [ctypes.c_void_p, ctypes.c_int32]
     library.table_free.argtypes = [ctypes.c_void_p]

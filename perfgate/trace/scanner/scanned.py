@@ -18,6 +18,7 @@ from perfgate.locale import Activity
 from perfgate.trace.loops import first_places, look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.events import constant, nanoseconds
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import request_of, unquoted
 
@@ -109,12 +110,12 @@ class ScannedTexts:
             begins = first_places(rows.track, len(self.places))[1:]
             there = begins >= 0
             first[there] = np.minimum(first[there], rows.event[begins[there]])
-        numbers: dict[tuple[str, str], int] = {}
+        numbers = Numbering[tuple[str, str]]()
         renumbered = np.zeros(first.size, dtype=np.int32)
         present = np.count_nonzero(first < last)
         for code in np.argsort(first, kind="stable")[:present].tolist():
             process, thread = self.places[code].tolist()
-            renumbered[code] = numbers.setdefault((self._plain(process), self._plain(thread)), len(numbers))
+            renumbered[code] = numbers[self._plain(process), self._plain(thread)]
         return [look_up(renumbered, rows.track) for rows in events], list(numbers)
 
     def refuse(self, event: int, name: int, error: ValueError | Activity) -> NoReturn:
@@ -248,6 +249,36 @@ def _duration(text: bytes) -> int:
     return duration
 
 
+class TrackNames(NamedTuple):
+    """The names and labels of processes, and the names of threads by process and thread, by their ids."""
+
+    processes: dict[str, str]
+    labels: dict[str, str]
+    threads: dict[tuple[str, str], str]
+
+
+# The arguments of an event that names a track.
+TRACK_NAME, TRACK_LABELS = "name", "labels"
+
+
+def track_names(others: ScannedEvents) -> TrackNames:
+    """The names of the tracks of a file by its events of metadata."""
+    names = TrackNames({}, {}, {})
+    rows = others.select(others.is_phase("M"))
+    (track,), keys = rows.of.number_tracks(rows)
+    columns = rows.name, rows.argument(TRACK_NAME), rows.argument(TRACK_LABELS)
+    for number, *codes in zip(track.tolist(), *(column.tolist() for column in columns)):
+        kind, name, labels = map(rows.of.word, codes)
+        process, thread = keys[number]
+        if kind == "thread_name":
+            names.threads[process, thread] = name
+        elif kind == "process_name":
+            names.processes[process] = name
+        elif kind == "process_labels":
+            names.labels[process] = labels
+    return names
+
+
 class ScannedFile(NamedTuple):
     """All events of a file: complete events (phase ``X``) apart from the others; and the file without its events.
 
@@ -266,25 +297,19 @@ class Names:
 
     def __init__(self, texts: ScannedTexts) -> None:
         self._texts = texts
-        self._numbers: dict[str, int] = {}
-
-    def number(self, name: str) -> int:
-        return self._numbers.setdefault(name, len(self._numbers))
+        self._numbers = Numbering[str]()
 
     def column(
         self, codes: CodeColumn, name_of: Callable[[int], str | None] | None = None, *, absent: str | None
     ) -> CodeColumn:
         """The number of each event's name: its word, or the result of ``name_of`` for its text; NO_TEXT if that is None."""
-        words = self._texts.words
-
-        def number(code: int) -> int:
-            name = words[code] if name_of is None else name_of(code)
-            return NO_TEXT if name is None else self.number(name)
-
+        name_of = name_of or self._texts.words.__getitem__
         otherwise = NO_TEXT
-        if absent is not None and (codes == NO_TEXT).any():
-            otherwise = self.number(absent)
-        return self._texts.judged(codes, number, otherwise=otherwise, dtype=np.int32)
+        if (codes == NO_TEXT).any():
+            otherwise = self._numbers.code(absent)
+        return self._texts.judged(
+            codes, lambda code: self._numbers.code(name_of(code)), otherwise=otherwise, dtype=np.int32
+        )
 
     def sparse(
         self, column: SparseColumn, count: int, name_of: Callable[[int], str | None] | None = None

@@ -21,7 +21,7 @@ _DTYPES: dict[CellKind, Any] = {
     **dict.fromkeys(("real", "number"), np.float64),
     "text": np.int32,
 }
-_VERSION = 2
+
 _MOST_COLUMNS = 512
 _LINE_END = ord("\n")
 # A window stays in the processor's cache; rows are taken out of the library's columns after this many.
@@ -57,8 +57,7 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
     library = load()
     if library is None or not 0 < len(kinds) <= _MOST_COLUMNS:
         return None
-    if not hasattr(library, "table_version") or library.table_version() != _VERSION:
-        return None
+
     new, take, free = library.table_new, library.table_take, library.table_free
     new.restype, take.restype = ctypes.POINTER(_Table), ctypes.c_int64
     take.argtypes = [ctypes.POINTER(_Table), ctypes.c_void_p, ctypes.c_int64]

@@ -14,6 +14,7 @@ from perfgate.errors import DocumentError
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.events import NO_TEXT
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import Kernel
 from perfgate.trace.readers.ascend.columns import Kind, TableColumns, read_columns, scan_columns
 from perfgate.trace.readers.ascend.kernels import KINDS, kernel_rows, read_kernels
@@ -155,7 +156,7 @@ def test_scan_columns__skipped_cell_over_several_lines_and_numbers__as_the_csv_m
         return
     if scanned is not None:
         assert np.array_equal(scanned.real("size(kb)"), read.real("size(kb)"), equal_nan=True)
-        times, names = "host self duration(us)", [{}, {}]
+        times, names = "host self duration(us)", [Numbering[str](), Numbering[str]()]
         assert scanned.wholes(times).tolist() == read.wholes(times).tolist()
         codes = [own.coded("name", str.strip, numbers) for own, numbers in zip((scanned, read), names)]
         assert codes[0].tolist() == codes[1].tolist()

@@ -42,7 +42,9 @@ def read_about(folder: Path) -> About:
             suffix, info = match[1], decode_file(path, dict[str, Any])
             break
     path = folder / "profiler_metadata.json"
-    metadata = decode_file(path, dict[str, Any]) if path.is_file() else {}
+    metadata = {}
+    if path.is_file():
+        metadata = decode_file(path, dict[str, Any])
     world_size = member(metadata, "distributed_args").get("world_size")
     software = texts({"torch_npu": info.get("torch_npu_version"), "cann": info.get("cann_version")})
     if software.get("cann") == "not known":
@@ -57,12 +59,16 @@ def read_about(folder: Path) -> About:
     )
     # The rank is a number in 2025-01, a text in CANN 8.3; -1 means none.
     rank = _rank(info.get("rank_id"))
-    return About(recording, _rank(suffix) if rank is None else rank, _groups(metadata))
+    if rank is None:
+        rank = _rank(suffix)
+    return About(recording, rank, _groups(metadata))
 
 
 def _rank(value: object) -> int | None:
     text = str(value)
-    return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
+    if not text.isdecimal() or len(text) >= _MOST_DIGITS:
+        return None
+    return int(text)
 
 
 def _settings(info: Mapping[str, Any]) -> dict[str, str]:
@@ -86,8 +92,12 @@ def _groups(metadata: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def texts(values: Mapping[str, object]) -> dict[str, str]:
     """The values that are set, as text; the profiler writes unset variables as empty."""
-    written = {name: plain_text(value) for name, value in values.items()}
-    return {name: text for name, text in written.items() if text is not None}
+    written = {}
+    for name, value in values.items():
+        text = plain_text(value)
+        if text is not None:
+            written[name] = text
+    return written
 
 
 def read_cores(folder: Path) -> dict[str, str]:

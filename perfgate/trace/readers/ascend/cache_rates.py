@@ -13,6 +13,7 @@ import numpy.typing as npt
 from perfgate.trace.model.arithmetic import FloatColumn, distinct_rows
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.readers.ascend.columns import Kind, columns_of
 from perfgate.trace.readers.ascend.files import clean_cell
 
@@ -29,7 +30,7 @@ _RATES = {"l2_hit_rate": "hit rate", "l2_victim_rate": "victim rate"}
 def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable:
     """Add the rates to the counters of each kernel that matches exactly one row by stream, task and name."""
     tables = [columns_of(path, _COLUMNS) for path in paths]
-    names = {text: code for code, text in enumerate(kernels.texts)}
+    names = Numbering(kernels.texts)
     streams = [kernels.numbers["stream"]]
     tasks = [kernels.numbers["task"]]
     titles = [kernels.codes["name"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -22,8 +23,10 @@ from perfgate.trace.model.arithmetic import (
     Positions,
     distinct,
     distinct_rows,
+    number_of,
 )
 from perfgate.trace.model.events import MAX_NS
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import Shapes
 from perfgate.trace.readers.ascend.files import MAX_NUMBER_TEXT, TableRow, clean_cell, plain_header, rows_of
 from perfgate.trace.scanner.table import CellKind, ScannedTable, scan_table
@@ -91,15 +94,14 @@ class TableColumns:
     def _column(self, name: str, absent: Any) -> Any:
         return self._columns.get(name, np.broadcast_to(absent, self.rows))
 
-    def coded(self, name: str, value: Callable[[str], _Value | None], numbers: dict[_Value, int]) -> CodeColumn:
+    def coded(self, name: str, value_of: Callable[[str], _Value | None], numbers: Numbering[_Value]) -> CodeColumn:
         """The number of each cell's value, NO_TEXT for an empty one; new values enter ``numbers`` in row order."""
         places = self.place(name)
         first, row = distinct_rows([places])
-        codes = []
+        values: list[_Value | None] = []
         for place in places[first].tolist():
-            cell = None if place == NO_TEXT else value(self.texts[place])
-            codes.append(NO_TEXT if cell is None else numbers.setdefault(cell, len(numbers)))
-        return np.array(codes, dtype=np.int32)[row]
+            values.append(None if place == NO_TEXT else value_of(self.texts[place]))
+        return numbers.codes(values)[row]
 
 
 def columns_of(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
@@ -201,15 +203,20 @@ def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow]
 
         return read_text
     if kind == "number":
-        return lambda row: _number(row.number(name))
+
+        def read_number(row: TableRow) -> float:
+            number = row.number(name)
+            return math.nan if number is None else number
+
+        return read_number
     if kind == "counter":
-        return lambda row: _counter(row.text(name))
+        return lambda row: _counter(row.text(name) or "")
 
     def read_whole(row: TableRow) -> int:
         number: int | None = getattr(row, kind)(name)
         if number is not None and abs(number) > MAX_NS:
             raise row.wrong(name, Activity("is too large"))
-        return NO_NUMBER if number is None else number
+        return number_of(number)
 
     return read_whole
 
@@ -222,10 +229,12 @@ def shapes_of(raw: str) -> Shapes | None:
     cell = raw.strip()
     if not cell or cell == "N/A":
         return None
-    shapes = []
+    shapes: list[tuple[int, ...]] = []
     for tensor in cell.strip('"').split(";"):
-        sizes = tensor.split(",") if tensor.strip() else []
-        shapes.append(tuple(map(_size, sizes)))
+        if not tensor.strip():
+            shapes.append(())  # a scalar
+        else:
+            shapes.append(tuple(map(_size, tensor.split(","))))
     return tuple(shapes)
 
 
@@ -246,7 +255,9 @@ def words_of(raw: str) -> tuple[str, ...] | None:
 
 def flag_of(raw: str) -> bool | None:
     cell = clean_cell(raw)
-    return None if cell is None else cell.upper() == "YES"
+    if cell is None:
+        return None
+    return cell.upper() == "YES"
 
 
 def _size(text: str) -> int:
@@ -255,15 +266,9 @@ def _size(text: str) -> int:
     return int(text)
 
 
-def _number(number: float | None) -> float:
-    return math.nan if number is None else number
-
-
-def _counter(text: str | None) -> float:
-    if text is None or len(text) > MAX_NUMBER_TEXT:
-        return math.nan
-    try:
-        number = float(text)
-    except ValueError:
-        return math.nan
-    return number if math.isfinite(number) else math.nan
+def _counter(text: str) -> float:
+    with suppress(ValueError):
+        number = float(text[: MAX_NUMBER_TEXT + 1])
+        if len(text) <= MAX_NUMBER_TEXT and math.isfinite(number):
+            return number
+    return math.nan

@@ -167,7 +167,9 @@ def _entries(steps: _File[_Entry]) -> Iterator[tuple[int | None, CollectiveKind,
 
 def _step(value: object) -> int | None:
     match = _STEP.match(str(value))
-    return int(match[1]) if match else None
+    if match is None:
+        return None
+    return int(match[1])
 
 
 def _link_use(link: str, use: _Link) -> LinkUse:
@@ -181,7 +183,7 @@ def _link_use(link: str, use: _Link) -> LinkUse:
         link=link,
         size_bytes=round(use.size * _MEGABYTE, 3),
         transit_ns=_duration(use.time) or 0,
-        bandwidth=use.bandwidth * _GIGABYTE if use.bandwidth else None,
+        bandwidth=(use.bandwidth or 0.0) * _GIGABYTE or None,
         packets=tuple(packets),
     )
 
@@ -223,12 +225,13 @@ def _database_links(database: Database) -> dict[tuple[str, str, str], dict[str, 
         name, group, step, link, size, time, bandwidth, package, count, duration = row
         megabytes = number(size) or 0.0
         transit = _time(database, time, _MILLISECOND) or 0
-        speed = number(bandwidth)
+        speed = number(bandwidth) or 0.0
         if not megabytes and not transit:
             continue
         of_operation = links[str(name), str(group), str(step)]
-        before = of_operation.get(str(link))
-        packets = before.packets if before is not None else ()
+        packets: tuple[Packets, ...] = ()
+        if str(link) in of_operation:
+            packets = of_operation[str(link)].packets
         in_packet, counted, total = number(package), number(count), number(duration)
         if counted:
             packets = (*packets, _packets(in_packet or 0.0, counted, total or 0.0))
@@ -236,7 +239,7 @@ def _database_links(database: Database) -> dict[tuple[str, str, str], dict[str, 
             link=str(link),
             size_bytes=round(megabytes * _MEGABYTE, 3),
             transit_ns=transit,
-            bandwidth=speed * _GIGABYTE if speed else None,
+            bandwidth=speed * _GIGABYTE or None,
             packets=packets,
         )
     return links

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import NO_NUMBER, FloatColumn, IntColumn
+from perfgate.trace.model.arithmetic import NO_NUMBER, FloatColumn, IntColumn, number_of
 from perfgate.trace.model.events import MAX_NS
 from perfgate.trace.readers.ascend.columns import TableColumns
 from perfgate.trace.readers.ascend.files import Stamp, refuse_changed
@@ -66,13 +66,19 @@ class Database:
         """Rows of some columns of a table, None for a missing column; no rows if there is no such table."""
         if table not in self._columns:
             return
-        present = self._columns[table]
-        cells = [f'"{column}"' if column in present else "NULL" for column in columns]
-        query = f'SELECT {", ".join(cells)} FROM "{table}"'  # noqa: S608 - names of ours, not of the file
+        cells = ", ".join(self._cells(table, columns))
+        query = f'SELECT {cells} FROM "{table}"'  # noqa: S608 - names of ours, not of the file
         for count, row in enumerate(self._run(query)):
             if count >= MAX_TABLE_ROWS:
                 raise self._too_long(table)
             yield row
+
+    def _cells(self, table: str, columns: Sequence[str], form: str = '"{}"') -> list[str]:
+        """SQL for some columns of a table, each in a ``form``; NULL for a missing column."""
+        cells = []
+        for column in columns:
+            cells.append(form.format(column) if column in self._columns[table] else "NULL")
+        return cells
 
     def columns(self, table: str, wholes: Sequence[str], *, reals: Sequence[str] = (), where: str = "") -> TableColumns:
         """Columns of whole and of real numbers; ``where`` is trusted SQL.
@@ -99,11 +105,8 @@ class Database:
         """The highest value of some columns for each combination of others, in the order of the rows."""
         if table not in self._columns:
             return iter(())
-        present = self._columns[table]
-        keys = [f'"{name}"' if name in present else "NULL" for name in by]
-        highest = [f'max("{name}")' if name in present else "NULL" for name in of]
-        cells = ", ".join(keys + highest)
-        groups = ", ".join(map(str, range(1, len(keys) + 1)))
+        cells = ", ".join([*self._cells(table, by), *self._cells(table, of, 'max("{}")')])
+        groups = ", ".join(map(str, range(1, len(by) + 1)))
         # Profilers write no WITHOUT ROWID tables.
         return self._run(f'SELECT {cells} FROM "{table}" GROUP BY {groups} ORDER BY min(rowid)')  # noqa: S608 - ours
 
@@ -111,8 +114,12 @@ class Database:
         """The whole numbers in a column, each once, in the order of the rows."""
         if not self.has(table, column):
             return []
-        numbers = (self.whole(number) for (number,) in self._run(f'SELECT DISTINCT "{column}" FROM "{table}"'))  # noqa: S608
-        return [number for number in numbers if number is not None]
+        numbers = []
+        for (cell,) in self._run(f'SELECT DISTINCT "{column}" FROM "{table}"'):  # noqa: S608 - ours
+            number = self.whole(cell)
+            if number is not None:
+                numbers.append(number)
+        return numbers
 
     def whole(self, value: object) -> int | None:
         """A whole number of at most 62 bits; SQLite stores any type in any column."""
@@ -181,12 +188,15 @@ class Database:
             return _in_batches(map(judged, cells), width, typecode)
 
     def _judged_whole(self, cell: object) -> float:
-        number = self.whole(None if cell == NO_NUMBER else cell)
-        return NO_NUMBER if number is None else number
+        if cell == NO_NUMBER:
+            return NO_NUMBER
+        return number_of(self.whole(cell))
 
     def _judged_real(self, cell: object) -> float:
         number = self.number(cell)
-        return math.inf if number is None else number
+        if number is None:
+            return math.inf
+        return number
 
     def _run(self, statement: str) -> Iterator[tuple[Any, ...]]:
         with self._naming_damage():

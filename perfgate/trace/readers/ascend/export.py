@@ -7,11 +7,11 @@ read column by column, and each name is classified once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,19 +20,21 @@ from perfgate.locale import Activity
 from perfgate.trace.model.allocations import allocation_totals
 from perfgate.trace.model.arithmetic import (
     NO_NUMBER,
-    CodeColumn,
     Codes,
     FloatColumn,
     IntColumn,
     Mask,
     distinct_rows,
+    known_number,
     last_rows,
+    number_of,
 )
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns
-from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, constant
+from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
-from perfgate.trace.model.kernel_table import CodedValues, KernelTable, joined_tables, kernel_table
+from perfgate.trace.model.kernel_table import HF32, CodedValues, KernelTable, joined_tables, kernel_table
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import AllocationTotal, ProfilerStep, Shapes, Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.steps import profiler_steps, step_marks, windows_of
@@ -69,7 +71,6 @@ _NAMED = ("name", "opType", "taskType", "opState", "hf32Eligible", *_SHAPES.valu
 _BLOCKS, _MIX_BLOCKS = ("blockDim", "blockNum", "block_dim"), ("mixBlockDim", "mixBlockNum")
 _COMMUNICATION = "COMMUNICATION"
 
-_Value = TypeVar("_Value", bound=Hashable)
 # Columns of EventTable from one table; names and tracks index the export's.
 _Events = Mapping[str, Codes]
 
@@ -112,15 +113,15 @@ class _Export:
         self._database = database
         self._tables = ExportTables(database)
         self._words = self._tables.words
-        self._names: dict[str, int] = {}
-        self._tracks: dict[tuple[str, str], int] = {}
+        self._names = Numbering[str]()
+        self._tracks = Numbering[tuple[str, str]]()
         self._tasks = self._tables.read("TASK", _TASK, named=("taskType",))
         self._computing = self._tables.read(
             "COMPUTE_TASK_INFO", ("globalTaskId", "waitNs", *_BLOCKS, *_MIX_BLOCKS, *_NAMED), named=_NAMED
         )
         self._collectives = self._tables.read("COMMUNICATION_OP", _COLLECTIVE, named=("opName", "opType"))
         devices = np.unique(self._tasks.wholes("deviceId")).tolist() or [NO_NUMBER]
-        self._devices: list[Device] = [None if device == NO_NUMBER else device for device in devices]
+        self._devices: list[Device] = list(map(known_number, devices))
         self._readings = ExportReadings(self._tables, alone=len(devices) == 1)
 
     def read(self) -> Export:
@@ -184,8 +185,6 @@ class _Export:
         columns = {}
         for name in parts[0]:
             columns[name] = np.concatenate([part[name] for part in parts])
-        for name in ("request", "shape"):
-            columns[name] = constant(name, NO_TEXT, columns["start"].size)
         return EventTable(**columns, names=tuple(self._names), tracks=tuple(self._tracks))
 
     def _owned(self, columns: TableColumns, device: Device) -> TableColumns:
@@ -282,16 +281,16 @@ class _Export:
         first_of, stream = distinct_rows([place])
         tracks = list(map(track.name_of, place[first_of].tolist()))
         if correlation is None:
-            correlation = constant("correlation", NO_CORRELATION, columns.rows)
+            correlation = np.full(columns.rows, NO_CORRELATION)
         joins = (correlation >= 0) & (correlation != _NO_CONNECTION)
         return {
             "start": start,
             "duration": duration,
-            "track": _numbered(self._tracks, tracks, stream),
-            "name": _numbered(self._names, [title.name for title in titles], number),
-            "kind": _numbered(KIND_CODES, [title.kind for title in titles], number),
+            "track": self._tracks.codes(tracks)[stream],
+            "name": self._names.codes(title.name for title in titles)[number],
+            "kind": np.array([KIND_CODES[title.kind] for title in titles], dtype=np.uint8)[number],
             "correlation": np.where(joins, correlation, NO_CORRELATION),
-            "group": _numbered(self._names, [title.group for title in titles], number),
+            "group": self._names.codes(title.group for title in titles)[number],
         }
 
     def _spans(self, columns: TableColumns) -> tuple[IntColumn, IntColumn]:
@@ -320,7 +319,7 @@ class _Export:
             "type": computing.coded("opType", _cell, values.texts),
             "core": computing.coded("taskType", _cell, values.texts),
             "state": computing.coded("opState", _cell, values.texts),
-            "hf32": computing.coded("hf32Eligible", flag_of, {False: 0, True: 1}),
+            "hf32": computing.coded("hf32Eligible", flag_of, HF32),
         }
         for name, column in _SHAPES.items():
             codes[name] = computing.coded(column, self._shapes, values.shapes)
@@ -330,7 +329,7 @@ class _Export:
         return kernel_table(numbers, codes, values, CounterColumns(source))
 
     def _communicated(self, collectives: TableColumns) -> KernelTable:
-        texts = {_COMMUNICATION: 0}
+        texts = Numbering([_COMMUNICATION])
         start, duration = self._spans(collectives)
         name = collectives.coded("opName", str, texts)
         kind = collectives.coded("opType", _cell, texts)
@@ -344,8 +343,10 @@ class _Export:
 
     def _shapes(self, text: str) -> Shapes | None:
         cell = _cell(text)
+        if cell is None:
+            return None
         try:
-            return None if cell is None else shapes_of(f'"{cell}"')
+            return shapes_of(f'"{cell}"')
         except ValueError:
             raise self._database.wrong(
                 Activity("{cell!r} is not a list of shapes; export the profile again", cell=cell)
@@ -357,13 +358,15 @@ class _Export:
         end = start + duration
         marks = []
         for number, start_ns, end_ns in zip(steps.wholes("id").tolist(), start.tolist(), end.tolist()):
-            marks.append(ProfilerStep(None if number == NO_NUMBER else number, start_ns, end_ns))
+            marks.append(ProfilerStep(known_number(number), start_ns, end_ns))
         return sorted(marks, key=lambda mark: mark.start_ns or 0)
 
     def _peaks(self, device: Device) -> dict[str, float]:
         """The peak bytes of a device by component."""
         peaks: dict[str, float] = {}
-        owners = (device, None) if len(self._devices) == 1 else (device,)
+        owners = {device}
+        if len(self._devices) == 1:
+            owners.add(None)
         for owner, name, value in self._memory():
             size = self._database.number(value)
             if size is not None and owner in owners:
@@ -386,8 +389,8 @@ class _Export:
                 yield owner, f"module.{modules.get(module, module)}.reserved", size
 
     def _named(self, number: object) -> str:
-        whole = self._database.whole(number)
-        (place,) = self._words.places(np.array([NO_NUMBER if whole is None else whole])).tolist()
+        whole = number_of(self._database.whole(number))
+        (place,) = self._words.places(np.array([whole])).tolist()
         return self._words.text(place)
 
     def _allocations(self, device: Device) -> tuple[AllocationTotal, ...] | None:
@@ -449,18 +452,12 @@ class _TaskCounters:
         return {number: _counter(self._words.text(place)) for number, place in zip(numbers, places)}
 
 
-def _numbered(numbers: dict[_Value, int], values: Sequence[_Value], rows: Codes) -> CodeColumn:
-    """The number of each row's value; new values are added to ``numbers``."""
-    codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int32)
-    return codes[rows]
-
-
 def _with_steps(
     kernels: KernelTable, work: EventTable, events: EventTable, marks: Sequence[ProfilerStep]
 ) -> KernelTable:
     """Kernels by their start, each with the step that launched it: a column that only the CSV tables have."""
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
-    numbers = [NO_NUMBER if mark.number is None else mark.number for mark in marks]
+    numbers = [number_of(mark.number) for mark in marks]
     step_of = np.array([*numbers, NO_NUMBER])  # the last is for work outside of all steps
     steps = step_of[np.where(owners == OUTSIDE, -1, owners)]
     return replace(kernels, numbers={**kernels.numbers, "step": steps}).select(np.argsort(kernels.start, kind="stable"))
@@ -482,7 +479,7 @@ class _Tracks(NamedTuple):
 
 
 def _stream(number: int) -> tuple[str, str]:
-    return HARDWARE, f"Stream {None if number == NO_NUMBER else number}"
+    return HARDWARE, f"Stream {known_number(number)}"
 
 
 def _threads(process: str) -> _Tracks:
@@ -497,7 +494,9 @@ def _threads(process: str) -> _Tracks:
 def _cell(text: str) -> str | None:
     """A name as a cell of a table: without quotes, None for N/A."""
     cell = text.strip('"')
-    return None if cell == "N/A" else cell
+    if cell == "N/A":
+        return None
+    return cell
 
 
 class _Counter(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import NO_NUMBER, CodeColumn, IntColumn
+from perfgate.trace.model.arithmetic import NO_NUMBER, CodeColumn, IntColumn, number_of
 from perfgate.trace.readers.ascend.columns import NO_TEXT, TableColumns
 from perfgate.trace.readers.ascend.database import Database
 from perfgate.trace.readers.ascend.files import Device
@@ -63,15 +63,16 @@ class ExportTables:
         columns: dict[str, Any] = {name: table_columns.real(name) for name in reals}
         for name in wholes:
             if name in table_columns.names:
-                numbers = table_columns.wholes(name)
-                columns[name] = self.words.places(numbers) if name in named else numbers
+                columns[name] = table_columns.wholes(name)
+                if name in named:
+                    columns[name] = self.words.places(columns[name])
         return TableColumns(table_columns.names, table_columns.rows, columns, self.words.texts)
 
 
 def owned(columns: TableColumns, device: Device, *, alone: bool) -> TableColumns:
     """The rows of a device; a device that is ``alone`` in the export also owns the rows that name none."""
     owner = columns.wholes("deviceId")
-    own = owner == (NO_NUMBER if device is None else device)
+    own = owner == number_of(device)
     if alone:
         own |= owner == NO_NUMBER
     return columns.select(np.flatnonzero(own))

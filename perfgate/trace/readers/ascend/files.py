@@ -83,13 +83,17 @@ class TableRow:
         if text is not None and len(text) < 19 and text.isdecimal():
             return int(text)
         number = self._decimal(column)
-        if number is not None and number != number.to_integral_value():
+        if number is None:
+            return None
+        if number != number.to_integral_value():
             raise self.wrong(column, Activity("is not a whole number"))
-        return None if number is None else int(number)
+        return int(number)
 
     def number(self, column: str) -> float | None:
         number = self._decimal(column)
-        return None if number is None else float(number)
+        if number is None:
+            return None
+        return float(number)
 
     def time(self, column: str) -> int | None:
         """Microseconds as nanoseconds, exactly."""
@@ -143,7 +147,9 @@ class TableRow:
 def clean_cell(raw: str) -> str | None:
     """The text of a cell, None for a placeholder of an absent value."""
     text = raw.strip().strip('"')
-    return None if text in _ABSENT else text
+    if text in _ABSENT:
+        return None
+    return text
 
 
 class Header(NamedTuple):
@@ -168,7 +174,9 @@ def plain_header(path: Path) -> Header | None:
     if not line.endswith(b"\n") or {"\0", '"'} & set(text) or "\r" in text[:-2]:
         return None
     cells = next(csv.reader([text]), [])
-    return Header(_columns(cells), len(cells), len(line)) if cells else None
+    if not cells:
+        return None
+    return Header(_columns(cells), len(cells), len(line))
 
 
 def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
@@ -244,7 +252,7 @@ def member(values: Mapping[str, Any], key: str) -> dict[str, Any]:
 def plain_text(value: object) -> str | None:
     """``true`` for True, a list with commas; None for an absent or nested value."""
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     if isinstance(value, (str, int, float)):
         return str(value) or None
     if isinstance(value, list):

@@ -20,7 +20,7 @@ from perfgate.trace.readers.ascend.communication import (
 )
 from perfgate.trace.readers.ascend.export import read_export
 from perfgate.trace.readers.ascend.files import Device
-from perfgate.trace.readers.ascend.layout import OUTPUT, TRACE_VIEWS
+from perfgate.trace.readers.ascend.layout import TRACE_VIEWS, folder_around
 from perfgate.trace.readers.ascend.tables import Tables
 from perfgate.trace.readers.ascend.timeline import device_timelines, events_of_tables
 from perfgate.trace.readers.ascend.view import read_view
@@ -34,7 +34,7 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
     With ``tables_suffice``, a timeline is skipped if tables hold its kernels and steps: the events of the device are then
     known, the host's are not.
     """
-    about, rank, groups = read_about(output.parent if output.name == OUTPUT else output)
+    about, rank, groups = read_about(folder_around(output))
     recording = replace(about, path=output)
     tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
     tables.groups = groups
@@ -76,9 +76,10 @@ def recording_of(path: Path, names: Sequence[str], ranks: Sequence[Recording]) -
     for folder, rank in zip(names, ranks):
         timelines += rank.timelines
         for name, reason in rank.absent.items():
-            # A part that only some folders lack is named with the folder.
-            everywhere = all(name in rank_of_folder.absent for rank_of_folder in ranks)
-            absent[name if everywhere else f"{name} of {folder}"] = reason
+            if all(name in rank_of_folder.absent for rank_of_folder in ranks):
+                absent[name] = reason
+            else:
+                absent[f"{name} of {folder}"] = reason  # only some folders lack it
     timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0))
     return Recording(
         path=path,
@@ -100,7 +101,10 @@ def _rank_of_export(recording: Recording, rank: int | None, tables: Tables, data
     export = read_export(database)
     timelines = []
     for own in export.timelines:
-        tabled = tables.timeline(own.rank if rank is None else rank, own, alone=len(export.timelines) == 1)
+        of_rank = own.rank
+        if rank is not None:
+            of_rank = rank
+        tabled = tables.timeline(of_rank, own, alone=len(export.timelines) == 1)
         complete = replace(
             tabled,
             kernels=own.kernels or tabled.kernels,

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from perfgate.errors import DocumentError
-from perfgate.trace.model.arithmetic import NO_NUMBER, FloatColumn, IntColumn, distinct
+from perfgate.trace.model.arithmetic import NO_NUMBER, FloatColumn, IntColumn, distinct, known_number
 from perfgate.trace.model.counters import CounterColumns
-from perfgate.trace.model.kernel_table import CodedValues, KernelTable, kernel_table
+from perfgate.trace.model.kernel_table import HF32, CodedValues, KernelTable, kernel_table
 from perfgate.trace.readers.ascend.columns import Kind, TableColumns, columns_of, flag_of, shapes_of, words_of
 from perfgate.trace.readers.ascend.files import Device, clean_cell, refuse_changed, stamp_of
 
@@ -61,7 +61,7 @@ def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
 def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[Device, KernelTable], int]:
     """The kernels of a table by device, without rows that lack a duration, and the number of rows that lack a required cell."""
     values = CodedValues()
-    codes = {"hf32": columns.coded("hf32 eligible", flag_of, {False: 0, True: 1})}
+    codes = {"hf32": columns.coded("hf32 eligible", flag_of, HF32)}
     for name, column in _TEXTS.items():
         codes[name] = columns.coded(column, clean_cell, values.texts)
     for name, column in _SHAPES.items():
@@ -75,8 +75,7 @@ def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[D
     owner = columns.wholes("device_id")
     by_device = {}
     for number in distinct(owner[whole]):
-        device = None if number == NO_NUMBER else number
-        by_device[device] = every.select(whole & (owner == number))
+        by_device[known_number(number)] = every.select(whole & (owner == number))
     return by_device, columns.rows - int(whole.sum()) + len(columns.short)
 
 

@@ -37,6 +37,13 @@ def raw_folders(path: Path) -> list[Path]:
     return raw
 
 
+def folder_around(output: Path) -> Path:
+    """The folder of a profile, by the folder of its tables."""
+    if output.name in (OUTPUT, MSPROF_OUTPUT):
+        return output.parent
+    return output
+
+
 def holds_profiles(path: Path) -> bool:
     """Whether a folder holds analysed or recorded output; cheap, and raises nothing."""
     try:
@@ -85,4 +92,6 @@ def _entries(path: Path) -> list[Path]:
 
 def _stamp(folder: Path) -> str:
     match = _STAMP.search(folder.parent.name) or _STAMP.search(folder.name)
-    return match[1].ljust(17, "0") if match else ""
+    if match is None:
+        return ""
+    return match[1].ljust(17, "0")

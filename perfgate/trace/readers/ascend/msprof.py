@@ -9,7 +9,7 @@ from perfgate.document.message import Message
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.about import read_cores
 from perfgate.trace.readers.ascend.folder import rank_of, recording_of
-from perfgate.trace.readers.ascend.layout import MAX_FOLDERS, MSPROF_OUTPUT, msprof_outputs
+from perfgate.trace.readers.ascend.layout import MAX_FOLDERS, folder_around, msprof_outputs
 from perfgate.trace.readers.ascend.tables import Tables
 
 _TABLES = ("kernels", "kernels, some", "types", "calls")
@@ -20,10 +20,10 @@ def read_msprof(path: Path, *, table: str | None = None) -> Recording:
     next step.
     """
     if table is not None:
-        tables = Tables(lambda stem: [path] if stem == table else [], kernels=table)
+        tables = Tables(lambda stem: {table: [path]}.get(stem, []), kernels=table)
         return _rank(path, tables, {}, [])
     outputs = list(msprof_outputs(path))
-    ranks = [_read_output(output) for output in outputs]
+    ranks = list(map(_read_output, outputs))
     return recording_of(path, [output.parent.name for output in outputs], ranks)
 
 
@@ -34,7 +34,7 @@ def _read_output(output: Path) -> Recording:
         return files[:MAX_FOLDERS]
 
     tables = Tables(files_of, kernels="op_summary")
-    cores = read_cores(output.parent if output.name == MSPROF_OUTPUT else output)
+    cores = read_cores(folder_around(output))
     views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]
     if not views:
         views = sorted(output.glob("msprof_slice_*.json"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -19,10 +20,12 @@ from perfgate.trace.model.arithmetic import (
     Positions,
     alike_rows,
     counts_by_name,
+    known_number,
     totals_by_name,
 )
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable, joined_events
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import (
     AllocationTotal,
@@ -113,29 +116,28 @@ class Tables:
 
         With ``alone``, rows that name no device belong to it.
         """
-        device, events = own.device, own.events
+        device = own.device
         steps = _of(self._steps, device, alone)
         kernels = _of(self.kernels, device, alone)
         nodes = _of(self._nodes, device, alone) or ()
         held = _of(self._held, device, alone) or ()
-        return Timeline(
+        timeline = replace(
+            own,
             rank=rank,
-            device=device,
-            events=events,
             kernels=kernels,
-            steps=_steps(events, kernels, steps),
+            steps=_steps(own.events, kernels, steps),
             step_table=steps,
-            collectives=self.collectives if alone else None,
             memory=_of(self._peaks, device, alone) or {},
-            rank_links=self.rank_links if alone else None,
             types=_of(self._types, device, alone),
             calls=(*self._calls, *nodes) or None,
             operators=self._operators,
             allocations=_of(self._allocations, device, alone),
             groups=self.groups,
             readings={**own.readings, **dict(held)},
-            losses=own.losses,
         )
+        if not alone:
+            return timeline
+        return replace(timeline, collectives=self.collectives, rank_links=self.rank_links)
 
     def _files(self, stem: str, name: str, reason: Message | None) -> Sequence[Path]:
         paths = self._find(stem)
@@ -189,7 +191,7 @@ class _Peak(NamedTuple):
 def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
     """The events of task_time.csv, including copies, events and placeholders. Rows without times are left out."""
     columns = columns_of(path, _TASKS)
-    names: dict[str, int] = {"": 0}
+    names = Numbering([""])
     name = columns.coded("kernel_name", clean_cell, names)
     kind = columns.coded("kernel_type", clean_cell, names)
     start = columns.wholes("task_start(us)")
@@ -200,7 +202,7 @@ def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
     name = np.where(name == NO_TEXT, kind, name)
     events = task_events(start, duration, columns.wholes("stream_id"), name, kind, tuple(names))
     for number in np.unique(device[timed]).tolist():
-        yield _device(number), events.select(timed & (device == number))
+        yield known_number(number), events.select(timed & (device == number))
 
 
 def _of(table: Mapping[Device, _Item], device: Device, alone: bool) -> _Item | None:
@@ -235,7 +237,9 @@ def read_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
             preparing_ns=row.time("preparing"),
             bubble_ns=row.time("bubble"),
         )
-        yield None if device is None or device < 0 else device, step
+        if device is not None and device < 0:
+            device = None
+        yield device, step
 
 
 def read_types(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
@@ -259,19 +263,20 @@ def read_calls(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
 def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """data_preprocess.csv, summed by node and device: the work of the device's own CPU."""
     columns = columns_of(path, {"node": "text", "total_time(us)": "duration", "device_id": "whole"})
-    names: dict[str, int] = {}
+    names = Numbering[str]()
     node = columns.coded("node", clean_cell, names)
     device, time = columns.wholes("device_id"), columns.wholes("total_time(us)")
     texts = list(names)
     for rows in alike_rows((node != NO_TEXT) & (time != NO_NUMBER), device, node):
         first = rows[0]
-        yield _device(device[first]), NamedTotal(texts[node[first]], rows.size, int(time[rows].sum()), "aicpu")
+        total = NamedTotal(texts[node[first]], rows.size, int(time[rows].sum()), "aicpu")
+        yield known_number(int(device[first])), total
 
 
 def read_operators(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """The host's self times of operator_details.csv by operator; it has one row per call, and multi-line call stacks."""
     columns = columns_of(path, {"name": "text", _SELF_TIME: "time"})
-    names: dict[str, int] = {}
+    names = Numbering[str]()
     name = columns.coded("name", clean_cell, names)
     named = name != NO_TEXT
     name = name[named]
@@ -291,13 +296,13 @@ def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
     columns = columns_of(
         path, {"name": "text", "size(kb)": "number", **_OWNER, _ALLOCATED: "timestamp", _RELEASED: "timestamp"}
     )
-    names: dict[str, int] = {}
+    names = Numbering[str]()
     name = columns.coded("name", clean_cell, names)
     size = columns.real("size(kb)") * _KIBIBYTE
     start, end = columns.wholes(_ALLOCATED), columns.wholes(_RELEASED)
     owner = _owners(columns)
     for rows in alike_rows((name != NO_TEXT) & (size >= 0), owner):
-        device = _device(owner[rows[0]])
+        device = known_number(int(owner[rows[0]]))
         for total in allocation_totals(list(names), name[rows], size[rows], start[rows], end[rows]):
             yield device, total
 
@@ -322,7 +327,7 @@ class _Components:
     """The component of the framework and the device of each row of a table of memory."""
 
     def __init__(self, columns: TableColumns) -> None:
-        names: dict[str, int] = {}
+        names = Numbering[str]()
         self._component = columns.coded("component", clean_cell, names)
         self._names = list(names)
         self._owner = _owners(columns)
@@ -332,7 +337,7 @@ class _Components:
         """The chosen rows of each component of each device."""
         for rows in alike_rows(chosen, self._owner, self._component):
             first = rows[0]
-            yield _device(self._owner[first]), self._names[self._component[first]], rows
+            yield known_number(int(self._owner[first])), self._names[self._component[first]], rows
 
 
 def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
@@ -357,7 +362,9 @@ def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
 
 def held_name(component: str, part: str) -> str:
     """The name of the readings of a component; PTA is the framework's allocator (torch_npu)."""
-    return f"memory {part}" if component == "PTA" else f"{component} memory {part}"
+    if component == "PTA":
+        return f"memory {part}"
+    return f"{component} memory {part}"
 
 
 def read_module_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
@@ -372,7 +379,7 @@ def read_module_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
 
 def _owners(columns: TableColumns) -> IntColumn:
     """The device of each row: from ``NPU:3`` in the columns Device Type and Device, else from Device_id."""
-    numbers: dict[int, int] = {}
+    numbers = Numbering[int]()
     owner = columns.wholes("device_id")
     for column in ("device", "device type"):
         code = columns.coded(column, _number_behind_colon, numbers)
@@ -385,7 +392,3 @@ def _number_behind_colon(cell: str) -> int | None:
     if not number.isdecimal() or len(number) >= _DEVICE_DIGITS:
         return None
     return int(number)
-
-
-def _device(number: int) -> Device:
-    return None if number == NO_NUMBER else int(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -29,11 +29,11 @@ from perfgate.trace.model.events import (
     NO_TEXT,
     EventKind,
     EventTable,
-    constant,
     joined_events,
 )
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
 from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.readers.ascend.files import Device
@@ -76,7 +76,7 @@ def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     events = _with_unknown_types(events, view, tracks)
     timelines = []
     for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device):
-        own = events.on_tracks(tracks.of_device(device))
+        own = events.select(tracks.of_device(device)[events.track])
         timelines.append(Timeline(None, device, own, readings=tracks.readings[device], losses=tuple(losses)))
     return timelines
 
@@ -89,16 +89,16 @@ def _of_arrows(unmatched: int) -> Iterator[Message]:
 
 def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Message]:
     """A note if the kernels of a single device cover another time than the file's own analysis says."""
-    names = np.array([name == _COMPUTING for name in events.names] or [False], dtype=bool)
-    analysed = np.flatnonzero(names[events.name] & tracks.analysis[events.track])
-    tasks = [detail.task_type for detail in view.details]
-    if not analysed.size or len(tracks.readings) > 1 or any(map(is_unknown_task, tasks)):
+    analysed = np.flatnonzero(events.is_named(_COMPUTING.__eq__) & tracks.analysis[events.track])
+    if not analysed.size or len(tracks.readings) > 1 or any(view.is_unknown):
         return
     written = union_length(events.select(analysed).intervals)
     computing = union_length(events.of_kind("compute").intervals)
     fused = union_length(events.of_kind("compute", "fused").intervals)
-    # Times that went through a float are multiples of 250 ns.
-    error = 0 if (events.start[analysed] % 250).any() else _FLOAT_NS * analysed.size
+    error = 0
+    if not (events.start[analysed] % 250).any():
+        # Times that went through a float are multiples of 250 ns.
+        error = _FLOAT_NS * analysed.size
     if min(abs(written - computing), abs(written - fused)) > max(_TOLERANCE * written, error):
         values = {"written": written / 1e6, "computing": computing / 1e6}
         yield Message("notes.analysis-differs", values)
@@ -119,17 +119,20 @@ def task_events(
 ) -> EventTable:
     """Tasks of streams as events; ``name`` and ``kind``, the type of each task, index ``texts``."""
     first, back = group_rows(name, kind)
-    names = {text: number for number, text in enumerate(texts)}
+    names = Numbering(texts)
     kinds, groups = [], []
     for row in first.tolist():
         title, task_type = texts[name[row]], texts[kind[row]]
         kind_of_task = task_kind(task_type, title)
         binary = _BINARY.match(title)
-        group = binary[1] if binary else type_by_name(title)
         if kind_of_task == "compute" and is_unknown_task(task_type):
             group = f"{UNKNOWN_TASK}{task_type}"
+        elif binary:
+            group = binary[1]
+        else:
+            group = type_by_name(title)
         kinds.append(KIND_CODES[kind_of_task])
-        groups.append(names.setdefault(group, len(names)))
+        groups.append(names[group])
     track, tracks = _streams(stream)
     return EventTable(
         start=start,
@@ -137,10 +140,7 @@ def task_events(
         track=track,
         name=name,
         kind=np.array(kinds, dtype=np.int64)[back],
-        correlation=constant("correlation", NO_CORRELATION, start.size),
         group=np.array(groups, dtype=np.int64)[back],
-        request=constant("request", NO_TEXT, start.size),
-        shape=constant("shape", NO_TEXT, start.size),
         names=tuple(names),
         tracks=tracks,
     )
@@ -151,7 +151,10 @@ def _streams(stream: IntColumn) -> tuple[Codes, tuple[tuple[str, str], ...]]:
     first, track = group_rows(compact(stream))
     tracks = []
     for number in stream[first].tolist():
-        tracks.append((HARDWARE, "Communication" if number == NO_NUMBER else f"Stream {number}"))
+        thread = f"Stream {number}"
+        if number == NO_NUMBER:
+            thread = "Communication"
+        tracks.append((HARDWARE, thread))
     return track, tuple(tracks)
 
 
@@ -159,42 +162,50 @@ class _Tracks:
     """Classification of tracks: the host's, the hardware's, the collectives', and the device of each."""
 
     def __init__(self, view: View) -> None:
-        names = [view.processes.get(pid, "") for pid, _ in view.keys]
-        self.host = np.array([name in HOST for name in names], dtype=bool)
-        self.hardware = np.array([name == HARDWARE for name in names], dtype=bool)
-        self.collective = np.array([name in COLLECTIVES for name in names], dtype=bool)
-        self.on_device = self.hardware | self.collective
-        self.analysis = np.array([name == _OVERLAP for name in names], dtype=bool)
         owners = _owners(view)
         # A label NPU without a number stands for the only device.
         only = _only(set(owners.values()) - {None})
-        self._device: list[Device] = []
+        names, devices = [], []
         for pid, _ in view.keys:
             device = owners.get(pid)
-            self._device.append(only if device is None else device)
-        present = {self._device[track] for track in np.flatnonzero(self.on_device).tolist()} or {None}
+            if device is None:
+                device = only
+            names.append(view.names.processes.get(pid, ""))
+            devices.append(device)
+        name = np.array(names, dtype=object)
+        self._device = np.array(devices, dtype=object)
+        self.host = np.isin(name, HOST)
+        self.hardware = name == HARDWARE
+        self.collective = np.isin(name, COLLECTIVES)
+        self.on_device = self.hardware | self.collective
+        self.analysis = name == _OVERLAP
+        present: set[Device] = set(self._device[self.on_device]) or {None}
         self.readings: dict[Device, dict[str, Readings]] = {device: {} for device in present}
         for pid, recorded in view.readings.items():
-            device = device_of_label(view.labels.get(pid))
+            device = device_of_label(view.names.labels.get(pid))
             if device not in present:
                 device = _only(present)
             if device in present:
-                # NIC and RoCE both have Port 0/Rx.
-                process = view.processes.get(pid, pid)
-                for name, own in recorded.items():
-                    full_name = f"{process} {name}" if name.startswith("Port ") else name
-                    self.readings[device][full_name] = own
+                self._add_readings(device, view.names.processes.get(pid, pid), recorded)
+
+    def _add_readings(self, device: Device, process: str, recorded: Mapping[str, Readings]) -> None:
+        for name, readings in recorded.items():
+            # NIC and RoCE both have Port 0/Rx.
+            prefix = f"{process} " if name.startswith("Port ") else ""
+            self.readings[device][prefix + name] = readings
 
     def of_device(self, device: Device) -> Mask:
         """This device's tracks and the host's."""
-        same = np.array([owner == device for owner in self._device], dtype=bool)
-        tracks: Mask = ~self.analysis & (~self.on_device | same)
+        tracks: Mask = ~self.analysis & (~self.on_device | (self._device == device))
         return tracks
 
 
 def _only(devices: Set[Device]) -> Device:
     """The device of a set of one; None for a larger or an empty set."""
-    return next(iter(devices)) if len(devices) == 1 else None
+    if len(devices) != 1:
+        return None
+    (device,) = devices
+    return device
 
 
 def _owners(view: View) -> dict[str, Device]:
@@ -204,10 +215,10 @@ def _owners(view: View) -> dict[str, Device]:
     (host process << 10) | (sort index << 5) | device.
     """
     owners = {}
-    for pid, name in view.processes.items():
+    for pid, name in view.names.processes.items():
         if name == HARDWARE or name in COLLECTIVES:
-            owners[pid] = device_of_label(view.labels.get(pid))
-    several = Counter(view.processes.values())[HARDWARE] > 1
+            owners[pid] = device_of_label(view.names.labels.get(pid))
+    several = Counter(view.names.processes.values())[HARDWARE] > 1
     unlabelled = set(owners.values()) == {None}
     if several and unlabelled and all(pid.isdecimal() and len(pid) < _PROCESS_DIGITS for pid in owners):
         return {pid: int(pid) & _DEVICE_BITS for pid in owners}
@@ -232,8 +243,8 @@ def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, qu
     if tracks.hardware[track]:
         return task_kind(detail.task_type, name)
     if tracks.collective[track]:
-        return collective_kind(view.threads.get(view.keys[track], ""), name)
-    process = view.processes.get(view.keys[track][0], "")
+        return collective_kind(view.names.threads.get(view.keys[track], ""), name)
+    process = view.names.processes.get(view.keys[track][0], "")
     if process == "CANN":
         return "runtime"
     if process == "Python" or detail.category:
@@ -245,7 +256,7 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     """Group kernels by their type, and give them the tables' exact times."""
     kernels = np.flatnonzero(events.is_kind(*KERNEL_KINDS))
     name = events.name[kernels]
-    codes = {text: code for code, text in enumerate(table.texts)}
+    codes = Numbering(table.texts)
     code_of = np.array([codes.get(name, NO_TEXT) for name in events.names], dtype=np.int64)
     row = _rows_of(table, code_of[name], events.start[kernels])
     tabled = row >= 0
@@ -259,16 +270,15 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     row = np.where(tabled, row, last_of_name[code_of[name]])
     kind = np.full(row.size, NO_TEXT, dtype=np.int32)
     kind[row >= 0] = table.codes["type"][row[row >= 0]]
-    names = {name: number for number, name in enumerate(events.names)}
+    names = Numbering(events.names)
     first, pair = group_rows(kind, name)
     groups = []
     for place in first.tolist():
-        code = int(kind[place])
-        if code == NO_TEXT:
+        if kind[place] == NO_TEXT:
             text = type_by_name(events.names[name[place]])
         else:
-            text = table.texts[code]
-        groups.append(names.setdefault(text, len(names)))
+            text = table.texts[kind[place]]
+        groups.append(names[text])
     group = events.group.copy()
     group[kernels] = np.array(groups, dtype=np.int32)[pair]
     return replace(events, start=start, duration=duration, group=group, names=tuple(names))
@@ -276,8 +286,7 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
 
 def _with_unknown_types(events: EventTable, view: View, tracks: _Tracks) -> EventTable:
     """Group tasks of unknown types by their types."""
-    is_unknown = [is_unknown_task(detail.task_type) for detail in view.details]
-    unknown = np.array(is_unknown or [False], dtype=bool)[view.detail]
+    unknown = np.array(view.is_unknown, dtype=bool).take(view.detail)
     tasks = np.flatnonzero(unknown & tracks.hardware[events.track] & events.is_kind("compute"))
     if not tasks.size:
         return events
@@ -362,8 +371,8 @@ def _calls_of_arrows(view: View, on_host: Mask) -> IntColumn:
         if not spans.size:
             # At Level0 the thread of CANN has no spans; the task queue's span on the same thread made the call.
             _, own_thread = view.keys[number]
-            same = np.array([thread == own_thread for _, thread in view.keys], dtype=bool)
-            spans = np.flatnonzero((same & on_host)[events.track])
+            is_same = np.array([thread == own_thread for _, thread in view.keys])
+            spans = np.flatnonzero((is_same & on_host)[events.track])
         arrows = np.flatnonzero(track == number)
         # The innermost of the nested spans around each arrow.
         spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
@@ -375,12 +384,14 @@ def _calls_of_arrows(view: View, on_host: Mask) -> IntColumn:
 
 def _track_names(view: View) -> tuple[tuple[str, str], ...]:
     """Process and thread of each track by their names; processes with the same name are distinguished by id."""
-    process_of = {pid: view.processes.get(pid) or pid for pid, _ in view.keys}
+    process_of = {}
+    for pid, _ in view.keys:
+        process_of[pid] = view.names.processes.get(pid) or pid
     processes = Counter(process_of.values())
     tracks = []
     for pid, tid in view.keys:
         process = process_of[pid]
         if processes[process] > 1:
             process = f"{process} {pid}"
-        tracks.append((process, view.threads.get((pid, tid)) or tid))
+        tracks.append((process, view.names.threads.get((pid, tid)) or tid))
     return tuple(tracks)

@@ -6,7 +6,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +14,23 @@ import numpy as np
 
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Mask, group_rows
-from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventTable, constant
+from perfgate.trace.model.events import KIND_CODES, EventTable
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Direction, Readings, link_traffic
+from perfgate.trace.readers.ascend.kinds import is_unknown_task
 from perfgate.trace.scanner.counters import MOST, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
-from perfgate.trace.scanner.scanned import NO_TEXT, Names, ScannedEvents, requests_named
+from perfgate.trace.scanner.scanned import (
+    NO_TEXT,
+    TRACK_LABELS,
+    TRACK_NAME,
+    Names,
+    ScannedEvents,
+    TrackNames,
+    requests_named,
+    track_names,
+)
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
@@ -31,7 +42,7 @@ _MEBIBYTE = 1 << 20
 _SHARE = re.compile(r"LLC \d+ \w+/Hit Rate$")
 # All as written: versions differ in which of them are words or numbers, and most events need none of them.
 _TASK_TYPE, _INPUTS, _REQUEST = "Task Type", "Input Dims", "request_id"
-_MEGAHERTZ, _NAME, _LABELS = "MHz", "name", "labels"
+_MEGAHERTZ = "MHz"
 # Posted writes, requests to read and the data that answer them, in MiB a second as the memory's (msprof's exporters of both
 # formats); a database has the same in bytes.
 _PCIE = re.compile(r"PCIe_(?:post|nonpost|cpl) (Tx|Rx)")
@@ -61,8 +72,7 @@ class Flows(NamedTuple):
 class View:
     """A timeline as in the file. Every event still has kind ``other``; ``detail`` indexes ``details``.
 
-    ``keys`` are process and thread id of each track; ``processes`` and ``threads`` their names, ``labels`` a process's
-    label. ``readings`` are the counters of the device over time, by process id.
+    ``keys`` are process and thread id of each track. ``readings`` are the counters of the device over time, by process id.
     """
 
     events: EventTable
@@ -71,16 +81,19 @@ class View:
     keys: tuple[_Key, ...]
     starts: Flows
     ends: Flows
-    processes: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    threads: dict[_Key, str] = field(default_factory=dict)
-    readings: dict[str, dict[str, Readings]] = field(default_factory=dict)
+    names: TrackNames
+    readings: dict[str, dict[str, Readings]]
+
+    @property
+    def is_unknown(self) -> list[bool]:
+        """Whether each of the details names a task of unknown type."""
+        return [is_unknown_task(detail.task_type) for detail in self.details]
 
 
 def read_view(path: Path) -> View:
     """Raises DocumentError, which names the fault and its place, for any other file."""
     rates = [argument for _, argument in _RATES.values()]
-    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates, COUNTER_ARGUMENTS)
+    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, TRACK_NAME, TRACK_LABELS, _REQUEST, *rates, COUNTER_ARGUMENTS)
     texts, spans, others, read_arrows, _ = scan(
         path, texts=keys, arrows=True, advice=Activity("analyse the profile again")
     )
@@ -93,17 +106,16 @@ def read_view(path: Path) -> View:
     # Arrows may be on threads without spans, so their tracks count too.
     (track, of_starts, of_ends), tracks = texts.number_tracks(spans, starts, ends)
     detail, details = _details(spans)
-    view = View(
+    return View(
         events=replace(_events(spans), track=track, tracks=tuple(tracks)),
         detail=detail,
         details=details,
         keys=tuple(tracks),
         starts=Flows(starts.flow(), of_starts, starts.times(durations=False)[0]),
         ends=Flows(ends.flow(), of_ends, ends.times(durations=False)[0]),
+        names=track_names(others),
         readings=_readings(others.select(others.is_phase("C"))),
     )
-    _take_names(others, view)
-    return view
 
 
 def _events(spans: ScannedEvents) -> EventTable:
@@ -117,7 +129,6 @@ def _events(spans: ScannedEvents) -> EventTable:
         track=np.zeros(len(spans), dtype=np.int32),
         name=name,
         kind=np.full(len(spans), KIND_CODES["other"], dtype=np.uint8),
-        correlation=constant("correlation", NO_CORRELATION, len(spans)),
         group=name,
         request=request,
         shape=names.sparse(spans.arguments[_INPUTS], len(spans), lambda code: texts.words[code].replace(";\r\n", ";")),
@@ -131,11 +142,11 @@ def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
     category, task_type, word = spans.category, spans.argument(_TASK_TYPE), spans.of.word
     has_inputs = spans.argument(_INPUTS) != NO_TEXT
     first, row = group_rows(category, task_type, has_inputs.astype(np.int8))
-    numbers: dict[Detail, int] = {}
+    numbers = Numbering[Detail]()
     codes = []
     for span in first.tolist():
         detail = Detail(word(int(category[span])), word(int(task_type[span])), bool(has_inputs[span]))
-        codes.append(numbers.setdefault(detail, len(numbers)))
+        codes.append(numbers[detail])
     return np.array(codes, dtype=np.int32)[row], tuple(numbers)
 
 
@@ -208,16 +219,3 @@ def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
             error = Activity("its {argument} {word!r} is not a number", argument=argument, word=word)
             counters.of.refuse(int(counters.event[first]), int(counters.name[first]), error)
     return numbers[back]
-
-
-def _take_names(others: ScannedEvents, view: View) -> None:
-    names = others.select(others.is_phase("M"))
-    columns = names.name, *names.process_and_thread(), names.argument(_NAME), names.argument(_LABELS)
-    for codes in zip(*(column.tolist() for column in columns)):
-        kind, process, thread, name, labels = map(names.of.word, codes)
-        if kind == "process_name":
-            view.processes[process] = name
-        elif kind == "process_labels":
-            view.labels[process] = labels
-        elif kind == "thread_name":
-            view.threads[process, thread] = name

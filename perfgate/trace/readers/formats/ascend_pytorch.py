@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perfgate.errors import DocumentError
 from perfgate.trace.model.recording import Recording
-from perfgate.trace.readers.ascend.layout import OUTPUT, analysed_folders, holds_profiles, raw_folders
+from perfgate.trace.readers.ascend.layout import analysed_folders, folder_around, holds_profiles, raw_folders
 
 READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip or .tar.gz of them)"
 PRIORITY = 30
@@ -24,7 +24,6 @@ def read(path: Path) -> Recording:
     """The folders by rank. Raises DocumentError, which names the fault, its place and the next step."""
     if path.is_dir():
         return _read_folder(path)
-    from perfgate.trace.model.kernel_table import KernelTable
     from perfgate.trace.readers.ascend.archive import unpacked
 
     with unpacked(path) as folder:
@@ -32,7 +31,9 @@ def read(path: Path) -> Recording:
         # The unpacked files behind the counters are removed afterwards, so keep their values.
         timelines = []
         for timeline in recording.timelines:
-            kernels = None if timeline.kernels is None else KernelTable.of(timeline.kernels).kept()
+            kernels = timeline.kernels
+            if kernels is not None:
+                kernels = timeline.kernel_columns.kept()
             timelines.append(replace(timeline, kernels=kernels))
     return replace(recording, path=path, timelines=tuple(timelines))
 
@@ -53,6 +54,6 @@ def _read_folder(path: Path) -> Recording:
             path=path,
             name=str(path),
         )
-    ranks = [read_rank(folder) for folder in folders]
-    names = [folder.parent.name if folder.name == OUTPUT else folder.name for folder in folders]
+    ranks = list(map(read_rank, folders))
+    names = [folder_around(folder).name for folder in folders]
     return recording_of(path, names, ranks)

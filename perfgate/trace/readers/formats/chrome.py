@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,14 +19,7 @@ from perfgate.document.message import Message
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import IntColumn, group_rows
 from perfgate.trace.model.communication import kernel_kind
-from perfgate.trace.model.events import (
-    DEVICE_KINDS,
-    KIND_CODES,
-    NO_CORRELATION,
-    EventKind,
-    EventTable,
-    constant,
-)
+from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventKind, EventTable
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME
@@ -44,7 +37,15 @@ from perfgate.trace.scanner.compressed import files_named, is_json, named
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
-from perfgate.trace.scanner.scanned import NO_TEXT, Names, ScannedEvents, requests_named
+from perfgate.trace.scanner.scanned import (
+    TRACK_LABELS,
+    TRACK_NAME,
+    Names,
+    ScannedEvents,
+    TrackNames,
+    requests_named,
+    track_names,
+)
 
 READS = "Chrome trace events, *.json, *.json.gz and *.json.zst, or a folder of *.trace.json.gz as JAX writes it"
 # Tried after every other JSON format.
@@ -64,7 +65,7 @@ _DERIVED = lazy_pattern(
     r"TensorFlow (?:Ops|Name Scope)|TraceContext|Launch Stats|Host Offload Ops|SparseCore Steps",
     re.IGNORECASE,
 )
-_REQUEST, _NAME, _LABELS = "request_id", "name", "labels"
+_REQUEST = "request_id"
 
 
 def recognises(path: Path) -> bool:
@@ -93,11 +94,11 @@ def read(path: Path) -> Recording:
 
 
 def _read_file(path: Path) -> Recording:
-    file = scan(path, texts=(_REQUEST, _NAME, _LABELS, COUNTER_ARGUMENTS))
+    file = scan(path, texts=(_REQUEST, TRACK_NAME, TRACK_LABELS, COUNTER_ARGUMENTS))
     pairs, unended = _pairs(file.others)
     start, duration = file.complete.times()
     spans = replace(file.complete, start=start, duration=duration)
-    names = _track_names(file.others)
+    names = track_names(file.others)
     table, device_of = _table(spans.with_others(pairs), names)
     is_counter = file.others.is_phase("C")
     counters, unread = read_counters(file.others.select(is_counter))
@@ -116,7 +117,7 @@ def _read_file(path: Path) -> Recording:
 
 
 def _with_readings(
-    timelines: Sequence[Timeline], series: Sequence[CounterSeries], names: _TrackNames
+    timelines: Sequence[Timeline], series: Sequence[CounterSeries], names: TrackNames
 ) -> tuple[Timeline, ...]:
     """The timelines with their counters: counters of the host, and of a device without a timeline, belong to all."""
     devices = {timeline.device for timeline in timelines}
@@ -156,14 +157,14 @@ def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
     return spans.select(ended), sum(map(len, open_spans.values()))
 
 
-def _table(spans: ScannedEvents, track_names: _TrackNames) -> tuple[EventTable, IntColumn]:
+def _table(spans: ScannedEvents, names_of_tracks: TrackNames) -> tuple[EventTable, IntColumn]:
     """The events, and the device of each: its number, HOST or UNNAMED."""
     names = Names(spans.of)
     (track,), keys = spans.of.number_tracks(spans)
     name = names.column(spans.name, absent="")
     request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
-    tracks = [_track(track_names, process, thread) for process, thread in keys]
-    derived = _derived_rows(track_names, keys)
+    tracks = [_track(names_of_tracks, process, thread) for process, thread in keys]
+    derived = _derived_rows(names_of_tracks, keys)
     all_names = names.all()
     first, row = group_rows(track, name, spans.category)
     kinds = []
@@ -180,42 +181,14 @@ def _table(spans: ScannedEvents, track_names: _TrackNames) -> tuple[EventTable, 
         track=track,
         name=name,
         kind=np.array(kinds, dtype=np.uint8)[row],
-        correlation=constant("correlation", NO_CORRELATION, len(spans)),
         group=name,
         request=request,
-        shape=constant("shape", NO_TEXT, len(spans)),
         names=all_names,
         tracks=tuple(keys),
     )
-    devices = np.array([own.device for own in tracks] or [HOST], dtype=np.int64)[track]
+    devices = np.array([own.device for own in tracks], dtype=np.int64).take(track)
     unnamed = table.is_kind(*DEVICE_KINDS) & (devices == HOST)
     return table, np.where(unnamed, UNNAMED, devices)
-
-
-@dataclass
-class _TrackNames:
-    """The names of processes, and of threads by process and thread, by their ids."""
-
-    processes: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    threads: dict[tuple[str, str], str] = field(default_factory=dict)
-
-
-def _track_names(others: ScannedEvents) -> _TrackNames:
-    names = _TrackNames()
-    rows = others.select(others.is_phase("M"))
-    (track,), keys = rows.of.number_tracks(rows)
-    name, labels = rows.argument(_NAME), rows.argument(_LABELS)
-    for row in range(len(rows)):
-        process, thread = keys[track[row]]
-        kind = rows.of.word(int(rows.name[row]))
-        if kind == "thread_name":
-            names.threads[process, thread] = rows.of.word(int(name[row]))
-        elif kind == "process_name":
-            names.processes[process] = rows.of.word(int(name[row]))
-        elif kind == "process_labels":
-            names.labels[process] = rows.of.word(int(labels[row]))
-    return names
 
 
 class _Track(NamedTuple):
@@ -225,28 +198,35 @@ class _Track(NamedTuple):
     holds_collectives: bool
 
 
-def _track(names: _TrackNames, process: str, thread: str) -> _Track:
+def _track(names: TrackNames, process: str, thread: str) -> _Track:
     """A track classified by its process and thread names."""
     parts = names.processes.get(process), names.labels.get(process)
     process_name = " ".join(filter(None, parts))
     thread_name = names.threads.get((process, thread)) or thread
     if not (_DEVICE.search(process_name) or _DEVICE.search(process) or _STREAM.search(thread_name)):
         return _Track(HOST, False)
-    number = _NUMBER.search(process_name)
+    device = UNNAMED
+    if number := _NUMBER.search(process_name):
+        device = int(number[1])
     collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
-    return _Track(int(number[1]) if number else UNNAMED, collectives)
+    return _Track(device, collectives)
 
 
-def _derived_rows(names: _TrackNames, keys: Sequence[tuple[str, str]]) -> list[bool]:
+def _derived_rows(names: TrackNames, keys: Sequence[tuple[str, str]]) -> list[bool]:
     """Which tracks are rows that XLA derives from the work of a device, and describe it again.
 
     The streams hold its work; a device without streams, such as a TPU, has it in the row of its operations.
     """
-    rows = [names.threads.get(key, "") for key in keys]
-    of_xla = {process for (process, _), row in zip(keys, rows) if _DERIVED.fullmatch(row)}
-    with_streams = {process for (process, _), row in zip(keys, rows) if _STREAM.search(row)}
+    of_xla, with_streams = set(), set()
+    for process, thread in keys:
+        row = names.threads.get((process, thread), "")
+        if _DERIVED.fullmatch(row):
+            of_xla.add(process)
+        elif _STREAM.search(row):
+            with_streams.add(process)
     derived = []
-    for (process, _), row in zip(keys, rows):
+    for process, thread in keys:
+        row = names.threads.get((process, thread), "")
         is_work = row == _OPS
         if process in with_streams:
             is_work = _STREAM.search(row) is not None

@@ -17,6 +17,7 @@ from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, MAX_NS, EventKind, EventTable
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import Recording, Timeline
@@ -237,7 +238,8 @@ def _spans(path: Path) -> _Spans:
     names = Names(texts)
     name = names.column(spans.name, absent="")
     (track,), tracks = texts.number_tracks(spans)
-    label = _labels(tracks)[track]
+    # The number of the process's label in a file of merged ranks, 0 for none.
+    label = Numbering([""]).codes(process_label(process) for process, _ in tracks).take(track)
     if label.any():
         correlation = unique_by_label(correlation, label)
     else:
@@ -273,13 +275,6 @@ def _missing_indices(indices: IntColumn) -> tuple[Message, ...]:
     if not missing and not repeated:
         return ()
     return (Message("notes.indices-differ", {"missing": missing, "repeated": repeated, "events": width}),)
-
-
-def _labels(tracks: Sequence[tuple[str, str]]) -> CodeColumn:
-    """For each track the number of its process's label in a file of merged ranks, 0 for none."""
-    numbers = {"": 0}
-    labels = [numbers.setdefault(process_label(process), len(numbers)) for process, _ in tracks]
-    return np.array(labels or [0], dtype=np.int32)
 
 
 def _allocations(others: ScannedEvents) -> ScannedEvents:

@@ -41,4 +41,4 @@ def read(path: Path) -> Recording:
     # Imported here because recognising a trace imports every reader, and most traces are not Ascend's.
     from perfgate.trace.readers.ascend.msprof import read_msprof
 
-    return read_msprof(path, table=_header(path) if path.is_file() else None)
+    return read_msprof(path, table=_header(path))
