@@ -28,9 +28,9 @@ def look_up(table: npt.NDArray[Any], codes: Codes) -> npt.NDArray[Any]:
     plain = codes.flags.c_contiguous and table.flags.c_contiguous
     if library is None or codes.dtype != np.int32 or table.itemsize not in (1, 4, 8) or not plain:
         return table.take(codes)
-    found = np.empty(codes.size, dtype=table.dtype)
-    library.look_up(table.ctypes.data, table.size, table.itemsize, codes.ctypes.data, codes.size, found.ctypes.data)
-    return found
+    looked_up = np.empty(codes.size, dtype=table.dtype)
+    library.look_up(table.ctypes.data, table.size, table.itemsize, codes.ctypes.data, codes.size, looked_up.ctypes.data)
+    return looked_up
 
 
 def first_places(codes: Codes, size: int) -> Column:
@@ -53,11 +53,11 @@ def earliest_calls(work: Codes, calls: Codes, begun: Column, least: int, width: 
     if library is None:
         return None
     columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (work, calls, begun)]
-    found, place_of = np.empty(work.size, dtype=np.int64), np.full(width, -1, dtype=np.int32)
-    wanted, numbers, times = (column.ctypes.data for column in columns)
-    places, answers = place_of.ctypes.data, found.ctypes.data
-    library.earliest_calls(wanted, work.size, numbers, times, calls.size, least, width, places, answers)
-    return found
+    places, place_of = np.empty(work.size, dtype=np.int64), np.full(width, -1, dtype=np.int32)
+    work_column, numbers, times = (column.ctypes.data for column in columns)
+    table, answers = place_of.ctypes.data, places.ctypes.data
+    library.earliest_calls(work_column, work.size, numbers, times, calls.size, least, width, table, answers)
+    return places
 
 
 def grouped(

@@ -111,8 +111,8 @@ def _cut_ends(timeline: Timeline) -> list[Message]:
     cut = cut_ends(timeline)
     if not cut:
         return []
-    named = [f"{unit.name} ({unit.pieces})" for unit in cut[:_MOST_NAMED]]
-    return [Message("notes.cut-ends", {"usual": cut[0].usual, "named": ", ".join(named)})]
+    names = [f"{unit.name} ({unit.pieces})" for unit in cut[:_MOST_NAMED]]
+    return [Message("notes.cut-ends", {"usual": cut[0].usual, "named": ", ".join(names)})]
 
 
 def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:

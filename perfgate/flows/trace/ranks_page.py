@@ -38,14 +38,14 @@ def drawn_ranks(ranks: Ranks, chosen: Sequence[int]) -> DrawnRanks:
     """
     tables, arrived = ranks.tables, ranks.arrivals
     labels = [rank_name(table.rank, table.device) for table in tables]
-    drawn = _drawn(ranks, chosen)
-    clock = [arrived.clock[place] for place in drawn]
-    events = ranks_timeline([tables[place] for place in drawn], clock)
+    shown = _drawn(ranks, chosen)
+    clock = [arrived.clock[place] for place in shown]
+    events = ranks_timeline([tables[place] for place in shown], clock)
     timeline: DrawnTimeline | None = None
     unaligned: list[str] = []
     if len(events):
         timeline = drawn_timeline(events, "", of_ranks=True)
-        unaligned = [labels[place] for place in drawn if arrived.clock[place] is None]
+        unaligned = [labels[place] for place in shown if arrived.clock[place] is None]
     return DrawnRanks(
         document=ranks.document,
         labels=labels,

@@ -16,14 +16,14 @@ def trace_timeline(path: Path, choice: Choice) -> list[DrawnTimeline]:
     """Every chosen timeline with events. Raises UsageError if none has any."""
     chosen = choose(path, choice)
     several = several_recordings(chosen)
-    drawn = []
+    pages = []
     for pick in chosen:
         timeline = pick.timeline
         if len(timeline.events):
             label = label_of(pick.recording.path.name, timeline, several)
-            drawn.append(drawn_timeline(timeline.events, label, notes_of([pick]), timeline.readings))
-    if not drawn:
+            pages.append(drawn_timeline(timeline.events, label, notes_of([pick]), timeline.readings))
+    if not pages:
         raise UsageError(
             "{path}: no timeline with events was recorded; tables of steps or totals alone have no spans", path=path
         )
-    return drawn
+    return pages

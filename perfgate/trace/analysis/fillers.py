@@ -118,9 +118,9 @@ class _Host:
         if track is not None and on_track.any():
             fills = fills[on_track]
         functions = fills[self._is_python[fills]]
-        others = fills[~self._is_python[fills]]
+        calls = fills[~self._is_python[fills]]
         function = self._last(functions[self._in_file[functions]]) or self._last(functions)
-        return function, self._last(others)
+        return function, self._last(calls)
 
     def _near(self, length: Codes) -> list[tuple[Codes, Codes]]:
         """For each class of lengths, the range of its events that may overlap each gap."""

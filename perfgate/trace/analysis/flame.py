@@ -160,12 +160,12 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
     total = _totals(tree, costs)
     # A node is never larger than its parent and comes after it, so all ancestors of a kept node are kept.
     by_size = sorted(range(size), key=lambda node: (-total[node], node))
-    kept = sorted(by_size[:most])
-    number = dict(zip(kept, range(most)))
+    largest = sorted(by_size[:most])
+    number = dict(zip(largest, range(most)))
     kept_above = _nearest_kept(tree.parent, number)
 
     def of_kept(column: Sequence[int]) -> list[int]:
-        return [column[node] for node in kept]
+        return [column[node] for node in largest]
 
     folded_names = {tree.texts[tree.name[node]] for node in by_size[most:]}
     return msgspec.structs.replace(

@@ -25,8 +25,8 @@ class KernelClock(NamedTuple):
 
 def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
     """The types that run on the cores, most time first; empty if the table has no start times of kernels."""
-    others = [code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS]
-    on_cores = ~np.isin(table.codes["core"], others)
+    other_units = [code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS]
+    on_cores = ~np.isin(table.codes["core"], other_units)
     rows = table.select(on_cores & (table.start != NO_NUMBER) & (table.duration > 0))
     if not len(rows):
         return []

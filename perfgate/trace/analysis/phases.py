@@ -71,7 +71,7 @@ def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, of_one
         start = int(marks.start[row])
         end = start + int(marks.duration[row])
         place = int(marks.track[row]) if of_one_thread else 0
-        inside = any(end <= last for other, last in ends_by_format.items() if other != own.format)
+        inside = any(end <= last for format_of_mark, last in ends_by_format.items() if format_of_mark != own.format)
         if inside or start < last_ends.get(place, -MAX_NS):
             continue
         rows.append(Batch(ProfilerStep(len(rows), start, end), own.phase, own.requests))

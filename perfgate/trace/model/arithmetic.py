@@ -146,12 +146,12 @@ def overlap_length(first: Intervals, second: Intervals) -> int:
 
 def begun_within_others(intervals: Intervals, track: Codes) -> Mask:
     """Which intervals begin while one of another track lasts."""
-    others = _lasting(intervals, intervals.start)
+    lasting = _lasting(intervals, intervals.start)
     for number in np.unique(track).tolist():
         own = track == number
         of_track = Intervals(intervals.start[own], intervals.end[own])
-        others[own] -= _lasting(of_track, of_track.start)
-    return others > 0
+        lasting[own] -= _lasting(of_track, of_track.start)
+    return lasting > 0
 
 
 def _lasting(intervals: Intervals, moments: IntColumn) -> IntColumn:
@@ -163,10 +163,10 @@ def _lasting(intervals: Intervals, moments: IntColumn) -> IntColumn:
 
 def one_of(column: Codes, values: Iterable[int]) -> Mask:
     """Whether each number is one of a few values: in a column of bytes a tenth of the time of a table of them."""
-    found = np.zeros(column.size, dtype=bool)
+    is_value = np.zeros(column.size, dtype=bool)
     for value in values:
-        found |= column == value
-    return found
+        is_value |= column == value
+    return is_value
 
 
 # Rows that are alike: the first row of each group, and the group of every row.
@@ -220,9 +220,9 @@ def compact(column: Codes) -> Codes:
         return column
     low, high = int(column.min()), int(column.max())
     if low == NO_NUMBER != high:
-        known = column != NO_NUMBER
-        low = int(column.min(where=known, initial=high)) - 1
-        column = np.where(known, column, low)
+        is_known = column != NO_NUMBER
+        low = int(column.min(where=is_known, initial=high)) - 1
+        column = np.where(is_known, column, low)
     if high - low > _most_places(column.size):
         return np.unique(column, return_inverse=True)[1]
     return column
@@ -361,9 +361,9 @@ def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
     right = begun
     for height, ends in enumerate(latest):
         open_ = np.flatnonzero((node < 0) & (right & 1 == 1))
-        left = right[open_] - 1
-        reaches = ends[left] >= times[open_]
-        node[open_[reaches]] = left[reaches]
+        before = right[open_] - 1
+        reaches = ends[before] >= times[open_]
+        node[open_[reaches]] = before[reaches]
         level[open_[reaches]] = height
         right = right >> 1
     for height in range(len(latest) - 1, 0, -1):

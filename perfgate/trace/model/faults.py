@@ -80,8 +80,8 @@ def _search(events: EventTable) -> TimeFaults:
     untimed = _untimed(start, duration, events.group[work])
     timed = np.flatnonzero(~untimed)
     overlapping = timed[_overlapping(events, work[timed])]
-    others = np.flatnonzero(~events.is_kind(*DEVICE_KINDS, "python", "memory"))
-    everything = np.concatenate((work[timed], others))
+    host = np.flatnonzero(~events.is_kind(*DEVICE_KINDS, "python", "memory"))
+    everything = np.concatenate((work[timed], host))
     apart = everything[_apart(events, everything)]
     return TimeFaults(work.size, work[untimed], work[overlapping], apart)
 

@@ -44,8 +44,8 @@ def drawn_timeline(
     texts = Numbering(events.names)
     origin = int(events.start.min()) if len(events) else 0
     # Both take as long: the gaps of the device, and the order of the spans.
-    with ThreadPoolExecutor(1) as other:
-        search = None if of_ranks else other.submit(device_gaps, events)
+    with ThreadPoolExecutor(1) as pool:
+        search = None if of_ranks else pool.submit(device_gaps, events)
         layout = _Layout(events)
     device = search.result() if search else None
     idle = device.gaps if device else Gaps(_NOTHING, _NOTHING, _NOTHING)

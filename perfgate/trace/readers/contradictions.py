@@ -121,8 +121,8 @@ def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
         total = int(events.duration[events.is_kind(*DEVICE_KINDS)].sum())
         time = int(events.duration[unknown].sum())
         share = time / total if total else 0.0
-        named = _named(events, unknown)
-        yield Message("notes.unknown-tasks", {"count": unknown.size, "share": share, "named": named})
+        names = _named(events, unknown)
+        yield Message("notes.unknown-tasks", {"count": unknown.size, "share": share, "named": names})
 
 
 def _of_unknown_type(events: EventTable) -> Mask:
@@ -135,8 +135,8 @@ def impossible_times(timeline: Timeline) -> Iterator[Message]:
     events = timeline.events
     faults = time_faults(events)
     if faults.untimed.size:
-        named = _named(events, faults.untimed)
-        yield Message("notes.untimed-work", {"count": faults.untimed.size, "work": faults.work, "named": named})
+        names = _named(events, faults.untimed)
+        yield Message("notes.untimed-work", {"count": faults.untimed.size, "work": faults.work, "named": names})
     if faults.overlapping.size:
         tracks = [events.tracks[track][1] for track in events.track[faults.overlapping].tolist()]
         values: dict[str, MessageValue] = {
@@ -174,8 +174,8 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
     differing = sorted(kind for kind in totals if totals[kind] != counted[kind])
     if differing:
         examples = [f"{kind} {totals[kind]} and {counted[kind]}" for kind in differing[:_EXAMPLES]]
-        named = ", ".join(examples)
-        yield Message("notes.kernel-counts-differ", {"said": totals.total(), "counted": types.size, "named": named})
+        names = ", ".join(examples)
+        yield Message("notes.kernel-counts-differ", {"said": totals.total(), "counted": types.size, "named": names})
 
 
 def _of_events(timeline: Timeline) -> Iterator[Message]:

@@ -188,22 +188,22 @@ def _plain_end(header: bytes) -> bytes:
 
 def _notes(path: Path, loss: Loss, recording: Recording) -> Iterator[Message]:
     """The losses, a note for each cause, the most important first."""
-    named = {"path": str(path)}
+    file = {"path": str(path)}
     if loss.is_cut:
-        yield Message("notes.cut-off", {**named, "size": loss.size, "seconds": _seconds_recorded(recording)})
+        yield Message("notes.cut-off", {**file, "size": loss.size, "seconds": _seconds_recorded(recording)})
     if loss.pieces:
         place = {"count": loss.pieces, "share": (loss.lost - loss.around) / loss.size, "offset": loss.offset}
-        yield Message("notes.salvaged", {**named, **place})
+        yield Message("notes.salvaged", {**file, **place})
     if loss.span is not None and not loss.is_cut:
         begin, _ = _window(recording) or (0, 0)
         first, last = loss.span
         yield Message("notes.lost-span", {"first": (first - begin) / 1e9, "last": (last - begin) / 1e9})
     if loss.around:
-        yield Message("notes.around-the-list", {**named, "size": loss.around, "share": loss.around / loss.size})
+        yield Message("notes.around-the-list", {**file, "size": loss.around, "share": loss.around / loss.size})
     if loss.wrong_checksum:
-        yield Message("notes.wrong-checksum", named)
+        yield Message("notes.wrong-checksum", file)
     if loss.numbers:
-        yield Message("notes.no-json-numbers", {**named, "count": loss.numbers})
+        yield Message("notes.no-json-numbers", {**file, "count": loss.numbers})
 
 
 def _seconds_recorded(recording: Recording) -> float:
@@ -338,10 +338,10 @@ def _with_nulls(text: bytes) -> tuple[bytes, int]:
     """The text with null for each value that only its writer takes for a number, and the number of such values."""
     count = 0
 
-    def replaced(found: re.Match[bytes]) -> bytes:
+    def replaced(match: re.Match[bytes]) -> bytes:
         nonlocal count
-        if found[1] is not None:
-            return found[1]
+        if match[1] is not None:
+            return match[1]
         count += 1
         return b"null"
 

@@ -52,8 +52,8 @@ def read_cluster(text: str) -> Cluster:
     """The cluster that ``--on`` names. Raises UsageError for anything else."""
     if text == "slurm":
         return Cluster("slurm")
-    if named := re.fullmatch(r"(ray|dask)://(.+:\d+)", text):
-        return Cluster("ray" if named[1] == "ray" else "dask", named[2])
+    if address := re.fullmatch(r"(ray|dask)://(.+:\d+)", text):
+        return Cluster("ray" if address[1] == "ray" else "dask", address[2])
     raise UsageError("--on {text!r} is not a cluster; write ray://HOST:PORT, dask://HOST:PORT or slurm", text=text)
 
 

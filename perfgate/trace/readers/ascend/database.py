@@ -87,15 +87,15 @@ class Database:
         """
         present = self._columns.get(table, {})
         columns: dict[str, Any] = {}
-        known = [name for name in wholes if name in present]
-        if known:
-            query = self._query(table, [_whole_cell(name, present[name]) for name in known], where)
-            columns.update(zip(known, self._wholes(query, len(known))))
-        known = [name for name in reals if name in present]
-        if known:
+        present_columns = [name for name in wholes if name in present]
+        if present_columns:
+            query = self._query(table, [_whole_cell(name, present[name]) for name in present_columns], where)
+            columns.update(zip(present_columns, self._wholes(query, len(present_columns))))
+        present_columns = [name for name in reals if name in present]
+        if present_columns:
             # NULL is infinite here.
-            query = self._query(table, [f'ifnull("{name}", 9e999)' for name in known], where)
-            columns.update(zip(known, self._reals(query, len(known))))
+            query = self._query(table, [f'ifnull("{name}", 9e999)' for name in present_columns], where)
+            columns.update(zip(present_columns, self._reals(query, len(present_columns))))
         rows = max(map(len, columns.values()), default=0)
         if rows > MAX_TABLE_ROWS:
             raise self._too_long(table)

@@ -425,8 +425,8 @@ class _TaskCounters:
         return tuple(dict.fromkeys(counter.name for counter in self._counters.values()))
 
     def read(self, names: Sequence[str]) -> list[FloatColumn]:
-        wanted = {number: counter for number, counter in self._counters.items() if counter.name in names}
-        where = f"WHERE name IN ({', '.join(map(str, wanted))})"
+        counters = {number: counter for number, counter in self._counters.items() if counter.name in names}
+        where = f"WHERE name IN ({', '.join(map(str, counters))})"
         with open_unchanged(self._path, self._stamp) as database:
             rows = database.columns("TASK_PMU_INFO", ("globalTaskId", "name"), reals=("value",), where=where)
         task, number, value = rows.wholes("globalTaskId"), rows.wholes("name"), rows.real("value")
@@ -438,7 +438,7 @@ class _TaskCounters:
         place = np.searchsorted(tasks[order], task).clip(max=order.size - 1)
         kernel = order[place]
         present = tasks[kernel] == task
-        for counter, (name, factor) in wanted.items():
+        for counter, (name, factor) in counters.items():
             own = present & (number == counter)
             columns[name][kernel[own]] = value[own] * factor
         return list(columns.values())

@@ -80,8 +80,8 @@ class ExportReadings:
                 chosen = memory.select(np.flatnonzero(own))
                 yield from _sum(name, chosen, chosen.real("bandwidth"), "hbmId", "B/s")
         yield from self._held(device)
-        held = self._read("NPU_MEM", device, "type", named=("type",), reals=("ddr", "hbm"))
-        yield from self._of_each(held, "type", {"ddr": ("DDR", "B"), "hbm": ("HBM", "B")}, "{word}/{part}")
+        memory = self._read("NPU_MEM", device, "type", named=("type",), reals=("ddr", "hbm"))
+        yield from self._of_each(memory, "type", {"ddr": ("DDR", "B"), "hbm": ("HBM", "B")}, "{word}/{part}")
         cache = self._read("LLC", device, "llcId", "mode", named=("mode",), reals=("hitRate", "throughput"))
         parts = {"hitRate": ("Hit Rate", "%"), "throughput": ("Throughput", "B/s")}
         for llc, own in _by_number(cache, "llcId"):
@@ -90,10 +90,10 @@ class ExportReadings:
     def _held(self, device: Device) -> Iterator[tuple[str, Readings]]:
         """The memory that each component of the framework held over time."""
         parts = {"allocated": "totalAllocated", "reserved": "totalReserved"}
-        held = self._read(
+        memory = self._read(
             "MEMORY_RECORD", device, "component", named=("component",), reals=tuple(parts.values()), time="timestamp"
         )
-        for place, own in _by_number(held, "component"):
+        for place, own in _by_number(memory, "component"):
             component = self._tables.words.texts[place]
             for part, column in parts.items():
                 size = own.real(column)
@@ -120,8 +120,8 @@ class ExportReadings:
         card = self._read("NETDEV_STATS", device, reals=(*_NETDEV_RATES.values(), *_NETDEV_LOSSES))
         for direction, column in _NETDEV_RATES.items():
             yield from _rate(link_traffic("NIC", direction), card, card.real(column), "B/s")
-        for name, lost in _rate(lost_packets("RoCE"), card, _added(card, _NETDEV_LOSSES), _PACKETS):
-            yield name, Readings(lost.time, np.cumsum(lost.value), lost.unit)
+        for name, packets in _rate(lost_packets("RoCE"), card, _added(card, _NETDEV_LOSSES), _PACKETS):
+            yield name, Readings(packets.time, np.cumsum(packets.value), packets.unit)
 
     def _accelerators(self, device: Device) -> Iterator[tuple[str, Readings]]:
         """Levels of bandwidth and concurrent accesses of DVPP and DSA, the accelerators other than the AI cores."""

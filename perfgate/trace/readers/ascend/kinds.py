@@ -91,8 +91,8 @@ def task_kind(task_type: str, name: str) -> EventKind:
 def is_unknown_task(task_type: str) -> bool:
     """Whether a task on a stream may be work of a kind that is not known: newer chips have additional types."""
     word = task_type.upper()
-    known = (_COMPUTE_TASK, _COPY_TASK, _COLLECTIVE_TASK, _NO_WORK)
-    return bool(word) and word != "N/A" and not any(pattern.search(word) for pattern in known)
+    patterns = (_COMPUTE_TASK, _COPY_TASK, _COLLECTIVE_TASK, _NO_WORK)
+    return bool(word) and word != "N/A" and not any(pattern.search(word) for pattern in patterns)
 
 
 def collective_kind(thread: str, name: str) -> EventKind:

@@ -321,12 +321,12 @@ def _rows_of(table: KernelTable, name: IntColumn, start: IntColumn) -> IntColumn
     return row
 
 
-def _nearest(known: IntColumn, times: IntColumn) -> IntColumn:
+def _nearest(starts: IntColumn, times: IntColumn) -> IntColumn:
     """The place of the nearest of some times in order, -1 if it is further away than float rounding explains."""
-    first = np.searchsorted(known, times - _FLOAT_NS)
-    second = np.minimum(first + 1, known.size - 1)
-    first = np.minimum(first, known.size - 1)
-    to_first, to_second = np.abs(known[first] - times), np.abs(known[second] - times)
+    first = np.searchsorted(starts, times - _FLOAT_NS)
+    second = np.minimum(first + 1, starts.size - 1)
+    first = np.minimum(first, starts.size - 1)
+    to_first, to_second = np.abs(starts[first] - times), np.abs(starts[second] - times)
     nearest = np.where(to_second < to_first, second, first)
     return np.where(np.minimum(to_first, to_second) <= _FLOAT_NS, nearest, -1)
 

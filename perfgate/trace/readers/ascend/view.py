@@ -157,15 +157,15 @@ def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
     for pid, clocks in _by_process(counters, is_clock, _MEGAHERTZ):
         time, _ = clocks.times(durations=False)
         readings[pid][CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6, "Hz")
-    others = ~(is_clock & (counters.argument(_MEGAHERTZ) != NO_TEXT))
+    remaining = ~(is_clock & (counters.argument(_MEGAHERTZ) != NO_TEXT))
     for access, (name, argument) in _RATES.items():
         is_memory = counters.of.flagged(counters.name, _MEMORY[access].match)
-        others &= ~(is_memory & (counters.argument(argument) != NO_TEXT))
+        remaining &= ~(is_memory & (counters.argument(argument) != NO_TEXT))
         for pid, traffic in _by_process(counters, is_memory, argument):
             time, _ = traffic.times(durations=False)
             rates = _numbers(traffic, argument) * _MEBIBYTE
             readings[pid][name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
-    series, _ = read_counters(counters.select(others))
+    series, _ = read_counters(counters.select(remaining))
     for pid, name, recorded in series:
         readings[pid].setdefault(name, _in_base_units(name, recorded))
     for of_process in readings.values():

@@ -138,8 +138,8 @@ def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
     by_name = files_named(folder, _TRACE_FILES, below=below)
     if by_name:
         return by_name
-    others = files_named(folder, _JSON_FILES, below=below)
-    return [file for file in others if begins_with(file, _LOOKS) and begins_with(file, _EVENTS)]
+    candidates = files_named(folder, _JSON_FILES, below=below)
+    return [file for file in candidates if begins_with(file, _LOOKS) and begins_with(file, _EVENTS)]
 
 
 def _read_file(path: Path) -> Recording:
@@ -331,9 +331,9 @@ def _not_understood(path: Path, spans: ScannedEvents, unknown: Mask) -> tuple[Me
         return ()
     codes, counts = np.unique(spans.category[unknown], return_counts=True)
     categories = [f"{spans.of.word(code)} ({count})" for code, count in zip(codes.tolist(), counts.tolist())]
-    what = ", ".join(categories)
+    counted = ", ".join(categories)
     count = int(counts.sum())
-    return (Message("notes.unknown-categories", {"path": str(path), "count": count, "what": what}),)
+    return (Message("notes.unknown-categories", {"path": str(path), "count": count, "what": counted}),)
 
 
 def _readings(allocations: ScannedEvents, counters: Sequence[CounterSeries]) -> _ReadingsByDevice:
@@ -347,11 +347,11 @@ def _readings(allocations: ScannedEvents, counters: Sequence[CounterSeries]) -> 
     owned = of_host | ((device_type > 0) & (number != NO_NUMBER))
     for device in sorted(set(owner[owned].tolist())):
         for name, key in HELD.items():
-            held = allocations.argument(key)
-            own = (owner == device) & (held != NO_NUMBER)
-            if held[own].any():
+            memory = allocations.argument(key)
+            own = (owner == device) & (memory != NO_NUMBER)
+            if memory[own].any():
                 counter = f"host {name}" if device == HOST else name
-                readings[device][counter] = Readings.of(time[own], held[own], "B")
+                readings[device][counter] = Readings.of(time[own], memory[own], "B")
     for process, name, recorded in counters:
         is_device = process.isdigit() and len(process) < _PROCESS_DIGITS
         readings[int(process) if is_device else HOST].setdefault(name, recorded)
@@ -414,8 +414,8 @@ def _devices(spans: ScannedEvents, on_device: Mask) -> IntColumn:
     devices = look_up(np.array(of_place, dtype=np.int64), spans.track)
     argument = spans.arguments[DEVICE]
     number = spans.of.judged(argument.values, lambda code: _device_number(texts[code]), otherwise=_UNKNOWN)
-    given = number != _UNKNOWN
-    devices[argument.rows[given]] = number[given]
+    is_named = number != _UNKNOWN
+    devices[argument.rows[is_named]] = number[is_named]
     of_device = spans.of.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES)
     devices[~of_device & ~on_device] = HOST
     return devices
