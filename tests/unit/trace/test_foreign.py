@@ -25,7 +25,7 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
         ("a.json", _EVENTS.encode("utf-16-le"), "iconv -f UTF-16"),
         ("a.nsys-rep", b"\x00\x01", "nsys export --type sqlite"),
         ("a.pftrace", b"\x0a\x10", "traceconv json"),
-        ("host.xplane.pb", b"\x0a\x10", "trace.json.gz beside it"),
+        ("host.xplane.pb", b"\x0a\x10", "trace.json.gz next to it"),
         ("memory.pickle", b"\x80\x04", "memory_viz"),
         ("a.pb.gz", gzip.compress(b"\x0a\x04"), "pprof"),
         ("et.json", b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra"),
