@@ -404,18 +404,24 @@ class Config(ConfigFile, frozen=True, kw_only=True):
         written = {name: entry for name, entry in self.workloads.items() if isinstance(entry, str)}
         if self.workload:
             written = {self.workload.rpartition(":")[2]: self.workload, **written}
-        parts = {name: text.rpartition(":") for name, text in written.items()}
-        return tuple(WorkloadReference(name, file, attribute) for name, (file, _, attribute) in parts.items())
+        references: list[WorkloadReference] = []
+        for name, text in written.items():
+            file, _, attribute = text.rpartition(":")
+            references.append(WorkloadReference(name, file, attribute))
+        return tuple(references)
 
     @property
     def jobs(self) -> tuple[JobReference, ...]:
-        tables = ((name, entry) for name, entry in self.workloads.items() if isinstance(entry, JobSettings))
-        return tuple(JobReference(name, settings) for name, settings in tables)
+        jobs: list[JobReference] = []
+        for name, entry in self.workloads.items():
+            if isinstance(entry, JobSettings):
+                jobs.append(JobReference(name, entry))
+        return tuple(jobs)
 
     @property
     def names(self) -> list[str]:
         """The names of all workloads: first the functions, then the jobs."""
-        return [*(reference.name for reference in self.references), *(job.name for job in self.jobs)]
+        return [reference.name for reference in self.references] + [job.name for job in self.jobs]
 
     @property
     def limit_values(self) -> dict[str, float]:
@@ -456,18 +462,18 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
         """The workloads named that are functions, or all of them. Raises ConfigError for a name that is not there."""
-        references, known = {reference.name: reference for reference in self.references}, self.names
         for name in names:
-            if name not in known:
+            if name not in self.names:
                 raise ConfigError(
                     "no workload {name!r} in {config_name}{hint}",
                     name=name,
                     config_name=CONFIG_NAME,
-                    hint=_did_you_mean(name, known),
+                    hint=_did_you_mean(name, self.names),
                 )
-        if names:
-            return tuple(references[name] for name in names if name in references)
-        return self.references
+        if not names:
+            return self.references
+        references = {reference.name: reference for reference in self.references}
+        return tuple(references[name] for name in names if name in references)
 
     def selected_jobs(self, names: tuple[str, ...]) -> tuple[JobReference, ...]:
         """The jobs named, or all of them."""
@@ -688,11 +694,18 @@ def _choices(record: type[msgspec.Struct], keys: Iterable[str]) -> list[str]:
     """The words that a setting may be, found by its keys from the record of its table."""
     kinds = list(_kinds(inspect.type_info(record)))
     for key in keys:
-        records = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
-        fields = [field for kind in records for field in kind.fields if field.name == key]
-        kinds = [kind for field in fields for kind in _kinds(field.type)]
-    literals = [kind for kind in kinds if isinstance(kind, inspect.LiteralType)]
-    return [str(value) for kind in literals for value in kind.values]
+        of_key: list[inspect.Type] = []
+        for kind in kinds:
+            if isinstance(kind, inspect.StructType):
+                for field in kind.fields:
+                    if field.name == key:
+                        of_key += _kinds(field.type)
+        kinds = of_key
+    choices: list[str] = []
+    for kind in kinds:
+        if isinstance(kind, inspect.LiteralType):
+            choices += map(str, kind.values)
+    return choices
 
 
 def _kinds(kind: inspect.Type) -> Iterator[inspect.Type]:

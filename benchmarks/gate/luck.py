@@ -97,7 +97,7 @@ def _effects(bench: Bench, roots: Path, workload: str, head: int, server: int, c
     shape = next(iter(measured.base[0].shapes))
     clocks = {TimedLane(ShapePlace(workload, shape), preprocess=False): "cpu"}
     sides = measured.base, measured.head
-    found = paired_effects(*sides, workload=workload, shape=shape, arm="ab", clocks=clocks)  # type: ignore[arg-type]
+    found = paired_effects(*sides, ShapePlace(workload, shape), clocks=clocks)  # type: ignore[arg-type]
     return [float(value) for value in found[LATENCY].differences.values]
 
 

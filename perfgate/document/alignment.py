@@ -6,7 +6,7 @@ nanoseconds of a recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
@@ -57,6 +57,9 @@ class Work:
         return self.kind == "copy"
 
 
+NO_WORK = Work("", 0.0, 0.0)
+
+
 class AlignedWork(NamedTuple):
     """The same work on both sides; a side without it is None, never both."""
 
@@ -72,15 +75,11 @@ class AlignedWork(NamedTuple):
 
     @property
     def delta(self) -> float:
-        before = self.base.amount if self.base else 0.0
-        after = self.head.amount if self.head else 0.0
-        return after - before
+        return (self.head or NO_WORK).amount - (self.base or NO_WORK).amount
 
     @property
     def more_calls(self) -> float:
-        before = self.base.calls if self.base else 0.0
-        after = self.head.calls if self.head else 0.0
-        return after - before
+        return (self.head or NO_WORK).calls - (self.base or NO_WORK).calls
 
     @property
     def by_count(self) -> float:
@@ -112,19 +111,25 @@ class AlignedWork(NamedTuple):
         return "same"
 
 
-# The fields that two rows must share, from all of them to the name alone; None: the row lacks one of the fields. The code
-# finds a line again after lines above it came or went. If the inputs changed, the place identifies the operator.
-_Key = Callable[[Work], Hashable | None]
-_TIERS: tuple[_Key, ...] = (
-    lambda row: (row.inputs, row.line, row.code),
-    lambda row: (row.inputs, row.code) if row.code else None,
-    lambda row: (row.inputs, row.line) if row.line else None,
-    lambda row: (row.inputs, file_of(row.line)) if row.inputs and row.line else None,
-    lambda row: row.inputs or None,
-    lambda row: (file_of(row.line), row.code) if row.code else None,
-    lambda row: row.line or None,
-    lambda row: row.operator,
-)
+# The fields that two rows must share, from all of them to the name alone; None: the row lacks one of the fields.
+_Tiers = tuple[Hashable | None, ...]
+_MOST_TIERS = 8
+
+
+def _tiers(row: Work) -> _Tiers:
+    """The code finds a line again after lines above it came or went. If the inputs changed, the place names the operator."""
+    inputs, line, code = row.inputs or None, row.line or None, row.code or None
+    file = file_of(line)
+    return (
+        (row.inputs, row.line, row.code),
+        code and (row.inputs, code),
+        line and (row.inputs, line),
+        inputs and line and (inputs, file),
+        inputs,
+        code and (file, code),
+        line,
+        row.operator,
+    )
 
 
 def align(base: Iterable[Work], head: Iterable[Work]) -> list[AlignedWork]:
@@ -135,11 +140,15 @@ def align(base: Iterable[Work], head: Iterable[Work]) -> list[AlignedWork]:
     """
     before = sorted(base, key=_order)
     after = sorted(head, key=_order)
+    tiers = {id(row): _tiers(row) for row in (*before, *after)}
     pairs: list[AlignedWork] = []
-    for key in _TIERS:
-        matched = _match(before, after, key)
-        pairs += matched
-        paired = {id(row) for pair in matched for row in pair}
+    for tier in range(_MOST_TIERS):
+        groups_of_head = _grouped(after, tiers, tier)
+        paired: set[int] = set()
+        for key, rows in _grouped(before, tiers, tier).items():
+            for pair in _nearest(rows, groups_of_head.get(key, [])):
+                pairs.append(pair)
+                paired |= {id(pair.base), id(pair.head)}
         before = [row for row in before if id(row) not in paired]
         after = [row for row in after if id(row) not in paired]
     pairs += [AlignedWork(row, None) for row in before]
@@ -147,20 +156,12 @@ def align(base: Iterable[Work], head: Iterable[Work]) -> list[AlignedWork]:
     return sorted(pairs, key=lambda pair: (-abs(pair.delta), _order(pair.row)))
 
 
-def _match(before: Sequence[Work], after: Sequence[Work], key: _Key) -> list[AlignedWork]:
-    groups_of_head = _grouped(after, key)
-    pairs: list[AlignedWork] = []
-    for word, rows in _grouped(before, key).items():
-        pairs += _nearest(rows, groups_of_head.get(word, []))
-    return pairs
-
-
-def _grouped(rows: Iterable[Work], key: _Key) -> dict[Hashable, list[Work]]:
+def _grouped(rows: Iterable[Work], tiers: Mapping[int, _Tiers], tier: int) -> dict[Hashable, list[Work]]:
     groups: dict[Hashable, list[Work]] = {}
     for row in rows:
-        word = key(row)
-        if word is not None:
-            groups.setdefault((row.operator, row.kind, word), []).append(row)
+        fields = tiers[id(row)][tier]
+        if fields is not None:
+            groups.setdefault((row.operator, row.kind, fields), []).append(row)
     return groups
 
 
@@ -172,13 +173,13 @@ def _nearest(before: Sequence[Work], after: Sequence[Work]) -> list[AlignedWork]
         first, second = before[at[0]], after[at[1]]
         return _lines_apart(first, second), abs(first.calls - second.calls), at
 
-    pairs: list[AlignedWork] = []
-    left = set(range(len(before)))
-    right = set(range(len(after)))
-    for first, second in sorted(product(left, right), key=distance):
-        if first in left and second in right:
-            left.remove(first)
-            right.remove(second)
+    pairs = []
+    of_base = set(range(len(before)))
+    of_head = set(range(len(after)))
+    for first, second in sorted(product(of_base, of_head), key=distance):
+        if first in of_base and second in of_head:
+            of_base.remove(first)
+            of_head.remove(second)
             pairs.append(AlignedWork(before[first], after[second]))
     return pairs
 

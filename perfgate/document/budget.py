@@ -89,8 +89,9 @@ def parse_place(key: str) -> PlacePattern:
 
 def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget:
     """Read one entry of ``[budget]``. Raises ValueError with the mistake and an example of a budget."""
-    place, signs = parse_place(key), {"lower": "<", "higher": ">"}
-    sign, rate = signs.get(metric.better), None
+    place = parse_place(key)
+    sign = {"lower": "<", "higher": ">"}.get(metric.better)
+    rate: float | None = None
     if isinstance(written, (int, float)):
         bound = float(written)
     else:
@@ -104,8 +105,11 @@ def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget
         unit, factor = _UNITS[read["unit"]]
         if unit != metric.unit:
             raise ValueError(f"{written!r} is in {unit}, and {metric.name} is measured in {metric.unit}")
-        bound, rate = float(read["number"]) * factor, float(read["rate"]) if read["rate"] else None
-        sign = read["sign"][0] if read["sign"] else sign
+        bound = float(read["number"]) * factor
+        if read["rate"]:
+            rate = float(read["rate"])
+        if read["sign"]:
+            sign = read["sign"][0]
     if sign is None:
         raise ValueError(f"neither direction of {metric.name} is better; say which bound it is, with < or >")
     return Budget(
@@ -135,19 +139,20 @@ _WORD = re.compile(r"[^a-z0-9]")
 
 def missing_kernels(patterns: Iterable[str], names: Collection[str]) -> dict[str, str]:
     """The patterns that no name fits, each with the names that come nearest to it in one text."""
-    return {
-        pattern: ", ".join(_nearest(pattern, names)) or "none"
-        for pattern in patterns
-        if not any(fnmatchcase(name, pattern) for name in names)
-    }
+    missing: dict[str, str] = {}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            missing[pattern] = ", ".join(_nearest(pattern, names)) or "none"
+    return missing
 
 
 def _nearest(pattern: str, names: Collection[str]) -> list[str]:
-    wanted = _plain(pattern)
-    containing = sorted(name for name in names if wanted and wanted in _plain(name))
-    plain = {_plain(name): name for name in sorted(names, reverse=True)}
-    similar = difflib.get_close_matches(wanted, list(plain), n=_NEAREST, cutoff=_SIMILAR)
-    return list(dict.fromkeys([*containing, *(plain[word] for word in similar)]))[:_NEAREST]
+    word = _plain(pattern)
+    nearest = dict.fromkeys(sorted(name for name in names if word and word in _plain(name)))
+    by_word = {_plain(name): name for name in sorted(names, reverse=True)}
+    for similar in difflib.get_close_matches(word, list(by_word), n=_NEAREST, cutoff=_SIMILAR):
+        nearest[by_word[similar]] = None
+    return list(nearest)[:_NEAREST]
 
 
 def _plain(name: str) -> str:

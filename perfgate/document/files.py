@@ -90,16 +90,16 @@ def refuse_misfits(run: RunDocument, *, name: str) -> None:
     for number, replicate in enumerate(run.replicates):
         for lane, blocks in (("shapes", replicate.shapes), ("preprocess", replicate.preprocess)):
             for shape, columns in blocks.items():
-                if what := misfit(columns):
-                    refuse(name, f"$.replicates[{number}].{lane}.{ascii(shape)[1:-1][:200]}", what, DAMAGED)
+                if fault := misfit(columns):
+                    refuse(name, f"$.replicates[{number}].{lane}.{ascii(shape)[1:-1][:200]}", fault, DAMAGED)
         for shape, kernels in replicate.kernels.items():
-            if what := misfit_of_kernels(kernels):
-                refuse(name, f"$.replicates[{number}].kernels.{ascii(shape)[1:-1][:200]}", what, DAMAGED)
+            if fault := misfit_of_kernels(kernels):
+                refuse(name, f"$.replicates[{number}].kernels.{ascii(shape)[1:-1][:200]}", fault, DAMAGED)
     for number, turn in enumerate(run.turns):
         for metric, value in turn.values.items():
             if metric != RANKS_LOSS and value and not SMALLEST <= abs(value) <= LARGEST:
-                what = f"{value:g} is outside what is measured, {SMALLEST:g} to {LARGEST:g}"
-                refuse(name, f"$.turns[{number}].values.{ascii(metric)[1:-1][:200]}", what, DAMAGED)
+                fault = f"{value:g} is outside what is measured, {SMALLEST:g} to {LARGEST:g}"
+                refuse(name, f"$.turns[{number}].values.{ascii(metric)[1:-1][:200]}", fault, DAMAGED)
 
 
 def parse_decision(data: bytes, *, name: str) -> DecisionDocument:
@@ -196,8 +196,10 @@ def _refuse_other_versions(value: Any, schema: str, version: int, name: str) -> 
     if not isinstance(value, dict):
         refuse(name, "$", f"an object was expected, not {type(value).__name__}", DAMAGED)
     if value.get("schema") != schema:
-        found = ascii(value.get("schema"))[:80]
-        refuse(name, "$.schema", f"{found} where {schema!r} was expected", "give the file that this command reads")
+        written_schema = ascii(value.get("schema"))[:80]
+        refuse(
+            name, "$.schema", f"{written_schema} where {schema!r} was expected", "give the file that this command reads"
+        )
     written = value.get("schema_version")
     if not isinstance(written, int) or isinstance(written, bool) or written < 0:
         refuse(name, "$.schema_version", f"a version number was expected, found {ascii(written)[:80]}", DAMAGED)
@@ -242,8 +244,8 @@ def _remedy(error: OSError) -> str:
 
 def left_out(value: Any, record: msgspec.Struct) -> str | None:
     """The JSON path of a field of ``record`` that is missing in ``value``, the parsed JSON it was read from; else None."""
-    found = _left_out(value, msgspec.to_builtins(record))
-    return None if found is None else f"${found}"
+    path = _left_out(value, msgspec.to_builtins(record))
+    return None if path is None else f"${path}"
 
 
 def _left_out(value: Any, whole: Any) -> str | None:
@@ -253,12 +255,12 @@ def _left_out(value: Any, whole: Any) -> str | None:
         if absent is not None:
             return f".{absent}"
         for key, part in whole.items():
-            if isinstance(part, (dict, list)) and (found := _left_out(value[key], part)) is not None:
-                return f".{key}{found}"
+            if isinstance(part, (dict, list)) and (path := _left_out(value[key], part)) is not None:
+                return f".{key}{path}"
     else:
         for index, part in enumerate(whole):
-            if isinstance(part, (dict, list)) and (found := _left_out(value[index], part)) is not None:
-                return f"[{index}]{found}"
+            if isinstance(part, (dict, list)) and (path := _left_out(value[index], part)) is not None:
+                return f"[{index}]{path}"
     return None
 
 

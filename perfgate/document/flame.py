@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -117,19 +118,21 @@ def side_by_side(base: FlameTree, head: FlameTree) -> FlameTree:
 def merged(trees: Sequence[FlameTree]) -> FlameTree:
     """One tree of several recordings of one side; their units and costs are added up."""
     union = _Union()
-    sides = [union.add(tree) for tree in trees]
-    cells: dict[tuple[int, int], list[int]] = {}
-    for side in sides:
-        for node, request, own, count in zip(side.node, side.request, side.own, side.count):
-            cell = cells.setdefault((node, request), [0, 0])
-            cell[0] += own
-            cell[1] += count
+    units = 0
+    own: Counter[tuple[int, int]] = Counter()
+    count: Counter[tuple[int, int]] = Counter()
+    for tree in trees:
+        side = union.add(tree)
+        units += side.units
+        for cell, time, times in zip(zip(side.node, side.request), side.own, side.count):
+            own[cell] += time
+            count[cell] += times
     costs = FlameCosts(
-        units=sum(side.units for side in sides),
-        node=[node for node, _ in cells],
-        request=[request for _, request in cells],
-        own=[own for own, _ in cells.values()],
-        count=[count for _, count in cells.values()],
+        units=units,
+        node=[node for node, _ in own],
+        request=[request for _, request in own],
+        own=list(own.values()),
+        count=list(count.values()),
     )
     return union.tree(trees, base=None, head=costs)
 
@@ -160,23 +163,36 @@ class _Union:
         )
 
     def tree(self, trees: Sequence[FlameTree], *, base: FlameCosts | None, head: FlameCosts) -> FlameTree:
+        parents, kinds, names = _columns(self.nodes)
+        places, shapes, more_shapes = _columns(self.details.values())
+        folded_names: set[str] = set()
+        for tree in trees:
+            folded_names.update(tree.folded_names)
         return FlameTree(
             label=trees[-1].label,
             unit=trees[-1].unit,
             texts=list(self.texts),
             requests=list(self.requests),
-            parent=[parent for parent, _, _ in self.nodes],
-            kind=[kind for _, kind, _ in self.nodes],
-            name=[name for _, _, name in self.nodes],
-            place=[place for place, _, _ in self.details.values()],
-            shape=[shape for _, shape, _ in self.details.values()],
-            more_shapes=[more for _, _, more in self.details.values()],
+            parent=parents,
+            kind=kinds,
+            name=names,
+            place=places,
+            shape=shapes,
+            more_shapes=more_shapes,
             base=base,
             head=head,
             folded=sum(tree.folded for tree in trees),
-            folded_names=sorted({name for tree in trees for name in tree.folded_names}),
+            folded_names=sorted(folded_names),
             cut=sum(tree.cut for tree in trees),
         )
+
+
+def _columns(rows: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[int], list[int]]:
+    columns: tuple[list[int], list[int], list[int]] = ([], [], [])
+    for row in rows:
+        for column, value in zip(columns, row):
+            column.append(value)
+    return columns
 
 
 def node_totals(tree: FlameTree, costs: FlameCosts | None) -> list[FlameTotal]:

@@ -168,21 +168,25 @@ def turns_by_quad(turns: Iterable[Turn], job: str) -> dict[int, list[Turn]]:
 def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:
     """The median over the turns of a job of each of its numbers, in the order in which the record lists them."""
     own = [turn for turn in turns if turn.workload == job.name]
-    names = [number.metric for number in job.numbers]
-    values = {name: [turn.values[name] for turn in own if name in turn.values] for name in names}
-    return {metric: median(listed) for metric, listed in values.items() if listed}
+    typical: dict[str, float] = {}
+    for number in job.numbers:
+        values = [turn.values[number.metric] for turn in own if number.metric in turn.values]
+        if values:
+            typical[number.metric] = median(values)
+    return typical
 
 
 def sample_quantiles(job: str, turns: Iterable[Turn]) -> dict[str, tuple[int, list[float]]]:
     """Of every metric that has several samples a turn: how many from all turns of a job, and their QUANTILES in seconds."""
     samples: dict[str, list[np.ndarray]] = {}
     for turn in turns:
-        for entry in turn.samples if turn.workload == job else ():
-            if entry.metric not in _OF_A_TURN:
-                samples.setdefault(entry.metric, []).append(unpack(entry.samples))
-    pooled = {metric: np.concatenate(arrays) for metric, arrays in samples.items()}
-    return {
-        metric: (int(array.size), (np.quantile(array, QUANTILES) / 1e9).tolist())
-        for metric, array in pooled.items()
-        if array.size
-    }
+        if turn.workload == job:
+            for entry in turn.samples:
+                if entry.metric not in _OF_A_TURN:
+                    samples.setdefault(entry.metric, []).append(unpack(entry.samples))
+    quantiles: dict[str, tuple[int, list[float]]] = {}
+    for metric, arrays in samples.items():
+        pooled = np.concatenate(arrays)
+        if pooled.size:
+            quantiles[metric] = int(pooled.size), (np.quantile(pooled, QUANTILES) / 1e9).tolist()
+    return quantiles

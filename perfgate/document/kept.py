@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -83,8 +84,7 @@ def set_of_check(
     base: RunDocument, head: RunDocument, decision: DecisionDocument, project: str, kept_at: str
 ) -> ArtifactSet:
     """The artifacts that both documents of a check list, under the folders of their sides."""
-    ids = "".join(content_sha256(run) for run in (base, head))
-    sides = (("base", base), ("head", head))
+    ids = content_sha256(base) + content_sha256(head)
     return ArtifactSet(
         id=hashlib.sha256(ids.encode()).hexdigest(),
         project=project,
@@ -93,7 +93,7 @@ def set_of_check(
         kept_at=kept_at,
         base=base.source.commit,
         verdict=decision.verdict,
-        files=[msgspec.structs.replace(file, path=f"{side}/{file.path}") for side, run in sides for file in _kept(run)],
+        files=[*_below("base", _kept(base)), *_below("head", _kept(head))],
     )
 
 
@@ -105,13 +105,17 @@ def is_plain_path(path: str) -> bool:
 def parse_set(data: bytes, *, name: str) -> ArtifactSet:
     """The record of kept artifacts in ``data``. Raises DocumentError for anything else."""
     try:
-        kept = convert_record(parse_json(data, name=name, max_bytes=MAX_SET_BYTES), ArtifactSet)
+        artifacts = convert_record(parse_json(data, name=name, max_bytes=MAX_SET_BYTES), ArtifactSet)
     except msgspec.ValidationError as error:
         refuse(name, "$", str(error), DAMAGED)
-    for file in kept.files:
+    for file in artifacts.files:
         if not is_plain_path(file.path) or file.bytes < 0:
             refuse(name, "$.files", ascii(file.path)[:200], DAMAGED)
-    return kept
+    return artifacts
+
+
+def _below(folder: str, files: Iterable[Artifact]) -> list[Artifact]:
+    return [msgspec.structs.replace(file, path=f"{folder}/{file.path}") for file in files]
 
 
 def _kept(run: RunDocument) -> list[Artifact]:

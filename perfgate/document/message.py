@@ -71,10 +71,10 @@ def _worded(message: Message, language: Language) -> str:
         return str(message.values["text"])
     from perfgate.catalogue.lookup import MESSAGES
 
-    values = {
-        name: _worded(value, language) if isinstance(value, Message) else value
-        for name, value in message.values.items()
-    }
+    values = dict(message.values)
+    for name, value in message.values.items():
+        if isinstance(value, Message):
+            values[name] = _worded(value, language)
     return filled(translate(MESSAGES[message.code].other, language), values)
 
 

@@ -521,4 +521,7 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def places(self) -> list[ShapePlace]:
         """The shapes of its workloads."""
-        return [ShapePlace(workload.name, shape) for workload in self.workloads for shape in workload.shapes]
+        places: list[ShapePlace] = []
+        for workload in self.workloads:
+            places += [ShapePlace(workload.name, shape) for shape in workload.shapes]
+        return places

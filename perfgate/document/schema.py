@@ -71,7 +71,7 @@ def schema_of(record: type[msgspec.Struct], name: str) -> dict[str, Any]:
 
 def field_comments(record: type) -> dict[str, str]:
     """The comments above the fields of a record and of its bases, by field."""
-    comments: dict[str, str] = {}
+    comments = {}
     for base in reversed(record.__mro__):
         if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
             comments.update(_own_field_comments(inspect.getsource(base)))
@@ -80,7 +80,7 @@ def field_comments(record: type) -> dict[str, str]:
 
 def _own_field_comments(source: str) -> dict[str, str]:
     comments: dict[str, str] = {}
-    above: list[str] = []
+    above = []
     for line in source.splitlines():
         text = line.strip()
         field = _FIELD.match(line)
@@ -215,8 +215,8 @@ def _innermost(error: ValidationError) -> ValidationError:
     firsts: dict[Any, ValidationError] = {}
     for inner in error.context or ():
         firsts.setdefault(inner.schema_path[0], inner)
-    found = [_innermost(first) for first in firsts.values()]
-    return max(found, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"), default=error)
+    causes = map(_innermost, firsts.values())
+    return max(causes, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"), default=error)
 
 
 def _tagged_alternative(error: ValidationError) -> int | None:

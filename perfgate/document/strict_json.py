@@ -160,7 +160,8 @@ def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
         value = dict(pairs)
         if len(value) == len(pairs):
             return value
-        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        counts = Counter(key for key, _ in pairs)
+        key = next(key for key in counts if counts[key] > 1)
         return stand_in(f"the key {key[:80]!a} stands twice")
 
     def constant(word: str) -> Any:

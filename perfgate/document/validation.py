@@ -37,8 +37,10 @@ class PlainSchema(dict[str, Any]):
     def __init__(self, schema: Mapping[str, Any]) -> None:
         super().__init__(schema)
         words = schema.get("type", list(_TYPES))
-        words = [words] if isinstance(words, str) else words
-        self._types = frozenset(kind for word in words for kind in _TYPES[word])
+        types: set[type] = set()
+        for word in [words] if isinstance(words, str) else words:
+            types.update(_TYPES[word])
+        self._types = frozenset(types)
         self._allowed = frozenset(schema["enum"]) if "enum" in schema else None
         self._lowest: float = schema.get("minimum", -math.inf)
         self._highest: float = schema.get("maximum", math.inf)

@@ -166,7 +166,7 @@ def _check_session(base: RunDocument, head: RunDocument) -> None:
 
 def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
     """The reasons that a recording has no counts, by side."""
-    reasons: list[Message] = []
+    reasons = []
     for side, run in (("head", head), ("base", base)):
         for note in run.warnings:
             if note.code == "notes.nothing-counted":

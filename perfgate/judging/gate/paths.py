@@ -53,7 +53,7 @@ def excluded_files(changed: Sequence[str], paths: PathSettings) -> dict[str, str
     """The files that the path filter leaves out, each with the pattern that does."""
     relevant = GitIgnoreSpec.from_lines(paths.relevant)
     ignored = GitIgnoreSpec.from_lines(paths.ignore)
-    excluded: dict[str, str] = {}
+    excluded = {}
     for file in changed:
         pattern = _pattern_of(file, paths.ignore, ignored)
         if pattern is not None:

@@ -49,7 +49,7 @@ def package_differences(base: Environment | None, head: Environment | None) -> l
 
 def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[TestbedDifference]:
     """The fields with differing values."""
-    differences: list[TestbedDifference] = []
+    differences = []
     for name in sorted(before.keys() | after.keys()):
         difference = TestbedDifference(field=name, base=before.get(name), head=after.get(name))
         if difference.base != difference.head:
@@ -121,7 +121,7 @@ def summarize_steps(head: RunDocument) -> list[StepSummary]:
 
 
 def _left_out(head: RunDocument, workload: str, number: int) -> StepSummary:
-    asked: set[int] = set()
+    asked = set()
     for record in head.workloads:
         if record.name == workload:
             asked.update(record.steps)

@@ -81,8 +81,8 @@ def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
 
 def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     """The rules on evidence that is missing or worthless: it may be the very evidence of a regression."""
-    failed: set[str] = set()
-    counted_only: list[Message] = []
+    failed = set()
+    counted_only = []
     for failure in basis.failures:
         if failure.error.is_of_slow_calls:
             counted_only.append(_about(failure.workload, failure.error.message))
@@ -109,7 +109,7 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
 
 
 def _undecided(basis: VerdictBasis) -> list[VerdictRule]:
-    nothing: list[Message] = []
+    nothing = []
     if not any(comparison.gating or comparison.accepted for comparison in basis.comparisons):
         nothing.append(Message("gate.nothing-compared"))
     undecided = [_name(comparison) for comparison in basis.undecided if comparison.must_decide]
@@ -121,9 +121,9 @@ def _undecided(basis: VerdictBasis) -> list[VerdictRule]:
 
 
 def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
-    doubtful: list[str] = []
-    unsteady: list[Message] = []
-    settings: list[Message] = []
+    doubtful = []
+    unsteady = []
+    settings = []
     for comparison in basis.undecided:
         if comparison.gating:
             continue

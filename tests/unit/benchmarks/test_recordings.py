@@ -13,6 +13,7 @@ import recordings
 
 from perfgate.catalogue.names import GAP
 from perfgate.document.samples import BlockColumns, Replicate, pack
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.pairs import paired_effects
 from tests.samples import recorded
 from tests.unit.gate.builders import SHAPE, WORKLOAD, replicate
@@ -155,7 +156,7 @@ def test_gap__equal_code_that_waited_for_cpus__free_of_the_waits() -> None:
     effects, of_means = [], []
     for base, head in (pair.sides for pair in waiting):
         members = member(base, "first"), member(head, "second")
-        (difference,) = paired_effects(*members, workload=WORKLOAD, shape=SHAPE, arm="ab")[GAP].differences.values
+        (difference,) = paired_effects(*members, ShapePlace(WORKLOAD, SHAPE))[GAP].differences.values
         effects.append(difference)
         before, after = (
             np.mean([(one.span - one.wall.sum()) / one.wall.size for one in side]) for side in (base, head)

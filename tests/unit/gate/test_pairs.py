@@ -13,6 +13,7 @@ from perfgate.document.comparison import Comparison
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.samples import BlockColumns, Replicate
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.clocks import deciding_clock
 from perfgate.judging.gate.evidence.fast_path import compare_fast_paths, fast_path
@@ -42,45 +43,45 @@ def test_statistics__chosen_quads__only_their_calls_count() -> None:
 
 def test_paired_effects__calls_too_few_for_a_p99__pool_pairs_until_there_are_100() -> None:
     base, head = sides([1.1] * 9, blocks=2)  # 40 calls a process: three pairs have 120
-    effects = paired_effects(base.replicates, head.replicates, workload=WORKLOAD, shape=SHAPE, arm="ab")
+    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert effects["latency.p99"].differences.values == pytest.approx([math.log(1.1)] * 3)
 
 
 def test_paired_effects__never_100_calls__no_p99() -> None:
     base, head = sides([1.1] * 2, blocks=2)
-    effects = paired_effects(base.replicates, head.replicates, workload=WORKLOAD, shape=SHAPE, arm="ab")
+    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert "latency.p99" not in effects
 
 
 def test_paired_effects__p99__of_cpu_time() -> None:
     base, head = sides([1.0] * 8, cpu=0.02, blocks=4, calls=200)
-    effects = paired_effects(base.replicates, head.replicates, workload=WORKLOAD, shape=SHAPE, arm="ab")
+    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert np.expm1(effects["latency.p99"].differences.values[0]) == pytest.approx(1.0)
 
 
 def test_paired_effects__head_four_percent_slower__log_ratio_a_pair() -> None:
     base, head = sides([1.04] * 8)
-    effects = paired_effects(base.replicates, head.replicates, workload=WORKLOAD, shape=SHAPE, arm="ab")
+    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert effects["latency.low"].differences.values == pytest.approx([math.log(1.04)] * 8)
     assert effects["latency.low"].base == pytest.approx(0.01)
 
 
 def test_paired_effects__gap_of_one_percent_of_a_call__effect_is_one_percent() -> None:
     base, head = sides([1.0] * 8, gaps=(0.0, 0.0001))
-    effects = paired_effects(base.replicates, head.replicates, workload=WORKLOAD, shape=SHAPE, arm="ab")
+    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert np.expm1(effects["throughput.gap"].differences.values) == pytest.approx([0.01] * 8)
 
 
 def test_paired_effects__pair_without_its_second_member__left_out() -> None:
     firsts = [replicate(0, "ab", "first", 0.01), replicate(1, "ab", "first", 0.01)]
     seconds = [replicate(1, "ab", "second", 0.02)]
-    effects = paired_effects(firsts, seconds, workload=WORKLOAD, shape=SHAPE, arm="ab")
+    effects = paired_effects(firsts, seconds, ShapePlace(WORKLOAD, SHAPE))
     assert effects["latency.low"].differences.values == pytest.approx([math.log(2.0)])
 
 
 def test_paired_effects__other_workload__nothing() -> None:
     base, head = sides([1.0] * 8)
-    assert paired_effects(base.replicates, head.replicates, workload="other", shape=SHAPE, arm="ab") == {}
+    assert paired_effects(base.replicates, head.replicates, ShapePlace("other", SHAPE)) == {}
 
 
 def quads(seed: int, *, level: float = 1e-3, count: int = 4, calls: int = 20, drift: float = 0.0) -> list[np.ndarray]:

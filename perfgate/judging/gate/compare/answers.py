@@ -13,7 +13,7 @@ from scipy.special import betainc, betaincinv
 
 from perfgate.catalogue.names import JOB_OUTPUT
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.message import Message, MessageValue
+from perfgate.document.message import Message
 from perfgate.judging.gate.compare.comparison import differing_output, informing
 from perfgate.judging.gate.evidence.answers import AlikeAnswers, AnswerCounts
 from perfgate.judging.gate.evidence.numbers import Levels, Number
@@ -43,16 +43,12 @@ def judge_answers(number: Number, counts: AnswerCounts, *, alpha: float, p_adjus
 
 
 def _other_answers(counts: AnswerCounts) -> Message:
-    steadier = "base" if _p_fewer(counts.base) <= _p_fewer(counts.head) else "head"
-    side = counts.base if steadier == "base" else counts.head
+    name, side = "base", counts.base
+    if _p_fewer(counts.base) > _p_fewer(counts.head):
+        name, side = "head", counts.head
     answers = counts.base.answers
-    values: dict[str, MessageValue] = {
-        "answers": answers,
-        "differ": answers - side.other,
-        "side": steadier,
-        "own": answers - side.own,
-    }
-    return Message("gate.other-answers", values)
+    numbers = {"answers": answers, "differ": answers - side.other, "own": answers - side.own}
+    return Message("gate.other-answers", {"side": name, **numbers})
 
 
 def _shares(number: Number, counts: AlikeAnswers) -> Paired:

@@ -35,9 +35,10 @@ def _first_recorded(shape: CountedShape, recorded: Collection[str]) -> Part:
     if begins and not before:
         name, line = begins[0].operator, begins[0].line
     else:
-        grown = [part for part in shape.parts(AUTOGRAD_OPS) if part.name in recorded and part.head > part.base]
-        if grown:
-            name, line = grown[0].name, grown[0].line
+        for part in shape.parts(AUTOGRAD_OPS):
+            if part.name in recorded and part.head > part.base:
+                name, line = part.name, part.line
+                break
     return Part(name=name, aspect="recorded" if is_mode else "attached", base=before, head=after, line=line)
 
 
@@ -46,7 +47,7 @@ def _newly_recorded(shape: CountedShape) -> set[str]:
 
     A few may also be recorded because they read other tensors.
     """
-    moved: dict[str, float] = {}
+    moved = {}
     for operator in shape.head.work[AUTOGRAD_OPS]:
         more_recorded = _recorded(shape.head, operator) - _recorded(shape.base, operator)
         fewer_unrecorded = _unrecorded(shape.base, operator) - _unrecorded(shape.head, operator)

@@ -57,8 +57,9 @@ def _compare(base: RunIndex | None, head: RunIndex, limit: HeadBound, place: Sha
 
 def _judge(bound: Bound, base: RunIndex | None, head: RunIndex, limit: HeadBound, place: ShapePlace) -> Bound:
     # The value of the best turn. A turn may have several, for example of several batch sizes: the worst counts.
-    of_turns = [max(values, key=limit.badness) for values in by_turn(limit.values(head, place)).values()]
-    best = min(of_turns, key=limit.badness, default=None)
+    turns = by_turn(limit.values(head, place))
+    worst_of_turns = [max(values, key=limit.badness) for values in turns.values()]
+    best = min(worst_of_turns, key=limit.badness, default=None)
     if best is None:
         return replace(bound, reason=Message("gate.bound-not-measured", {"step": measuring_step(limit.budget.metric)}))
     end, value = limit.best_end(best), rounded_if_known(best.value)
@@ -86,7 +87,7 @@ def _longest_kernel(head: RunIndex, place: ShapePlace) -> Message | None:
 def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> set[str]:
     """The metrics of a workload that seem to break a bound, and that a repeated measurement could settle."""
     before, after = RunIndex(of_workload(base, workload)), RunIndex(of_workload(head, workload))
-    broken: set[str] = set()
+    broken = set()
     for comparison in compare_bounds(before, after, policy):
         if comparison.outcome == "regressed" and not metric(comparison.metric).counted:
             broken.add(P99 if comparison.metric == SLA else comparison.metric)

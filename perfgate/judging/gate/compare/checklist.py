@@ -29,7 +29,6 @@ from perfgate.stats.summary import CONFIDENCE
 KNEE_GAIN = "batch.knee.gain"
 # The number of operators that stand for the step that lists them.
 _NAMED_OPERATORS = 3
-_SEVERITIES = ("info", "severe", "warning")
 
 
 def compare_checklist(
@@ -75,7 +74,7 @@ class _Checklist:
         self._paired: dict[tuple[str, str, str], Paired] = {}
         self._budgets: dict[tuple[str, str, str], Bound] = {}
         for comparison in comparisons:
-            key = (comparison.workload, comparison.shape, comparison.metric)
+            key = (*comparison.place, comparison.metric)
             if isinstance(comparison, Paired) and not comparison.is_of_job:
                 self._paired[key] = comparison
             elif isinstance(comparison, Bound) and comparison.is_budget:
@@ -84,10 +83,8 @@ class _Checklist:
     def row(self, number: ChecklistNumber) -> StepComparison:
         before, after = self._evidence.base.leading.get(number), self._evidence.head.leading.get(number)
         row = _as_measured(number, before, after)
-        paired = None
-        if not number.labels:
-            paired = self._paired.get((number.workload, number.shape, number.metric))
-        if paired is not None and paired.outcome != "not_comparable":
+        paired = self._paired.get((*number.place, number.metric))
+        if paired is not None and not number.labels and paired.outcome != "not_comparable":
             return _from_comparison(row, paired)
         if METRICS[number.metric].is_exact:
             if row.base is None or row.head is None:
@@ -125,7 +122,7 @@ class _Checklist:
 
     def with_bound(self, row: StepComparison) -> StepComparison:
         """The row with the budget of its number, or else with a limit on it."""
-        budget = self._budgets.get((row.workload, row.shape, row.metric))
+        budget = self._budgets.get((*row.place, row.metric))
         if budget is not None:
             return replace(row, bound=budget.bound, at_most=budget.better == "lower")
         limit = self._limits.get(row.metric)
@@ -139,9 +136,8 @@ def _limits(policy: Policy) -> Mapping[str, _Bounded]:
 
     If several limits bound a number, the table shows the gating limit, else the warning.
     """
-    names: list[str] = []
-    for severity in _SEVERITIES:
-        names += [name for name in LIMITS if name.rpartition(".")[2] == severity]
+    # "warning" comes last in the alphabet.
+    names = sorted(LIMITS, key=lambda name: name.rpartition(".")[2])
     limits: dict[str, _Bounded] = {}
     for name in (*names, *policy.limits):
         judged = judged_by(name)
@@ -163,8 +159,8 @@ def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | N
         metric=number.metric,
         labels=dict(number.labels),
         unit=METRICS[number.metric].unit,
-        base=None if before is None else rounded_if_known(before.value),
-        head=None if after is None else rounded_if_known(after.value),
+        base=rounded_if_known(before.value if before else None),
+        head=rounded_if_known(after.value if after else None),
         base_range=_range_of(before),
         head_range=_range_of(after),
     )
@@ -207,8 +203,7 @@ def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> S
 
 def _pairs_needed(effect: PairedEffect, bounds: Interval | None, policy: Policy) -> int | None:
     """The pairs that would show a difference, if it is not shown yet and a gate takes that many."""
-    is_resolved = bounds is not None and not bounds.low <= 0.0 <= bounds.high
-    if is_resolved:
+    if bounds is not None and not bounds.low <= 0.0 <= bounds.high:
         return None
     needed = pairs_to_decide(effect.differences, excluded=0.0)
     return needed if needed <= policy.looks[-1] else None
@@ -258,14 +253,14 @@ def _from_comparison(row: StepComparison, paired: Paired) -> StepComparison:
 
 def _operators_by_share(rows: Sequence[StepComparison]) -> list[StepComparison]:
     """The rows in the order of steps, with the operators of each shape by their share on head, largest first."""
-    shapes = list(dict.fromkeys((row.workload, row.shape) for row in rows))
+    places = list(dict.fromkeys(row.place for row in rows))
 
-    def place(row: StepComparison) -> tuple[int, int, float]:
+    def order(row: StepComparison) -> tuple[int, int, float]:
         if row.metric != OPERATOR_SHARE:
             return row.step, -1, 0.0
-        return row.step, shapes.index((row.workload, row.shape)), -(row.head or 0.0)
+        return row.step, places.index(row.place), -(row.head or 0.0)
 
-    return sorted(rows, key=place)
+    return sorted(rows, key=order)
 
 
 def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
@@ -294,8 +289,7 @@ def _leading_rows(step: int, rows: Sequence[StepComparison]) -> Sequence[StepCom
 def _of_first_shape(rows: Sequence[StepComparison]) -> Sequence[StepComparison]:
     """The row of head's first shape with the fewest labels; of operators, which are sorted, the first few."""
     first = next((row for row in rows if row.head is not None), rows[0])
-    of_shape = [row for row in rows if row.shape == first.shape]
-    fewest = min(len(row.labels) for row in of_shape)
-    least_labelled = [row for row in of_shape if len(row.labels) == fewest]
+    of_shape = sorted((row for row in rows if row.shape == first.shape), key=lambda row: len(row.labels))
+    least_labelled = [row for row in of_shape if len(row.labels) == len(of_shape[0].labels)]
     count = _NAMED_OPERATORS if first.metric == OPERATOR_SHARE else 1
     return least_labelled[:count]

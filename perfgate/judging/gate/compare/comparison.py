@@ -100,8 +100,8 @@ def not_compared(head: RunDocument, changes: Iterable[HarnessChange]) -> list[Co
     reasons = {change.workload: change.message for change in changes if change.is_not_comparable}
     comparisons: list[Comparison] = []
     for place in head.places:
-        if place.workload in reasons:
-            reason = reasons[place.workload]
+        reason = reasons.get(place.workload)
+        if reason is not None:
             comparisons.append(compared(Paired, place, LATENCY, "not_comparable", gating=False, reason=reason))
     return comparisons
 

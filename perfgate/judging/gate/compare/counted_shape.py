@@ -18,7 +18,7 @@ from perfgate.document.alignment import Work
 from perfgate.document.comparison import Checked, Exact, Outcome
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Aspect, Part
-from perfgate.document.message import Message, MessageValue
+from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import checked, compared
 from perfgate.judging.gate.compare.counts import Count, Range
@@ -87,7 +87,7 @@ class CountedShape:
 
     def parts(self, name: str, *, varying: bool = False) -> list[Part]:
         """The parts of a counter that changed, the largest change first; places whose count varies only if ``varying``."""
-        parts: list[Part] = []
+        parts = []
         for operator in self.base.work[name].keys() | self.head.work[name].keys():
             before = self.base.of(name, operator)
             after = self.head.of(name, operator)
@@ -137,23 +137,24 @@ class CountedShape:
         self, name: str, outcome: Outcome, *, reason: Message | None = None, parts: Sequence[Part] = ()
     ) -> Checked:
         """A count that the workload's check of the output excuses, or would excuse."""
-        base, head = self.base.values[name], self.head.values[name]
         return checked(
-            self.place, name, outcome, gating=False, base=base, head=head, reason=reason, parts=parts[:MAX_PARTS]
+            self.place,
+            name,
+            outcome,
+            gating=False,
+            base=self.base.values[name],
+            head=self.head.values[name],
+            reason=reason,
+            parts=parts[:MAX_PARTS],
         )
 
     def overlap(self, name: str) -> Message:
         """A message for a count with ranges on base and head that are too close, with the ranges if they are known."""
-        before = self.base.ends(name)
-        after = self.head.ends(name)
+        before, after = self.base.ends(name), self.head.ends(name)
         if before is None or after is None:
             return Message("gate.unstable")
-        ends: dict[str, MessageValue] = {
-            "least": before[0],
-            "most": before[1],
-            "head_least": after[0],
-            "head_most": after[1],
-        }
+        (least, most), (head_least, head_most) = before, after
+        ends = {"least": least, "most": most, "head_least": head_least, "head_most": head_most}
         return Message("gate.unstable-between", ends)
 
 

@@ -197,19 +197,18 @@ def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
     if not shape.is_of_calls:
         return
     base, head = shape.base, shape.head
-    parts = {part.name: part for part in shape.parts(FRAMEWORK_OPS)}
-    sides = base.counters, head.counters
-    views = {operator.op for side in sides for operator in side.ops if operator.view}
+    views = {operator.op for operator in (*base.counters.ops, *head.counters.ops) if operator.view}
     # The operators that one side could not count: copies, if its recording has no timeline.
     one_sided = base.values.keys() ^ head.values.keys()
     sites = [*base.counters.sites, *head.counters.sites]
     uncounted = {site.name for site in sites} - {site.name for site in sites if site.metric not in one_sided}
+    parts = shape.parts(FRAMEWORK_OPS)
     for operator in sorted((base.calls.keys() | head.calls.keys()) - views - uncounted):
         before, after = base.calls.get(operator, 0), head.calls.get(operator, 0)
         name = OPERATOR_COUNT + operator
         if before != after and name not in shape.unstable:
             count = Count(shape.place, name, Range(before, before), Range(after, after))
-            yield count.comparison(gating=False, parts=[parts[operator]] if operator in parts else [])
+            yield count.comparison(gating=False, parts=[part for part in parts if part.name == operator])
 
 
 def is_differing_count(compared: Comparison) -> bool:
@@ -235,8 +234,8 @@ def notes_on_varying(evidence: Evidence) -> list[Message]:
 
 def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
     """The ranges wider than the allowed growth of a count; ranges of single operators if no other count varies."""
-    totals: dict[str, tuple[int, int]] = {}
-    of_operators: dict[str, tuple[int, int]] = {}
+    totals = {}
+    of_operators = {}
     for name, (least, most) in counters.ranges.items():
         if name.startswith(OPERATOR_COUNT):
             of_operators[name] = least, most
@@ -246,8 +245,8 @@ def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
 
 
 def _note_on_varying(workload: str, ranges: dict[str, tuple[int, int]]) -> Message:
-    listed = [f"{name} {least}–{most}" for name, (least, most) in sorted(ranges.items())]
-    named = listed[:_NAMED_COUNTS]
+    listed = sorted(ranges.items())
+    counts = [f"{name} {least}–{most}" for name, (least, most) in listed[:_NAMED_COUNTS]]
     if len(listed) > _NAMED_COUNTS:
-        named.append(f"… ({len(listed) - _NAMED_COUNTS})")
-    return Message("notes.counts-vary", {"workload": workload, "counts": named})
+        counts.append(f"… ({len(listed) - _NAMED_COUNTS})")
+    return Message("notes.counts-vary", {"workload": workload, "counts": counts})

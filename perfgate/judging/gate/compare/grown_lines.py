@@ -28,7 +28,7 @@ def grown_lines(before: Iterable[Work], after: Iterable[Work], base_code: Collec
         is_second = pair.row.code in base_code or pair.delta < most / 2
         return is_second, -pair.delta, *split_line(pair.row.line or "")
 
-    parts: list[Part] = []
+    parts = []
     for pair in sorted(grown, key=order):
         row = pair.row
         if row.line:

@@ -32,9 +32,9 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
     better.
     """
     listed = list(comparisons)
-    faster: set[ShapePlace] = set()
-    not_slower: set[ShapePlace] = set()
-    undecided: set[ShapePlace] = set()
+    faster = set()
+    not_slower = set()
+    undecided = set()
     for time in listed:
         if not isinstance(time, Paired) or not time.must_decide or time.evidence == "turn":
             continue

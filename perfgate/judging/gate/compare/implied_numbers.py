@@ -11,10 +11,11 @@ cycles of its kernels and the host's time compare.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.names import (
     BUSY,
@@ -34,7 +35,7 @@ from perfgate.catalogue.names import (
 )
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import CPU_DECIDES, SAME_WORK
-from perfgate.document.job import CpuTime, Turn
+from perfgate.document.job import Turn
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import ALIKE, COMPUTES, WAITED
@@ -53,16 +54,14 @@ _OF_THE_CPU = (SERVING_CPU, REQUEST_CPU, RANKS_CPU)
 
 def with_implied(comparisons: Sequence[Comparison], evidence: Evidence) -> list[Comparison]:
     """The comparisons; numbers that follow from others of their place no longer gate if they are left open."""
-    by_place: dict[ShapePlace, list[Paired]] = {}
+    by_place: dict[ShapePlace, list[Paired]] = defaultdict(list)
     for comparison in comparisons:
         if isinstance(comparison, Paired):
-            by_place.setdefault(comparison.place, []).append(comparison)
-    replaced: list[Comparison] = []
-    for comparison in comparisons:
+            by_place[comparison.place].append(comparison)
+    replaced = list(comparisons)
+    for index, comparison in enumerate(comparisons):
         if isinstance(comparison, Paired):
-            replaced.append(_with_reason(comparison, by_place[comparison.place], evidence))
-        else:
-            replaced.append(comparison)
+            replaced[index] = _with_reason(comparison, by_place[comparison.place], evidence)
     return replaced
 
 
@@ -71,7 +70,7 @@ def _with_reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evide
     if reason is not None:
         return _informing(comparison, reason)
     if _is_wider_for_same_work(comparison, evidence):
-        return msgspec.structs.replace(comparison, reason=Message(SAME_WORK, {"margin": SAME_WORK_MARGIN}))
+        return replace(comparison, reason=Message(SAME_WORK, {"margin": SAME_WORK_MARGIN}))
     return comparison
 
 
@@ -84,12 +83,10 @@ def _is_wider_for_same_work(comparison: Paired, evidence: Evidence) -> bool:
 def _informing(comparison: Comparison, reason: Message) -> Comparison:
     if comparison.metric == INSTRUCTIONS:
         shown = reason if comparison.outcome == "regressed" else comparison.reason
-        return msgspec.structs.replace(comparison, gating=False, reason=shown)
+        return replace(comparison, gating=False, reason=shown)
     if comparison.metric in _HOST_TIMES:
-        return msgspec.structs.replace(
-            comparison, outcome="informs", gating=False, reason=reason, pairs_needed=None, excluded=None
-        )
-    return msgspec.structs.replace(comparison, gating=False, reason=reason, pairs_needed=None)
+        return replace(comparison, outcome="informs", gating=False, reason=reason, pairs_needed=None, excluded=None)
+    return replace(comparison, gating=False, reason=reason, pairs_needed=None)
 
 
 def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:
@@ -102,13 +99,11 @@ def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) 
         return _why_instructions_inform(comparison, of_place, evidence)
     if not comparison.is_of_job or not comparison.gating or comparison.outcome != "inconclusive":
         return None
-    of_job = [row for row in of_place if row.is_of_job and row.gating]
-    gating = {row.metric for row in of_job}
+    outcomes = {row.metric: row.outcome for row in of_place if row.is_of_job and row.gating}
     for names in _FINER.get(comparison.metric, ()):
-        if names <= gating:
+        if names <= outcomes.keys():
             return Message("gate.covered", {"by": sorted(names)})
-    decided = {row.metric for row in of_job if row.outcome in ("unchanged", "improved")}
-    cpu = next((name for name in _OF_THE_CPU if name in decided), None)
+    cpu = next((name for name in _OF_THE_CPU if outcomes.get(name) in ("unchanged", "improved")), None)
     if cpu is None or comparison.metric not in _OF_THE_WALL or comparison.looks_worse:
         return None
     waited = waited_where_cpu_is_fair(*evidence.turns(comparison.workload))
@@ -167,7 +162,7 @@ def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> floa
 
 def waited_of_jobs(evidence: Evidence) -> float | None:
     """The share of the CPU time that the threads of a job wanted and did not get, of the job that waited most."""
-    shares: list[float] = []
+    shares = []
     for job in evidence.head.run.jobs:
         for turns in evidence.turns(job.name):
             demand = _demand(turns)
@@ -178,20 +173,15 @@ def waited_of_jobs(evidence: Evidence) -> float | None:
 
 def _demand(turns: Sequence[Turn]) -> _Demand | None:
     """The demand of a side; None if a turn lacks the data."""
-    times = [turn.cpu for turn in turns if turn.cpu is not None and turn.cpu.waited is not None]
-    if not times or len(times) < len(turns):
-        return None
-    processes = max(1, turns[0].work.get("ranks", 1))
-    used, waited, seconds = _total(times)
+    used = waited = seconds = 0.0
+    for turn in turns:
+        if turn.cpu is None or turn.cpu.waited is None:
+            return None
+        used += max(0.0, turn.cpu.used)
+        waited += max(0.0, turn.cpu.waited)
+        seconds += max(0.0, turn.cpu.seconds)
     # Sums of damaged documents may be infinite.
     if not 0 < seconds < math.inf or not 0 < used + waited < math.inf:
         return None
+    processes = max(1, turns[0].work.get("ranks", 1))
     return _Demand((used + waited) / seconds / processes, waited / (used + waited))
-
-
-def _total(times: Sequence[CpuTime]) -> tuple[float, float, float]:
-    """The CPU seconds used and waited for, and the seconds of all times."""
-    used = sum(max(0.0, time.used) for time in times)
-    waited = sum(max(0.0, time.waited or 0.0) for time in times)
-    seconds = sum(max(0.0, time.seconds) for time in times)
-    return used, waited, seconds

@@ -38,11 +38,11 @@ def _shapes(replicates: Iterable[Replicate]) -> set[str]:
 
 
 def _interval(base: Sequence[Replicate], head: Sequence[Replicate], place: ShapePlace) -> Ends | None:
-    workload, shape = place
+    shape = place.shape
     before = [replicate.shapes[shape] for replicate in base if shape in replicate.shapes]
     after = [replicate.shapes[shape] for replicate in head if shape in replicate.shapes]
     clocks = {TimedLane(place, preprocess=False): deciding_clock(before, after)}
-    effects = paired_effects(base, head, workload=workload, shape=shape, arm="ab", clocks=clocks)
+    effects = paired_effects(base, head, place, clocks=clocks)
     if LATENCY not in effects:
         return None
     interval = single_interval(effects[LATENCY].differences)

@@ -10,7 +10,6 @@ from perfgate.document.comparison import Checked, Comparison, Exact
 from perfgate.document.decision import Policy, QuantileComparison
 from perfgate.document.job import Turn, sample_quantiles
 from perfgate.document.message import Message
-from perfgate.document.profile import JobProfile
 from perfgate.document.run import RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared, differing_output
@@ -40,7 +39,7 @@ _Z_ALARM = 2.9  # of a look's share of 1 %
 
 def compare_jobs(evidence: Evidence, policy: Policy) -> Iterator[Comparison]:
     """Yield the checks and the exact counts of every job."""
-    base, head = evidence.runs
+    head = evidence.head.run
     of_stacks = head.session.command == "upgrade"
     for job in head.jobs:
         place = ShapePlace(job.name, "")
@@ -49,15 +48,9 @@ def compare_jobs(evidence: Evidence, policy: Policy) -> Iterator[Comparison]:
         yield from _other_output(place, quads, policy)
         if job.is_command:
             yield from compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
-        lines = lines_with_more_calls(_profile_of(base, job.name), _profile_of(head, job.name), head.source.changes)
+        before, after = evidence.base.profiles.get(job.name), evidence.head.profiles.get(job.name)
+        lines = lines_with_more_calls(before, after, head.source.changes)
         yield from compare_counts(place, *turns_of(quads), policy, lines)
-
-
-def _profile_of(run: RunDocument, job: str) -> JobProfile | None:
-    for profile in run.profiles:
-        if profile.workload == job:
-            return profile
-    return None
 
 
 def _other_work(place: ShapePlace, quads: Sequence[Quad]) -> Iterator[Checked]:
@@ -71,22 +64,16 @@ def _other_work(place: ShapePlace, quads: Sequence[Quad]) -> Iterator[Checked]:
 def _other_output(place: ShapePlace, quads: Sequence[Quad], policy: Policy) -> Iterator[Checked]:
     """Yield a comparison that fails if equal work gave different output."""
     tolerated = configured_tolerance(policy, RANKS_LOSS, place) or 0.0
-    # If a program checks a server's answers, only the first turns of a start have an output.
-    compared = [quad for quad in quads if _has_output(quad)]
-    differing = sum(_output_differs(quad, tolerated) for quad in compared)
+    compared = differing = 0
+    for quad in quads:
+        # If a program checks a server's answers, only the first turns of a start have an output.
+        if any(turn.output or RANKS_LOSS in turn.values for turn in (*quad.base, *quad.head)):
+            compared += 1
+            of_base, of_head = {turn.output for turn in quad.base}, {turn.output for turn in quad.head}
+            differing += of_base != of_head or losses_differ(quad.base, quad.head, tolerated)
     if differing:
-        reason = Message("gate.other-output", {"count": differing, "quads": len(compared)})
+        reason = Message("gate.other-output", {"count": differing, "quads": compared})
         yield differing_output(place, JOB_OUTPUT, reason)
-
-
-def _has_output(quad: Quad) -> bool:
-    return any(turn.output or RANKS_LOSS in turn.values for turn in (*quad.base, *quad.head))
-
-
-def _output_differs(quad: Quad, tolerated: float) -> bool:
-    if {turn.output for turn in quad.base} != {turn.output for turn in quad.head}:
-        return True
-    return losses_differ(quad.base, quad.head, tolerated)
 
 
 def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
@@ -97,22 +84,16 @@ def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
         before, after = sample_quantiles(job.name, base.turns), sample_quantiles(job.name, head.turns)
         for name in before:
             if name in after:
-                rows.append(_quantiles(job.name, name, before[name], after[name]))
+                (base_count, of_base), (head_count, of_head) = before[name], after[name]
+                row = QuantileComparison(
+                    workload=job.name,
+                    metric=name,
+                    base=list(map(rounded, of_base)),
+                    head=list(map(rounded, of_head)),
+                    counts=(base_count, head_count),
+                )
+                rows.append(row)
     return rows
-
-
-def _quantiles(
-    job: str, name: str, before: tuple[int, list[float]], after: tuple[int, list[float]]
-) -> QuantileComparison:
-    base_count, base = before
-    head_count, head = after
-    return QuantileComparison(
-        workload=job,
-        metric=name,
-        base=list(map(rounded, base)),
-        head=list(map(rounded, head)),
-        counts=(base_count, head_count),
-    )
 
 
 # --- before and between looks
@@ -158,8 +139,7 @@ def compare_lines(
     if min(len(before), len(after)) < FEWEST_COUNTED or not any((*before, *after)):
         return
     if min(*before, *after) <= 0:
-        reason = Message("gate.lines-of-one-side")
-        yield compared(Exact, place, COMMAND_LINES, reason=reason)
+        yield compared(Exact, place, COMMAND_LINES, reason=Message("gate.lines-of-one-side"))
         return
     allowed = tolerance(policy, COMMAND_LINES, place)
     base_range, head_range = Range.of(map(rounded, before)), Range.of(map(rounded, after))
@@ -168,8 +148,8 @@ def compare_lines(
     if of_stacks:
         yield count.comparison("informs", gating=False, reason=Message("gate.lines-of-stacks"))
     elif spread > allowed:
-        reason = Message("gate.lines-vary", {"spread": rounded(spread)})
-        yield count.comparison("informs", gating=False, reason=reason)
+        vary = Message("gate.lines-vary", {"spread": rounded(spread)})
+        yield count.comparison("informs", gating=False, reason=vary)
     else:
         yield count.comparison()
 
@@ -186,7 +166,7 @@ def notes_on_requests(evidence: Evidence) -> list[Message]:
 
 
 def _notes_on(name: str, base: list[Turn], head: list[Turn]) -> Iterator[Message]:
-    without: set[str] = set()
+    without = set()
     for turn in (*base, *head):
         without.update(turn.without)
     if fields := sorted(without - {_KEEP_ALIVE}):

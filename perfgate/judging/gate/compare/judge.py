@@ -6,6 +6,7 @@ turns and quads, sign flips for long stretches, a sign test for answers.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -33,19 +34,17 @@ def judge_numbers(
     interim: bool = False,
 ) -> list[Comparison]:
     """Judge all numbers, in their order; at an ``interim`` look alarms of pairs and turns are surer than at the end."""
-    families: dict[tuple[str, str], list[int]] = {}
-    for index, number in enumerate(numbers):
-        families.setdefault((number.family, number.place.workload), []).append(index)
+    families: dict[tuple[str, str], list[Number]] = defaultdict(list)
+    for number in numbers:
+        families[number.family, number.place.workload].append(number)
+    judges = {}
+    for key, members in families.items():
+        judges[key] = _FamilyJudge(members, policy, shares.of(key[0]), interim=interim)
     floor_of = {(*floor.place, floor.metric): floor for floor in floors}
-    judged: dict[int, list[Comparison]] = {}
-    for (family, _), indices in families.items():
-        judge = _FamilyJudge([numbers[index] for index in indices], policy, shares.of(family), interim=interim)
-        for index in indices:
-            number = numbers[index]
-            judged[index] = judge.judge(number, floor_of.get((*number.place, number.metric)))
     comparisons: list[Comparison] = []
-    for index in range(len(numbers)):
-        comparisons += judged[index]
+    for number in numbers:
+        judge = judges[number.family, number.place.workload]
+        comparisons += judge.judge(number, floor_of.get((*number.place, number.metric)))
     return comparisons
 
 

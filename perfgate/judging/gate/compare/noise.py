@@ -56,8 +56,8 @@ def base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
     """If the base differs from itself, a difference of the head is no evidence."""
     entries: dict[ShapePlace, Invalid] = {}
     for floor in floors:
-        if floor.differs:
+        if floor.differs and floor.place not in entries:
             message = Message("gate.aa-differs", {"metric": floor.metric})
             entry = Invalid(workload=floor.workload, shape=floor.shape, kind="aa_differs", message=message)
-            entries.setdefault(floor.place, entry)
+            entries[floor.place] = entry
     return list(entries.values())

@@ -86,10 +86,10 @@ def judge_subroutines(
     for subject in subjects:
         if configured_tolerance(policy, subject.metric, subject.place) is not None:
             by_workload.setdefault(subject.place.workload, []).append(subject)
-    comparisons: list[Paired] = []
+    comparisons = []
     for of_workload in by_workload.values():
-        tests = _tests(of_workload, evidence)
-        comparisons += [_judge(subject, test, policy, alpha) for subject, test in zip(of_workload, tests)]
+        for subject, test in zip(of_workload, _tests(of_workload, evidence)):
+            comparisons.append(_judge(subject, test, policy, alpha))
     return comparisons
 
 
@@ -105,7 +105,10 @@ def _subjects(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Ite
         if not pairs:
             continue
         call_seconds = _call_seconds(pairs, kind)
-        for name in sorted(set().union(*(base for base, _ in pairs)) - {OUTSIDE_OPERATORS}):
+        names: set[str] = set()
+        for base, _ in pairs:
+            names |= base.keys()
+        for name in sorted(names - {OUTSIDE_OPERATORS}):
             times = _timed_pairs(pairs, name)
             if len(times) < MIN_PAIRS or (place, name) in changed:
                 continue
@@ -120,7 +123,7 @@ def _subjects(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Ite
 
 def _call_seconds(pairs: PairedTimes, kind: Kind) -> float:
     """The seconds of all operators of base's call; of subroutines the longest, within which all others run."""
-    seconds: list[float] = []
+    seconds = []
     for base, _ in pairs:
         if kind == "operators":
             seconds.append(sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0))
@@ -131,8 +134,9 @@ def _call_seconds(pairs: PairedTimes, kind: Kind) -> float:
 
 def _timed_pairs(pairs: PairedTimes, name: str) -> Floats:
     """The seconds of base and head in the pairs that timed a part on both sides."""
-    timed = [(base[name], head[name]) for base, head in pairs if base.get(name, 0.0) > 0 and head.get(name, 0.0) > 0]
-    return np.array(timed)
+    times = np.array([(base.get(name, 0.0), head.get(name, 0.0)) for base, head in pairs])
+    timed: Floats = times[(times > 0).all(axis=1)]
+    return timed
 
 
 def _tests(subjects: Sequence[_Subject], evidence: Evidence) -> Iterator[OperatorDelta]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from perfgate.catalogue.names import BUSY, PREPROCESSING, RANKS_CPU, RANKS_MEMORY, RANKS_STEP
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Part
-from perfgate.document.samples import PackedArray, Replicate, unpack
+from perfgate.document.samples import PackedArray, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.compare.rank_counts import exposed_parts
@@ -53,8 +53,10 @@ def _grown_kernels(evidence: Evidence, comparison: Paired) -> list[Part]:
     pairs = kernel_seconds(evidence.pairs.get(workload, ()), shape)
     if not comparison.looks_worse or len(pairs) < MIN_PAIRS:
         return []
-    names = dict.fromkeys(name for pair in pairs for side in pair for name in side)
-    parts: list[Part] = []
+    names: dict[str, None] = {}
+    for before, after in pairs:
+        names |= dict.fromkeys((*before, *after))
+    parts = []
     for name in names:
         base = np.array([before.get(name, 0.0) for before, _ in pairs])
         head = np.array([after.get(name, 0.0) for _, after in pairs])
@@ -66,14 +68,33 @@ def _grown_kernels(evidence: Evidence, comparison: Paired) -> list[Part]:
 
 
 def _stages(evidence: Evidence, place: ShapePlace) -> list[Part]:
-    """The stages of the preprocessing, each at the first changed line of its function."""
+    """The stages of the preprocessing that both sides have, each at the first changed line of its function.
+
+    Their times are the median over pairs of the 10th percentile of the calls of a process.
+    """
     base, head = evidence.runs
+    of_base: dict[str, list[float]] = defaultdict(list)
+    of_head: dict[str, list[float]] = defaultdict(list)
+    lines = {}
+    pairs = members_of_pairs(base.replicates, head.replicates, place, "ab")
+    for before, after in preprocess_lanes(pairs, place.shape):
+        walls = {stage.name: stage.wall for stage in before.stages}
+        for stage in after.stages:
+            if stage.name in walls:
+                of_base[stage.name].append(_low(walls[stage.name]))
+                of_head[stage.name].append(_low(stage.wall))
+                lines[stage.name] = stage.line
     changed = ChangedCode(head.source.changes)
     stages = []
-    for stage in stage_times(base.replicates, head.replicates, workload=place.workload, shape=place.shape):
-        line = changed.of_function(stage.line) if stage.line else None
-        stages.append(replace(stage, line=line))
+    for name, line in lines.items():
+        first = changed.of_function(line) if line else None
+        before_seconds, after_seconds = rounded(median(of_base[name])), rounded(median(of_head[name]))
+        stages.append(Part(name=name, base=before_seconds, head=after_seconds, line=first))
     return stages
+
+
+def _low(wall: PackedArray) -> float:
+    return float(np.quantile(unpack(wall), QUANTILE)) / 1e9
 
 
 def _grown_ranks(evidence: Evidence, comparison: Paired) -> list[Part]:
@@ -83,41 +104,3 @@ def _grown_ranks(evidence: Evidence, comparison: Paired) -> list[Part]:
     if comparison.metric == RANKS_STEP:
         parts += exposed_parts(*turns_of(quads))
     return sorted(parts, key=lambda part: part.base - part.head)
-
-
-# --- stages of the preprocessing
-
-
-class _Stage(NamedTuple):
-    """A stage in all pairs: its seconds in each, and the line at which its function starts."""
-
-    base: list[float]
-    head: list[float]
-    line: str | None
-
-
-def stage_times(first: Iterable[Replicate], second: Iterable[Replicate], *, workload: str, shape: str) -> list[Part]:
-    """The stages that both sides have, each with the line at which its function starts.
-
-    Their times are the median over pairs of the 10th percentile of the calls of a process.
-    """
-    pairs = members_of_pairs(first, second, ShapePlace(workload, shape), "ab")
-    stages: dict[str, _Stage] = {}
-    for before, after in preprocess_lanes(pairs, shape):
-        of_base = {stage.name: stage for stage in before.stages}
-        for stage in after.stages:
-            if stage.name in of_base:
-                measured = stages.get(stage.name, _Stage([], [], stage.line))._replace(line=stage.line)
-                measured.base.append(_low(of_base[stage.name].wall))
-                measured.head.append(_low(stage.wall))
-                stages[stage.name] = measured
-    return [_part(name, stage) for name, stage in stages.items()]
-
-
-def _part(name: str, stage: _Stage) -> Part:
-    base, head = float(np.median(stage.base)), float(np.median(stage.head))
-    return Part(name=name, base=rounded(base), head=rounded(head), line=stage.line)
-
-
-def _low(wall: PackedArray) -> float:
-    return float(np.quantile(unpack(wall), QUANTILE)) / 1e9

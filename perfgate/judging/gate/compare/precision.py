@@ -42,7 +42,7 @@ def _dropped_precision(shape: CountedShape) -> list[Part]:
 
     An operator that no longer runs at all has lost no precision. The line is where low precision was requested.
     """
-    parts: list[Part] = []
+    parts = []
     for operator in sorted(shape.base.work[LOW_PRECISION_OPS]):
         before = shape.base.of(LOW_PRECISION_OPS, operator)
         after = shape.head.of(LOW_PRECISION_OPS, operator)

@@ -101,11 +101,12 @@ def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, f
     ranks = sorted({key.rank for key in (*base, *head)})
     parts: list[Part] = []
     for name in names:
-        of_name: list[Part] = []
+        of_name = []
         for rank in ranks:
             key = RankOperator(name, rank)
             of_name.append(Part(name=name, ranks=str(rank), base=base.get(key, 0.0), head=head.get(key, 0.0)))
-        if len(ranks) > 1 and len({(part.base, part.head) for part in of_name}) == 1:
+        amounts = {(part.base, part.head) for part in of_name}
+        if len(ranks) > 1 and len(amounts) == 1:
             of_name = [replace(of_name[0], ranks="each")]
         parts += [part for part in of_name if part.base != part.head]
     return parts
@@ -118,8 +119,7 @@ def _operator_parts(base: Mapping[RankOperator, float], head: Mapping[RankOperat
         growth[key.operator] -= times
     for key, times in head.items():
         growth[key.operator] += times
-    changed = [name for name in growth if growth[name]]
-    most = sorted(changed, key=lambda name: (-abs(growth[name]), name))[:_NAMED_OPERATORS]
+    most = sorted(filter(growth.get, growth), key=lambda name: (-abs(growth[name]), name))[:_NAMED_OPERATORS]
     parts = [part for part in _differing(base, head) if part.name in most]
     return sorted(parts, key=lambda part: most.index(part.name))
 

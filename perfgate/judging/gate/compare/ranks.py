@@ -40,7 +40,7 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
     grown = head - base
     level = max(float(np.median(base)), 1e-9)
     starts = [quad.start for quad in quads]
-    parts: list[Part] = []
+    parts = []
     for column, rank in enumerate(ranks):
         others = np.median(np.delete(grown, column, axis=1), axis=1)
         lead = Differences.of((grown[:, column] - others) / level, starts)

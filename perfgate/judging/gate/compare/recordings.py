@@ -45,7 +45,7 @@ _SHOWN = {name for name, entry in METRICS.items() if entry.recorded}
 def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Recorded]:
     """Compare the times of kernels of every place that either side has; a place that one side lacks is undecided."""
     before, after = evidence.base.kernel_times, evidence.head.kernel_times
-    comparisons: list[Recorded] = []
+    comparisons = []
     for place in dict.fromkeys([*before, *after]):
         old, new = before.get(place), after.get(place)
         if old is None or new is None:
@@ -97,7 +97,7 @@ def _compare_sum(place: ShapePlace, base: KernelSums, head: KernelSums, policy: 
 
 def _slower_operators(base: KernelSums, head: KernelSums) -> list[Part]:
     before = base.of(KERNELS_TIME)
-    slower: list[Part] = []
+    slower = []
     for name, seconds in head.of(KERNELS_TIME).items():
         part = Part(name=name, base=before.get(name, 0.0), head=seconds)
         if part.head > part.base:
@@ -117,19 +117,23 @@ def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: s
             return _judged(place, unit, "inconclusive", reason=reason)
     allowed = tolerance(policy, unit, place)
     noise = _UNIT_NOISE[unit] * sum(before.values())
-    worse: list[Part] = []
-    better: list[Part] = []
-    for name in before:
-        if name in after:
-            part = Part(name=name, base=before[name], head=after[name])
-            tolerated = max(allowed * part.base, noise)
-            if part.head - part.base > tolerated:
-                worse.append(part)
-            elif part.base - part.head > tolerated:
-                better.append(part)
-    added = [Part(name=name, base=0.0, head=seconds) for name, seconds in after.items() if name not in before]
-    removed = sum(seconds for name, seconds in before.items() if name not in after)
-    if sum(part.head for part in added) - removed > max(allowed * removed, noise):
+    worse = []
+    better = []
+    added = []
+    added_seconds = removed_seconds = 0.0
+    for name in {**before, **after}:
+        part = Part(name=name, base=before.get(name, 0.0), head=after.get(name, 0.0))
+        tolerated = max(allowed * part.base, noise)
+        if name not in after:
+            removed_seconds += part.base
+        elif name not in before:
+            added_seconds += part.head
+            added.append(part)
+        elif part.head - part.base > tolerated:
+            worse.append(part)
+        elif part.base - part.head > tolerated:
+            better.append(part)
+    if added_seconds - removed_seconds > max(allowed * removed_seconds, noise):
         worse += added
     if worse:
         worst = sorted(worse, key=lambda part: part.base - part.head)[:_MAX_PARTS]
@@ -169,7 +173,7 @@ def recorded_times(evidence: Evidence) -> list[Recorded]:
     """Times of both sides for display only: of the whole step, then of its heaviest operators."""
     base, head = evidence.runs
     before = _step_values(base)
-    rows: list[Recorded] = []
+    rows = []
     for (place, name), seconds in _step_values(head).items():
         if (place, name) in before:
             rows.append(_shown(place, name, before[place, name], seconds))

@@ -186,17 +186,17 @@ def _information(differences: Differences, error: float, looks: Sequence[int]) -
     """
     of_a_pair = error**2 * differences.size
     pairs = np.array([*looks, min(differences.size, looks[-1])])
-    return tuple(float(value) for value in pairs / (of_a_pair + pairs * differences.luck**2) * of_a_pair)
+    return tuple((pairs / (of_a_pair + pairs * differences.luck**2) * of_a_pair).tolist())
 
 
 def _p_of_starts(differences: Differences, margin: float) -> float:
     """A p-value with the start, not the pair, as the unit of evidence; 0 if every pair is a fresh start."""
     if differences.starts is None:
         return 0.0
-    found = cluster_error(differences.values, differences.starts, luck=differences.start_luck)
-    if found is None:
+    of_starts = cluster_error(differences.values, differences.starts, luck=differences.start_luck)
+    if of_starts is None:
         return 1.0
-    error, freedom = found
+    error, freedom = of_starts
     return float(stdtr(freedom, (margin - differences.estimate) / error))
 
 
@@ -263,7 +263,8 @@ def single_interval(differences: Differences) -> Interval | None:
 
 
 def _interval(differences: Differences, level: float, planned: Differences) -> Interval | None:
-    low, high = (bound(differences.values, level, differences.weights) for bound in (lower_bound, upper_bound))
+    low = lower_bound(differences.values, level, differences.weights)
+    high = upper_bound(differences.values, level, differences.weights)
     reach = -float(ndtri(level)) * correlated_error(planned)
     if differences.starts is not None:
         of_starts = cluster_error(differences.values, differences.starts, luck=differences.start_luck)

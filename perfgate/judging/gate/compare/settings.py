@@ -9,7 +9,7 @@ from perfgate.catalogue.names import SETTINGS
 from perfgate.document.comparison import Comparison, Exact
 from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
-from perfgate.document.run import CodeChange, CounterSet
+from perfgate.document.run import CodeChange
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
 from perfgate.judging.gate.evidence.index import Evidence
@@ -26,23 +26,20 @@ def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
         if not head.settings:
             yield compared(Exact, place, SETTINGS, gating=False, reason=Message("gate.no-settings"))
             continue
-        for name in _differing(base, head):
-            if (place.workload, name) not in reported:
+        for name in sorted(base.settings.keys() | head.settings.keys()):
+            before, after = base.settings.get(name), head.settings.get(name)
+            if before != after and (place.workload, name) not in reported:
                 reported.add((place.workload, name))
-                reason = _difference(name, base.settings.get(name), head.settings.get(name), changes)
+                reason = _difference(name, before, after, changes)
                 yield compared(Exact, place, SETTINGS, gating=False, reason=reason)
-
-
-def _differing(base: CounterSet, head: CounterSet) -> list[str]:
-    names = sorted(base.settings.keys() | head.settings.keys())
-    return [name for name in names if base.settings.get(name) != head.settings.get(name)]
 
 
 def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> list[Message]:
     """Notes about other settings for the top of a report with a verdict that has another reason; a WARN may be about them."""
     if verdict == "WARN":
         return []
-    return [c.reason for c in comparisons if c.metric == SETTINGS and c.reason is not None]
+    settings = [comparison for comparison in comparisons if comparison.metric == SETTINGS]
+    return [setting.reason for setting in settings if setting.reason is not None]
 
 
 def _difference(name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]) -> Message:

@@ -31,7 +31,7 @@ def compare_stored(head: RunDocument, history: History) -> list[StoredComparison
     """The head's leading numbers next to main's series with a comparable run, or with runs that are not comparable."""
     busy_steps = {(step.workload, step.step) for step in conditions_of(head) if step.is_busy}
     numbers = {number.key: (number.step, value.value) for number, value in leading_numbers(head).items()}
-    rows: list[StoredComparison] = []
+    rows = []
     for series in history.series:
         labels = tuple(sorted(series.labels.items()))
         key = NumberKey(series.workload, series.shape, series.metric, labels)

@@ -178,8 +178,7 @@ def rare_slow_calls(sample: StretchSample) -> Message:
         often = head.share_above(long)
     how = Message("gate.stall-unknown")
     if head.computing is not None:
-        is_computing = head.computing >= COMPUTES_SHARE
-        how = Message("gate.stall-computing") if is_computing else Message("gate.stall-waiting")
+        how = Message("gate.stall-computing" if head.computing >= COMPUTES_SHARE else "gate.stall-waiting")
     values: dict[str, MessageValue] = {"every": round(1 / often), "seconds": rounded(head.typical), "how": how}
     if sample.line is None:
         return Message("gate.rare-slow-calls", values)
@@ -193,7 +192,7 @@ def more_calls_would_help(evidence: Evidence, comparisons: Sequence[Comparison])
     """Whether mean or stalls look worse and are not yet shown to be, so that further stretches may show it."""
     for place in evidence.places:
         sample = stretches_of(evidence, place)
-        of_place = [c for c in comparisons if c.place == place and c.metric in METRICS]
+        of_place = [row for row in comparisons if row.place == place and row.metric in METRICS]
         if sample is not None and leans_slower(sample, of_place):
             return True
     return False
@@ -201,10 +200,14 @@ def more_calls_would_help(evidence: Evidence, comparisons: Sequence[Comparison])
 
 def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bool:
     """Whether a sample that can grow looks worse; ``comparisons`` judge its mean and stalls."""
-    if sample.quads >= LOOKS[-1] or any(c.outcome == "regressed" for c in comparisons):
+    if sample.quads >= LOOKS[-1]:
         return False
-    means = [c for c in comparisons if isinstance(c, Paired) and c.metric == MEAN]
-    allowed = max((mean.tolerance or 0.0 for mean in means), default=0.0)
+    allowed = 0.0
+    for comparison in comparisons:
+        if comparison.outcome == "regressed":
+            return False
+        if isinstance(comparison, Paired) and comparison.metric == MEAN:
+            allowed = max(allowed, comparison.tolerance or 0.0)
     if sample.effect > LEANING_SHARE * allowed and _p_above(sample, 0.0) <= LEANING_P:
         return True
     return sample.effect > STALLS_MATTER and p_more_stalls(sample) <= LEANING_STALLS_P

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -91,8 +91,12 @@ def by_turn(values: Iterable[Value]) -> dict[str, list[Value]]:
 
 
 def bounded_metrics(policy: Policy) -> set[str]:
-    limits = [judged_by(name) for name in policy.limits]
-    return {budget.metric for budget in policy.budgets} | {limit.metric for limit in limits if limit is not None}
+    metrics = {budget.metric for budget in policy.budgets}
+    for name in policy.limits:
+        limit = judged_by(name)
+        if limit is not None:
+            metrics.add(limit.metric)
+    return metrics
 
 
 def deciding_steps(policy: Policy) -> frozenset[int]:
@@ -102,7 +106,7 @@ def deciding_steps(policy: Policy) -> frozenset[int]:
 
 def steps_with_rules(policy: Policy) -> frozenset[int]:
     """The steps that measure a metric with a bound, or with a tolerance that turns decide."""
-    return frozenset(measuring_step(name) for name in (*bounded_metrics(policy), *repeated_metrics(policy)))
+    return frozenset(map(measuring_step, (*bounded_metrics(policy), *repeated_metrics(policy))))
 
 
 # --- lost values
@@ -114,7 +118,7 @@ def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: ShapePlac
     The worst number of a turn is compared with the bound, so each that the base or another turn has must be there. If the head
     has none at all, its comparison reports that.
     """
-    names: list[str] = []
+    names = []
     for workload in evidence.head.run.workloads:
         if workload.name == place.workload and place.shape in workload.shapes:
             for limit in bounds_of(workload, policy):
@@ -135,8 +139,9 @@ def _lacks_values(evidence: Evidence, limit: HeadBound, place: ShapePlace) -> bo
 
 def _labels_by_turn(run: RunIndex, limit: HeadBound, place: ShapePlace) -> Sequence[Counter[_Labels]]:
     """The labels of the values of each turn."""
-    values = [value for value in limit.step_values(run, place) if limit.best_end(value) is not None]
-    turns = []
-    for turn, of_turn in by_turn(values).items():
-        turns.append(Counter(frozenset(value.labels.items() - {(REPEAT, turn)}) for value in of_turn))
-    return turns
+    turns: dict[str, Counter[_Labels]] = defaultdict(Counter)
+    for value in limit.step_values(run, place):
+        if limit.best_end(value) is not None:
+            turn = value.labels.get(REPEAT, "")
+            turns[turn][frozenset(value.labels.items() - {(REPEAT, turn)})] += 1
+    return list(turns.values())

@@ -35,8 +35,8 @@ class ChangedCode:
     def of_function(self, line: str) -> str:
         """The first changed line of a function that begins at a line; that line itself if nothing changed in it."""
         file, number = split_line(line)
-        inside = [change for change in self._changes.get(file, []) if change.begins == number]
-        return f"{file}:{min(change.first for change in inside)}" if inside else line
+        inside = [change.first for change in self._changes.get(file, []) if change.begins == number]
+        return f"{file}:{min(inside)}" if inside else line
 
     def origin(self, line: str | None) -> Origin | None:
         """The changed place behind a line.
@@ -47,7 +47,7 @@ class ChangedCode:
         if line is None:
             return None
         if line not in self._origins:
-            self._origins[line] = self._find(line)
+            self._origins[line] = self._origin_of_line(line)
         return self._origins[line]
 
     def chain_of(self, line: str | None) -> tuple[str, int] | None:
@@ -93,7 +93,7 @@ class ChangedCode:
                 lines += [caller for caller in function.callers if caller not in lines]
         return lines
 
-    def _find(self, line: str) -> Origin | None:
+    def _origin_of_line(self, line: str) -> Origin | None:
         chain = self.chain(line)
         for at in chain:
             change = self._at(at)
@@ -121,9 +121,8 @@ class ChangedCode:
         def order(change: CodeChange) -> tuple[int, int]:
             return -(change.begins or 0), abs(change.first - number)
 
-        return min(
-            (change for change in self._changes.get(file, []) if _is_around(change, number)), key=order, default=None
-        )
+        around = [change for change in self._changes.get(file, []) if _is_around(change, number)]
+        return min(around, key=order, default=None)
 
     def _around(self, line: str) -> CalledFunction | None:
         """The innermost function around a line."""
@@ -146,7 +145,7 @@ def _chain_around(change: CodeChange, number: int) -> tuple[str, int] | None:
 
     A changed loop covers the lines inside it; lines that changed themselves stand for themselves.
     """
-    around: list[tuple[int, int]] = []
+    around = []
     for chain in change.chains:
         for first, last in chain:
             if first <= number <= last:

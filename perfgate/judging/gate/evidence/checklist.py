@@ -56,8 +56,10 @@ class ChecklistNumber(NamedTuple):
 
     @classmethod
     def of(cls, step: int, workload: str, value: Value) -> ChecklistNumber:
-        labels = [(name, text) for name, text in value.labels.items() if name not in {"shape", REPEAT}]
-        return cls(step, workload, value.labels.get("shape", ""), value.metric, tuple(sorted(labels)))
+        labels = dict(value.labels)
+        shape = labels.pop("shape", "")
+        labels.pop(REPEAT, None)
+        return cls(step, workload, shape, value.metric, tuple(sorted(labels.items())))
 
     @property
     def place(self) -> ShapePlace:
@@ -143,8 +145,8 @@ class PairedNumbers:
         """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
         if metric(number.metric).timed:
             return True
-        sides = (self._turns_of_base, self._turns_of_head)
-        return any(len(set(turns.get(number.key, {}).values())) > 1 for turns in sides)
+        before, after = self._turns_of_base.get(number.key, {}), self._turns_of_head.get(number.key, {})
+        return len({*before.values()}) > 1 or len({*after.values()}) > 1
 
     def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
         """The batch knee of both sides over all their turns; None if a side did not reach one, or without common turns."""
@@ -163,7 +165,7 @@ class PairedNumbers:
         shared = base.keys() & head.keys()
         before = {size: base[size] for size in shared}
         after = {size: head[size] for size in shared}
-        visits = {len(rates) for rates in (*before.values(), *after.values())}
+        visits = set(map(len, (*before.values(), *after.values())))
         return (before, after) if len(shared) > 1 and len(visits) == 1 else None
 
     def _clock(self, number: ChecklistNumber) -> Clock:
@@ -200,14 +202,13 @@ def _turns_of(run: RunDocument, left_to_turns: set[NumberKey]) -> dict[NumberKey
             else:  # the step's own number, or the typical one of turns that all have a label
                 of_number.setdefault(1, value.value)
     for key in left_to_turns:
-        later = {number: value for number, value in turns.get(key, {}).items() if number > 1}
-        turns[key] = {number - 1: value for number, value in later.items()}
+        turns[key] = {number - 1: value for number, value in turns.get(key, {}).items() if number > 1}
     return dict(turns)
 
 
 def _left_to_turns(base: RunDocument) -> set[NumberKey]:
     """The numbers that the first turn of base left out."""
-    numbers: set[NumberKey] = set()
+    numbers = set()
     for step in base.steps:
         for value in step.values:
             if value.reason is not None and value.reason.code == LEFT_TO_TURNS:
@@ -235,7 +236,7 @@ def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> Paire
     zero = zero_of(name)
     of_base = [zero + (before[turn] or 0.0) for turn in numbers]
     of_head = [zero + (after[turn] or 0.0) for turn in numbers]
-    ratios = [_log_ratio(first, second) for first, second in zip(of_base, of_head)]
+    ratios = list(map(_log_ratio, of_base, of_head))
     if not max(map(abs, ratios)) <= LARGEST_RATIO:
         return Message("gate.no-ratio")
     base = median(of_base, name) - zero
@@ -259,7 +260,7 @@ def median(values: Sequence[float], name: str) -> float:
 
 def _rates_by_size(turns: Mapping[NumberKey, _Turns], number: ChecklistNumber) -> Rates:
     """The items per second of each batch size that all turns measured, in the order of turns."""
-    by_size: dict[int, _Turns] = {}
+    by_size = {}
     for key, values in turns.items():
         size = _number(dict(key.labels).get("batch", ""))
         if size and (key.workload, key.shape, key.metric) == (number.workload, number.shape, BATCH_THROUGHPUT):
@@ -267,7 +268,7 @@ def _rates_by_size(turns: Mapping[NumberKey, _Turns], number: ChecklistNumber) -
     every_turn: set[int] = set()
     for values in by_size.values():
         every_turn |= values.keys()
-    rates_by_size: dict[int, list[float]] = {}
+    rates_by_size = {}
     for size, values in by_size.items():
         rates = [values.get(turn) or 0.0 for turn in sorted(every_turn)]
         if all(0 < rate < math.inf for rate in rates):

@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 from msgspec.structs import replace
 
 from perfgate.document.job import Turn
+from perfgate.document.profile import JobProfile
 from perfgate.document.run import (
     FROM_PROFILE,
     CallAccount,
@@ -23,12 +24,12 @@ from perfgate.document.run import (
     StepResult,
     Value,
 )
-from perfgate.document.samples import Arm, Replicate
+from perfgate.document.samples import Arm
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumbers, leading_numbers
 from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.pairs import paired_effects
+from perfgate.judging.gate.evidence.pairs import Pair, paired_effects
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
 Kind = Literal["operators", "subroutines"]
@@ -53,6 +54,10 @@ class RunIndex:
     @cached_property
     def checks(self) -> dict[ShapePlace, CorrectnessResult]:
         return _by_place(self.run.correctness)
+
+    @cached_property
+    def profiles(self) -> dict[str, JobProfile]:
+        return {profile.workload: profile for profile in self.run.profiles}
 
     @cached_property
     def kernel_times(self) -> dict[ShapePlace, KernelTimes]:
@@ -85,11 +90,11 @@ class RunIndex:
     def operator_lines(self, place: ShapePlace) -> dict[str, str]:
         """The project line that most often calls each operator of a shape, by the exact counters."""
         counters = self.counters.get(place)
-        return {op.op: op.line for op in counters.ops if op.line} if counters else {}
+        return {operator.op: operator.line for operator in counters.ops if operator.line} if counters else {}
 
     def profiled(self, place: ShapePlace, member: str, kind: Kind) -> dict[int, dict[str, float]]:
         """The times of operators (and outside them) or of subroutines, by pair."""
-        times: dict[int, dict[str, float]] = {}
+        times = {}
         for replicate in self.run.replicates:
             shapes = replicate.operators if kind == "operators" else replicate.subroutines
             key = (replicate.workload, replicate.arm, replicate.member)
@@ -100,10 +105,6 @@ class RunIndex:
 
 def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
     return {entry.place: entry for entry in entries}
-
-
-# Two processes that took turns.
-Pair = tuple[Replicate, Replicate]
 
 
 class Evidence:
@@ -135,7 +136,7 @@ class Evidence:
     @cached_property
     def on_device(self) -> frozenset[ShapePlace]:
         """The places with calls that a device's own clock timed."""
-        timed: set[ShapePlace] = set()
+        timed = set()
         for workload, pairs in self.pairs.items():
             for first, _ in pairs:
                 for shape, columns in first.shapes.items():
@@ -163,11 +164,12 @@ class Evidence:
 
     def _members(self, arm: Arm) -> dict[str, list[Pair]]:
         """The processes of base and head that took turns in an arm, by workload."""
-        of_head = [replicate for replicate in self.head.run.replicates if replicate.arm == arm]
-        heads = {(replicate.workload, replicate.pair): replicate for replicate in of_head}
+        heads = {}
+        for replicate in self.head.run.replicates:
+            heads[replicate.workload, replicate.arm, replicate.pair] = replicate
         pairs: dict[str, list[Pair]] = {}
         for first in self.base.run.replicates:
-            second = heads.get((first.workload, first.pair))
+            second = heads.get((first.workload, arm, first.pair))
             if first.arm == arm and second:
                 pairs.setdefault(first.workload, []).append((first, second))
         return pairs
@@ -176,14 +178,8 @@ class Evidence:
         """The paired effects of each metric, of head against base or of base against itself."""
         if (place, arm) not in self._effects:
             second = self.head if arm == "ab" else self.base
-            self._effects[place, arm] = paired_effects(
-                self.base.run.replicates,
-                second.run.replicates,
-                workload=place.workload,
-                shape=place.shape,
-                arm=arm,
-                clocks=self.clocks,
-            )
+            first = self.base.run.replicates
+            self._effects[place, arm] = paired_effects(first, second.run.replicates, place, arm, self.clocks)
         return self._effects[place, arm]
 
     def profiled(
@@ -206,7 +202,7 @@ class Evidence:
     @cached_property
     def changed_counts(self) -> set[tuple[ShapePlace, str]]:
         """The operators that a call of one side runs more often than a call of the other."""
-        changed: set[tuple[ShapePlace, str]] = set()
+        changed = set()
         for place in self.base.operators.keys() & self.head.operators.keys():
             before, after = self.base.operators[place], self.head.operators[place]
             for op in before.keys() | after.keys():
@@ -217,8 +213,8 @@ class Evidence:
     @cached_property
     def unmarked(self) -> set[ShapePlace]:
         """The shapes of recordings without call markers, so that their operators are not of one call."""
-        counters = [*self.base.counters.items(), *self.head.counters.items()]
-        return {place for place, counted in counters if not counted.repeats}
+        counters = [*self.base.run.counters, *self.head.run.counters]
+        return {counted.place for counted in counters if not counted.repeats}
 
 
 def count_of(row: OperatorRow | None) -> float:

@@ -101,9 +101,9 @@ def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -
     starts = {turn.start for turn in turns}
     if not record.starts_afresh:
         # The first turn of a start has no turn before it, on either half of the devices.
-        first = len(starts) * (2 if record.fits == "swap" else 1)
-        reported = sum(turn.out_of_turn is not None for turn in turns)
-        table.promise(Row(record.name, "", "out_of_turn"), whole=reported >= len(turns) - first)
+        halves = 2 if record.fits == "swap" else 1
+        unreported = sum(turn.out_of_turn is None for turn in turns)
+        table.promise(Row(record.name, "", "out_of_turn"), whole=unreported <= halves * len(starts))
     if record.has_ranks:
         table.promise(Row(record.name, "", "counts"), whole=_are_counted(turns))
     if record.is_server:
@@ -120,16 +120,17 @@ def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -
 
 def _are_counted(turns: Sequence[Turn]) -> bool:
     """Whether a turn of every start has whole counts of all ranks that have times, or no rank could be profiled."""
-    counts = [count for turn in turns for count in turn.counts]
-    if not all(map(_is_whole, counts)) or len({count.steps > 0 for count in counts}) != 1:
-        return False
-    counted = {turn.start for turn in turns if _counts_every_rank(turn)}
-    return counted == {turn.start for turn in turns}
-
-
-def _counts_every_rank(turn: Turn) -> bool:
-    ranks = {str(count.rank) for count in turn.counts}
-    return bool(ranks) and ranks == {entry.labels.get("rank") for entry in turn.samples}
+    uncounted: set[int] = set()
+    counted: set[int] = set()
+    profiled: set[bool] = set()
+    for turn in turns:
+        if not all(map(_is_whole, turn.counts)):
+            return False
+        profiled.update(count.steps > 0 for count in turn.counts)
+        ranks = {str(count.rank) for count in turn.counts}
+        has_every_rank = bool(ranks) and ranks == {entry.labels.get("rank") for entry in turn.samples}
+        (counted if has_every_rank else uncounted).add(turn.start)
+    return len(profiled) == 1 and uncounted <= counted
 
 
 def _is_whole(count: RankCounts) -> bool:
@@ -145,10 +146,11 @@ def _promise_proofs(
     table: RowTable, record: JobRecord, turns: Sequence[Turn], settings: JobReference, work: Iterable[str]
 ) -> None:
     """Promise the proof that the turns of both sides are comparable: their work and their output."""
-    asked = _work_of(record, settings, work)
+    own = settings.settings
+    divisors = _work_of(record, settings, work)
     with_output = set(_turns_with_output(record, settings, turns))
     for row, turn in _turns_by_row(settings.name, turns):
-        for name, times in asked.items():
+        for name, times in divisors.items():
             count = turn.work.get(name)
             is_done = count is not None and (times is None or (count > 0 and count % times == 0))
             table.promise(row._replace(metric=f"work.{name}"), whole=is_done, named_by="configuration")
@@ -156,12 +158,13 @@ def _promise_proofs(
         table.promise(output, whole=row in with_output, named_by="configuration")
     has_token_times = all(map(_has_token_times, turns))
     table.promise(Row(settings.name, "", ITL), whole=has_token_times, named_by="configuration")
-    if settings.settings.loss_tolerance:
+    if own.loss_tolerance:
         has_losses = all(RANKS_LOSS in turn.values for turn in turns)
         table.promise(Row(settings.name, "", RANKS_LOSS), whole=has_losses, named_by="configuration")
-    counted = {count.steps for turn in turns for count in turn.counts}
-    are_as_set = counted <= {0, settings.settings.steps}
-    table.add(Row(settings.name, "", STEPS_COUNTED), AS_SET if are_as_set else str(sorted(counted)))
+    steps: set[int] = set()
+    for turn in turns:
+        steps.update(count.steps for count in turn.counts)
+    table.add(Row(settings.name, "", STEPS_COUNTED), AS_SET if steps <= {0, own.steps} else str(sorted(steps)))
     fits = _shares_devices_as(settings, record, turns)
     table.add(Row(settings.name, "", FITS), AS_SET if fits else record.fits)
 
@@ -169,19 +172,18 @@ def _promise_proofs(
 def _work_of(record: JobRecord, settings: JobReference, stored: Iterable[str]) -> dict[str, int | None]:
     """The counts of work that each turn must have, each with its divisor: a visit of ``alternate`` has several turns."""
     own = settings.settings
-    asked: dict[str, int | None] = dict.fromkeys(_WORK[record.kind] or sorted(stored))
+    divisors: dict[str, int | None] = dict.fromkeys(_WORK[record.kind] or sorted(stored))
     if record.has_ranks:
-        asked |= {"steps": own.steps, "ranks": own.ranks}
+        divisors |= {"steps": own.steps, "ranks": own.ranks}
     if record.is_server:
-        asked["requests"] = _requests_of(settings)
-        # A streamed answer has at least one token.
-        asked["output_tokens"] = 1 if own.streams_tokens else None
-    return asked
+        divisors["requests"] = _requests_of(settings)
+        if own.streams_tokens:  # an answer has at least one
+            divisors["output_tokens"] = 1
+    return divisors
 
 
 def _requests_of(settings: JobReference) -> int:
-    load = settings.settings.load or LoadSettings(concurrency=1)
-    return load.requests
+    return (settings.settings.load or LoadSettings(concurrency=1)).requests
 
 
 def _turns_with_output(record: JobRecord, settings: JobReference, turns: Sequence[Turn]) -> Iterator[Row]:
@@ -192,10 +194,12 @@ def _turns_with_output(record: JobRecord, settings: JobReference, turns: Sequenc
     """
     own = settings.settings
     needs_none = record.is_command or not (own.same_output or own.check)
-    checked = {turn.start for turn in turns if turn.output} if own.check else set()
+    checked: set[int] = set()
     if own.compares_share:
         answers = own.probe_loads * _requests_of(settings)
         checked = {turn.start for turn in turns if len(turn.texts) == answers}
+    elif own.check:
+        checked = {turn.start for turn in turns if turn.output}
     for row, turn in _turns_by_row(settings.name, turns):
         has_own = bool(turn.output) and not own.compares_share
         if needs_none or has_own or turn.start in checked:
@@ -209,7 +213,7 @@ def _has_token_times(turn: Turn) -> bool:
 
 def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterable[Turn]) -> bool:
     """Whether the sides shared the devices as set, and the starts of their turns agree."""
-    wanted = settings.settings.fits
-    if record.fits not in (("resident", "alternate") if wanted == "auto" else (wanted,)):
+    fits = settings.settings.fits
+    if record.fits not in (("resident", "alternate") if fits == "auto" else (fits,)):
         return False
     return not record.starts_afresh or all(turn.start == turn.quad for turn in turns)

@@ -7,7 +7,9 @@ varied by 0.11 %, the span of the device by 0.7 %, and the wall by 2.7 % (V100).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -38,8 +40,8 @@ def profiled_pairs(pairs: Iterable[_Pair], shape: str) -> list[_Pair]:
 
 def busy_effect(pairs: Iterable[_Pair], shape: str) -> PairedEffect:
     """The time of kernels of profiled pairs: of each pair the mean over its quads of head over base."""
-    effects: list[float] = []
-    levels: list[float] = []
+    effects = []
+    levels = []
     for first, second in pairs:
         quads = _quads_of(first, second, shape)
         effects.append(float(np.mean([_log_ratio(base, head) for base, head in quads])))
@@ -57,7 +59,7 @@ def _quads_of(first: Replicate, second: Replicate, shape: str) -> list[tuple[_Bu
 
 
 def _by_quad(blocks: KernelBlocks) -> dict[int, _BusyQuad]:
-    quads: dict[int, _BusyQuad] = {}
+    quads = {}
     for index, quad in enumerate(blocks.quad):
         calls = blocks.calls[index]
         if blocks.busy_ns[index] > 0:
@@ -77,17 +79,16 @@ def _log_ratio(base: _BusyQuad, head: _BusyQuad) -> float:
 
 def counts_cycles(pairs: Sequence[_Pair], shape: str) -> bool:
     """Whether the device counted the cycles of the kernels in all pairs."""
-    return bool(pairs) and all(_has_cycles(member, shape) for pair in pairs for member in pair)
-
-
-def _has_cycles(member: Replicate, shape: str) -> bool:
-    return shape in member.kernels and min(member.kernels[shape].cycles, default=0) > 0
+    for member in chain(*pairs):
+        if shape not in member.kernels or min(member.kernels[shape].cycles, default=0) <= 0:
+            return False
+    return bool(pairs)
 
 
 def ran_same_kernels(pairs: Sequence[_Pair], shape: str) -> bool:
     """Whether all profiled blocks of both sides ran the same kernels, of the same sizes and in the same order."""
     works: set[tuple[str, int]] = set()
-    for member in _members(pairs):
+    for member in chain(*pairs):
         if shape not in member.kernels:
             return False
         blocks = member.kernels[shape]
@@ -95,15 +96,9 @@ def ran_same_kernels(pairs: Sequence[_Pair], shape: str) -> bool:
     return len(works) == 1
 
 
-def _members(pairs: Iterable[_Pair]) -> Iterator[Replicate]:
-    for first, second in pairs:
-        yield first
-        yield second
-
-
 def kernel_seconds(pairs: Iterable[_Pair], shape: str) -> list[tuple[dict[str, float], dict[str, float]]]:
     """The seconds of each kernel in a call of both members of each pair that profiled them; sizes of one name together."""
-    times: list[tuple[dict[str, float], dict[str, float]]] = []
+    times = []
     for first, second in pairs:
         if shape in first.kernels and shape in second.kernels:
             times.append((_seconds(first.kernels[shape]), _seconds(second.kernels[shape])))
@@ -111,7 +106,7 @@ def kernel_seconds(pairs: Iterable[_Pair], shape: str) -> list[tuple[dict[str, f
 
 
 def _seconds(blocks: KernelBlocks) -> dict[str, float]:
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float] = defaultdict(float)
     for row in blocks.rows:
-        seconds[row.name] = seconds.get(row.name, 0.0) + row.ns / 1e9
+        seconds[row.name] += row.ns / 1e9
     return seconds

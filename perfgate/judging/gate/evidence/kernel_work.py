@@ -32,7 +32,7 @@ class KernelSums:
 
 def _work_of(kernel: KernelWork) -> list[Work]:
     amounts = {KERNELS_TIME: kernel.seconds, MATRIX_TIME: kernel.mac, VECTOR_TIME: kernel.vec}
-    rows: list[Work] = []
+    rows = []
     for aspect, seconds in amounts.items():
         if seconds is not None:
             rows.append(Work(kernel.op, seconds, kernel.count, inputs=kernel.inputs or None, aspect=aspect))

@@ -33,7 +33,9 @@ def power_cap(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> Pow
 
 
 def _capped_share(blocks: Iterable[BlockColumns]) -> float | None:
-    states = [state for columns in blocks for state in columns.power_capped if state is not None]
+    states: list[bool] = []
+    for columns in blocks:
+        states += [state for state in columns.power_capped if state is not None]
     return sum(states) / len(states) if states else None
 
 
@@ -42,28 +44,29 @@ def clock_shift(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> f
     of_base, of_head = _log_clocks(base), _log_clocks(head)
     if not of_base.size or not of_head.size:
         return None
-    found = shift(of_base, of_head)
-    if found.low is None or found.high is None or found.low <= 0 <= found.high:
+    estimate = shift(of_base, of_head)
+    if estimate.low is None or estimate.high is None or estimate.low <= 0 <= estimate.high:
         return None
-    change = float(np.expm1(found.value))
+    change = float(np.expm1(estimate.value))
     return change if abs(change) > CLOCK_TOLERANCE else None
 
 
 def clock_shift_at(evidence: Evidence, place: ShapePlace) -> float | None:
     """The difference of the clocks in all pairs of a shape together: readings are rarer than quads."""
     if place not in evidence.clock_shifts:
-        evidence.clock_shifts[place] = _clock_shift_at(evidence, place)
+        base = []
+        head = []
+        for first, second in evidence.pairs.get(place.workload, ()):
+            if place.shape in first.shapes:
+                base.append(first.shapes[place.shape])
+            if place.shape in second.shapes:
+                head.append(second.shapes[place.shape])
+        evidence.clock_shifts[place] = clock_shift(base, head)
     return evidence.clock_shifts[place]
 
 
-def _clock_shift_at(evidence: Evidence, place: ShapePlace) -> float | None:
-    workload, shape = place
-    pairs = evidence.pairs.get(workload, ())
-    base = [first.shapes[shape] for first, _ in pairs if shape in first.shapes]
-    head = [second.shapes[shape] for _, second in pairs if shape in second.shapes]
-    return clock_shift(base, head)
-
-
 def _log_clocks(blocks: Iterable[BlockColumns]) -> Floats:
-    shares = [share for columns in blocks for share in columns.clock_share if share]
+    shares: list[float] = []
+    for columns in blocks:
+        shares += filter(None, columns.clock_share)
     return np.log(np.asarray(shares, dtype=np.float64))

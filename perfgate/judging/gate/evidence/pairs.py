@@ -31,6 +31,8 @@ RESIDENT_LUCK = 0.003
 # calls is inexact; that shows in its spread, and the test takes it into account; its value is not reported.
 P99_CALLS = 100
 
+# Two processes that took turns.
+Pair = tuple[Replicate, Replicate]
 _Lanes = tuple[BlockColumns, BlockColumns]
 
 
@@ -44,39 +46,45 @@ class ProcessPair(NamedTuple):
 def paired_effects(
     first: Iterable[Replicate],
     second: Iterable[Replicate],
-    *,
-    workload: str,
-    shape: str,
-    arm: Arm,
+    place: ShapePlace,
+    arm: Arm = "ab",
     clocks: Clocks = ALL_BY_WALL,
 ) -> dict[str, PairedEffect]:
     """The effects per metric over all pairs in which both members have undisturbed samples of the shape.
 
     ``clocks`` gives the clock that decides about calls and preprocessing; the wall clock by default.
     """
-    place = ShapePlace(workload, shape)
-    members = members_of_pairs(first, second, place, arm)
-    on_device = any(a.shapes[shape].cpu_source == "device" for a, _ in members)
-    clean = [(a, b) for a, b in members if clean_pair(a.shapes[shape], b.shapes[shape])[0] is not None]
+    shape = place.shape
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
-    pairs = _summarise([(a.shapes[shape], b.shapes[shape]) for a, b in clean], clock)
+    members = members_of_pairs(first, second, place, arm)
+    on_device = False
+    clean = []
+    pairs = []
+    for member, other in members:
+        columns = member.shapes[shape], other.shapes[shape]
+        on_device = on_device or columns[0].cpu_source == "device"
+        pair = _summary(*columns, clock)
+        if pair is not None:
+            clean.append((member, other))
+            pairs.append(pair)
     if not pairs:
         return {}
     effects = _times_of_calls(pairs, clock) | _tail(pairs, on_device=on_device) | _whole_blocks(pairs)
     preprocess_clock = clocks.get(TimedLane(place, preprocess=True), "wall")
-    preprocessed = _summarise(preprocess_lanes(members, shape), preprocess_clock)
+    summaries = [_summary(*lanes, preprocess_clock) for lanes in preprocess_lanes(members, shape)]
+    preprocessed = [pair for pair in summaries if pair is not None]
     if preprocessed:
         effects[PREPROCESSING] = _calls(preprocessed, preprocess_clock)
     if on_device:
         effects |= _device_clocks(pairs, clean, shape)
-    if any(first.start is None for first, _ in clean):
+    if any(member.start is None for member, _ in clean):
         return effects
     return _in_starts(effects, clean, profiled_pairs(clean, shape))
 
 
 def members_of_pairs(
     first: Iterable[Replicate], second: Iterable[Replicate], place: ShapePlace, arm: Arm
-) -> list[tuple[Replicate, Replicate]]:
+) -> list[Pair]:
     """The pairs in which both members timed the shape, in the order of measuring."""
     firsts = _members(first, place, arm, "first")
     seconds = _members(second, place, arm, "second")
@@ -93,7 +101,7 @@ def _members(replicates: Iterable[Replicate], place: ShapePlace, arm: Arm, membe
     return members
 
 
-def preprocess_lanes(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) -> list[_Lanes]:
+def preprocess_lanes(pairs: Iterable[Pair], shape: str) -> list[_Lanes]:
     """The blocks of the preprocessing in pairs whose members both timed it."""
     lanes = []
     for first, second in pairs:
@@ -102,14 +110,13 @@ def preprocess_lanes(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) -
     return lanes
 
 
-def _summarise(lanes: Iterable[_Lanes], clock: Clock | None) -> list[ProcessPair]:
+def _summary(first: BlockColumns, second: BlockColumns, clock: Clock | None) -> ProcessPair | None:
+    """The statistics of a pair's undisturbed quads; None if too few quads are undisturbed."""
+    quads, _ = clean_pair(first, second)
+    if quads is None:
+        return None
     by = clock or "wall"
-    pairs = []
-    for first, second in lanes:
-        quads, _ = clean_pair(first, second)
-        if quads is not None:
-            pairs.append(ProcessPair(statistics(first, quads, clock=by), statistics(second, quads, clock=by)))
-    return pairs
+    return ProcessPair(statistics(first, quads, clock=by), statistics(second, quads, clock=by))
 
 
 # --- one metric
@@ -124,18 +131,18 @@ def _times_of_calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> dict[s
     return effects
 
 
-def _device_clocks(
-    pairs: Sequence[ProcessPair], members: Sequence[tuple[Replicate, Replicate]], shape: str
-) -> dict[str, PairedEffect]:
+def _device_clocks(pairs: Sequence[ProcessPair], members: Sequence[Pair], shape: str) -> dict[str, PairedEffect]:
     """The time of kernels of the pairs that have it, and the host's time if all have it."""
-    effects: dict[str, PairedEffect] = {}
+    effects = {}
     profiled = profiled_pairs(members, shape)
     if profiled:
         effects[BUSY] = busy_effect(profiled, shape)
-    paths = [(first.host_path, second.host_path) for first, second in pairs]
-    known = [(first, second) for first, second in paths if first is not None and second is not None]
-    if len(known) == len(paths):
-        effects[HOST] = _compared_paths(known, "wall")
+    paths = []
+    for first, second in pairs:
+        if first.host_path is None or second.host_path is None:
+            return effects
+        paths.append((first.host_path, second.host_path))
+    effects[HOST] = _compared_paths(paths, "wall")
     return effects
 
 
@@ -163,8 +170,7 @@ def _compared_paths(paths: Sequence[tuple[ProcessFastPath, ProcessFastPath]], cl
 def _log_ratios_of(
     pairs: Sequence[ProcessPair], level: Callable[[Statistics], float], clock: Clock = "wall"
 ) -> PairedEffect:
-    levels = [(level(pair.first), level(pair.second)) for pair in pairs]
-    return log_ratios(levels, pairs=len(pairs), clock=clock)
+    return log_ratios([(level(first), level(second)) for first, second in pairs], pairs=len(pairs), clock=clock)
 
 
 def log_ratios(levels: Sequence[tuple[float, float]], *, pairs: int, clock: Clock = "wall") -> PairedEffect:
@@ -180,8 +186,8 @@ def _gaps(pairs: Sequence[ProcessPair]) -> PairedEffect:
 
     A gap of near zero has no meaningful ratio, and a gap longer than the call may vanish altogether.
     """
-    turns: list[float] = []
-    differences: list[float] = []
+    turns = []
+    differences = []
     for first, second in pairs:
         turn = float(np.exp(first.fast_path.p10)) + max(0.0, first.gap)
         turns.append(turn)
@@ -194,18 +200,18 @@ def _gaps(pairs: Sequence[ProcessPair]) -> PairedEffect:
 
 def _whole_blocks(pairs: Sequence[ProcessPair]) -> dict[str, PairedEffect]:
     """The turnaround and the processor's counts, if all pairs have them."""
-    effects: dict[str, PairedEffect] = {}
+    effects = {}
     if _have_turnarounds(pairs):
         effects[TURNAROUND] = _log_ratios_of(pairs, _turnaround)
     for metric in HARDWARE:
-        if all(metric in pair.first.hardware and metric in pair.second.hardware for pair in pairs):
-            levels = [(pair.first.hardware[metric], pair.second.hardware[metric]) for pair in pairs]
+        if all(metric in first.hardware and metric in second.hardware for first, second in pairs):
+            levels = [(first.hardware[metric], second.hardware[metric]) for first, second in pairs]
             effects[metric] = log_ratios(levels, pairs=len(pairs))
     return effects
 
 
 def _have_turnarounds(pairs: Sequence[ProcessPair]) -> bool:
-    return all(pair.first.turnaround is not None and pair.second.turnaround is not None for pair in pairs)
+    return all(first.turnaround is not None and second.turnaround is not None for first, second in pairs)
 
 
 def _turnaround(process: Statistics) -> float:
@@ -227,9 +233,9 @@ def _tail(pairs: Sequence[ProcessPair], *, on_device: bool) -> dict[str, PairedE
 
 def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
     """Join the calls of consecutive pairs until both sides have enough for a P99; a remainder with too few is left out."""
-    pools: list[tuple[Floats, Floats]] = []
-    of_first: list[Floats] = []
-    of_second: list[Floats] = []
+    pools = []
+    of_first = []
+    of_second = []
     for first, second in pairs:
         of_first.append(first)
         of_second.append(second)
@@ -264,8 +270,8 @@ def _computed_share(process: Statistics) -> float:
 
 def _in_starts(
     effects: Mapping[str, PairedEffect],
-    pairs: Iterable[tuple[Replicate, Replicate]],
-    profiled: Iterable[tuple[Replicate, Replicate]],
+    pairs: Iterable[Pair],
+    profiled: Iterable[Pair],
 ) -> dict[str, PairedEffect]:
     """The effects, with the starts of pairs whose processes stayed loaded; a P99 pools pairs of several starts."""
     clustered = dict(effects)

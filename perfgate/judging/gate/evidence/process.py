@@ -109,7 +109,7 @@ def _turnaround(awake: Floats) -> float:
 
 
 def _hardware(blocks: BlockColumns, used: UsedBlocks) -> dict[str, float]:
-    counts: dict[str, float] = {}
+    counts = {}
     for metric, name in HARDWARE.items():
         column = getattr(blocks, name)
         if column:

@@ -74,7 +74,7 @@ def lines_with_more_calls(
     before = called_operators(base) if base else {}
     code = ChangedCode(changes, head.functions)
     most: dict[str, float] = {}
-    lines: dict[str, str] = {}
+    lines = {}
     for key, work in called_operators(head).items():
         old = before.get(key)
         more = work.calls - (old.calls if old else 0.0)

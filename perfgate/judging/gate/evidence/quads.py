@@ -63,10 +63,9 @@ def other_work(quads: Iterable[Quad]) -> OtherWork | None:
     """The first difference between the work of both sides; None if all quads did the same."""
     for quad in quads:
         before, after = _work_of(quad.base), _work_of(quad.head)
-        differing = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        if differing:
-            name = min(differing)
-            return OtherWork(name, before.get(name, 0), after.get(name, 0))
+        for name in sorted(before.keys() | after.keys()):
+            if before.get(name) != after.get(name):
+                return OtherWork(name, before[name], after[name])
     return None
 
 

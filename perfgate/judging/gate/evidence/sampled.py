@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +25,13 @@ from perfgate.stats.summary import median
 SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.sampled)
 
 
-class _Tables:
-    """The logarithms of base and head, pair by pair and metric by metric."""
+# The logarithms of base and head, pair by pair and metric by metric.
+_Levels = dict[str, list[tuple[float, float]]]
 
-    def __init__(self) -> None:
-        self.of_metric: dict[str, list[tuple[float, float]]] = defaultdict(list)
 
-    def add(self, base: Mapping[str, float], head: Mapping[str, float]) -> None:
-        for name in base.keys() & head.keys():
-            self.of_metric[name].append((base[name], head[name]))
+def _add(levels: _Levels, base: Mapping[str, float], head: Mapping[str, float]) -> None:
+    for name in base.keys() & head.keys():
+        levels[name].append((base[name], head[name]))
 
 
 def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks) -> dict[str, PairedEffect]:
@@ -47,18 +44,17 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
     """
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
     of_calls = None if clock == "awake" else clock
-    tables = _Tables()
+    levels: _Levels = defaultdict(list)
     for first, second in members_of_pairs(base.replicates, head.replicates, place, "ab"):
         quads, _ = clean_pair(first.shapes[place.shape], second.shapes[place.shape])
         if quads is not None:
-            tables.add(*(_sampled(member, place.shape, quads, of_calls) for member in (first, second)))
-    effects: dict[str, PairedEffect] = {}
-    for name, levels in tables.of_metric.items():
+            _add(levels, _sampled(first, place, quads, of_calls), _sampled(second, place, quads, of_calls))
+    calls_per_second = levels.pop(THROUGHPUT, [])
+    effects = {}
+    for name, of_pairs in levels.items():
         by = "awake" if name == HOST_UTILIZATION else of_calls or "awake"
-        effects[name] = log_ratios(levels, pairs=len(levels), clock=by)
+        effects[name] = log_ratios(of_pairs, pairs=len(of_pairs), clock=by)
     items = _batch(base, place), _batch(head, place)
-    calls_per_second = tables.of_metric.get(THROUGHPUT, [])
-    effects.pop(THROUGHPUT, None)
     if min(items) > 0 and calls_per_second:
         effects[THROUGHPUT] = _throughput(items, calls_per_second, of_calls or "awake")
     # Stretches hold the rare slow calls that the processes of pairs never reach.
@@ -78,10 +74,10 @@ def _throughput(items: tuple[int, int], calls_per_second: list[tuple[float, floa
     return log_ratios(levels, pairs=len(levels), clock=clock)
 
 
-def _sampled(process: Replicate, shape: str, quads: frozenset[int], clock: Clock | None) -> dict[str, float]:
+def _sampled(process: Replicate, place: ShapePlace, quads: frozenset[int], clock: Clock | None) -> dict[str, float]:
     """The logarithms of a process's numbers in these quads; without a ``clock`` it has none of its calls."""
-    blocks = process.shapes[shape]
-    numbers: dict[str, float] = {}
+    blocks = process.shapes[place.shape]
+    numbers = {}
     utilization = _host_utilization(process, blocks, quads)
     if utilization is not None:
         numbers[HOST_UTILIZATION] = utilization
@@ -111,41 +107,30 @@ def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> 
     else:
         seconds = sum_by_block(times, used.calls)
     rates = used.calls / np.maximum(seconds, SHORTEST)
-    return {**_tail(times).logarithms, THROUGHPUT: float(np.log(median(rates)))}
+    return {**_tail(times), THROUGHPUT: float(np.log(median(rates)))}
 
 
-class _Tail(NamedTuple):
-    """P90, slowest tenth and standard deviation of calls, in seconds."""
-
-    p90: float
-    slowest: float
-    spread: float
-
-    @property
-    def logarithms(self) -> dict[str, float]:
-        return {
-            P90: float(np.log(self.p90)),
-            TAIL: float(np.log(max(SHORTEST, self.slowest))),
-            STD: float(np.log(max(SHORTEST, self.spread))),
-        }
-
-
-def _tail(times: Floats) -> _Tail:
+def _tail(times: Floats) -> dict[str, float]:
+    """The logarithms of P90, slowest tenth and standard deviation of calls in seconds."""
     slowest = np.sort(times)[-max(1, times.size // 10) :]
-    return _Tail(float(np.quantile(times, 0.9)), float(slowest.mean()), float(np.std(times)))
+    return {
+        P90: float(np.log(float(np.quantile(times, 0.9)))),
+        TAIL: float(np.log(max(SHORTEST, float(slowest.mean())))),
+        STD: float(np.log(max(SHORTEST, float(np.std(times))))),
+    }
 
 
 def _tail_effects(base: RunDocument, head: RunDocument, place: ShapePlace) -> dict[str, PairedEffect]:
     """P90, slowest tenth and standard deviation of calls without waits, one difference a quad of the long stretches."""
-    tables = _Tables()
+    levels: _Levels = defaultdict(list)
     for first, second in members_of_pairs(base.replicates, head.replicates, place, "stretch"):
         before, after = first.shapes[place.shape], second.shapes[place.shape]
         quads, _ = clean_pair(before, after)
         for quad in sorted(quads or ()):
             of_quad = frozenset({quad})
-            tails = [_tail(UsedBlocks.of(blocks, of_quad).wall) for blocks in (before, after)]
-            tables.add(tails[0].logarithms, tails[1].logarithms)
-    effects: dict[str, PairedEffect] = {}
-    for name, levels in tables.of_metric.items():
-        effects[name] = log_ratios(levels, pairs=len(levels), clock="awake")
+            tail_of_base = _tail(UsedBlocks.of(before, of_quad).wall)
+            _add(levels, tail_of_base, _tail(UsedBlocks.of(after, of_quad).wall))
+    effects = {}
+    for name, of_quads in levels.items():
+        effects[name] = log_ratios(of_quads, pairs=len(of_quads), clock="awake")
     return effects

@@ -18,11 +18,6 @@ RATIOS: Mapping[str, tuple[Ratio, ...]] = {
 }
 
 
-def ratio_of(name: str, base: Iterable[Turn], head: Iterable[Turn]) -> tuple[float, float] | None:
-    """A ratio of counters on both sides; None if a side lacks a counter."""
-    return common_ratio(RATIOS[name], base, head)
-
-
 def common_ratio(
     candidates: Iterable[Ratio], first: Iterable[Turn], second: Iterable[Turn]
 ) -> tuple[float, float] | None:

@@ -51,7 +51,7 @@ def stall_effect(quads: Iterable[Quad]) -> PairedEffect | None:
     """The stalls of both sides, quad by quad; None if turns have too few gaps between tokens, or no stall at all."""
     base: list[StalledGaps] = []
     head: list[StalledGaps] = []
-    starts: list[int] = []
+    starts = []
     for quad in quads:
         before, after = _gaps(quad.base), _gaps(quad.head)
         if min(before.size, after.size) < _FEWEST_GAPS:

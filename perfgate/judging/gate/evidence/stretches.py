@@ -18,8 +18,8 @@ from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import awake_by_block, sum_by_block
-from perfgate.judging.gate.evidence.index import Evidence, Pair
-from perfgate.judging.gate.evidence.pairs import RESIDENT_LUCK
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.pairs import RESIDENT_LUCK, Pair
 from perfgate.judging.gate.evidence.stalls import is_stall
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.judging.gate.evidence.values import rounded
@@ -143,8 +143,8 @@ class StretchSample(NamedTuple):
 def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
     """The undisturbed quads of a shape; None without any."""
     of_base: list[SideQuad] = []
-    of_head: list[SideQuad] = []
-    starts: set[int] = set()
+    of_head = []
+    starts = set()
     start_luck = START_LUCK
     pairs = evidence.stretches.get(place.workload, [])
     for first, second in pairs:

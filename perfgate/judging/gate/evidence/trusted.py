@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec.structs import replace
+
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, RANKS_MEMORY
 from perfgate.document.job import JobNumber, JobRecord
@@ -93,31 +95,27 @@ def trusted_numbers(
     reported = {*required.numbers, *(number.metric for number in record.numbers)}
     if settings.kind == "command" and not any(metric.startswith(NUMBER) for metric in reported):
         must_gate.add(_COMMAND_CPU)
-    numbers = [_trusted(number, required, settings, must_gate) for number in record.numbers]
-    undirected = {number.metric for number in numbers if _is_undirected(number.metric, required, settings)}
+    numbers: list[JobNumber] = []
+    undirected = set()
+    for reported_number in record.numbers:
+        number, metric = reported_number, reported_number.metric
+        gates = metric in must_gate
+        plain = metric.removeprefix(NUMBER)
+        declared = settings.settings.numbers.get(plain)
+        if metric in METRICS:
+            better: Literal["lower", "higher"] = "higher" if METRICS[metric].better == "higher" else "lower"
+            number = replace(number, unit=METRICS[metric].unit, better=better, gating=gates)
+        elif declared:
+            number = replace(number, unit=UNITS[declared.unit][0], better=declared.better, gating=gates)
+        elif metric.startswith(NUMBER):
+            # A number named by the program: perfgate.toml decides at most whether it gates.
+            gates = not settings.settings.numbers and is_gating(plain, settings.settings.gates)
+            number = replace(required.numbers.get(metric, number), gating=gates)
+            if metric not in required.numbers:
+                undirected.add(metric)
+        # Any other is a number of a newer perfgate: it is unknown here, and decides nothing.
+        numbers.append(number)
     return TrustedNumbers(numbers, frozenset(undirected))
-
-
-def _trusted(number: JobNumber, required: RequiredJob, settings: JobReference, must_gate: set[str]) -> JobNumber:
-    metric, plain = number.metric, number.metric.removeprefix(NUMBER)
-    gates = metric in must_gate
-    if metric in METRICS:
-        entry = METRICS[metric]
-        better: Literal["lower", "higher"] = "higher" if entry.better == "higher" else "lower"
-        return JobNumber(metric=metric, unit=entry.unit, better=better, gating=gates)
-    if declared := settings.settings.numbers.get(plain):
-        return JobNumber(metric=metric, unit=UNITS[declared.unit][0], better=declared.better, gating=gates)
-    if not metric.startswith(NUMBER):
-        return number  # a number of a newer perfgate is unknown here and decides nothing
-    # A number named by the program: perfgate.toml decides at most whether it gates.
-    gates = not settings.settings.numbers and is_gating(plain, settings.settings.gates)
-    known = required.numbers.get(metric, number)
-    return JobNumber(metric=metric, unit=known.unit, better=known.better, gating=gates)
-
-
-def _is_undirected(metric: str, required: RequiredJob, settings: JobReference) -> bool:
-    is_declared = metric in METRICS or metric.removeprefix(NUMBER) in settings.settings.numbers
-    return metric.startswith(NUMBER) and not is_declared and metric not in required.numbers
 
 
 def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict[str, TrustedNumbers]:
@@ -125,7 +123,7 @@ def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict
 
     A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.
     """
-    numbers: dict[str, TrustedNumbers] = {}
+    numbers = {}
     for record in evidence.head.run.jobs:
         required = jobs.get(record.name)
         if required is not None:

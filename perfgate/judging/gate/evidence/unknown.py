@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perfgate.catalogue.lookup import CARDS, MESSAGES, RULES, is_known
-from perfgate.document.message import QUOTE, Message
+from perfgate.document.message import QUOTE, Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.version import __version__
 
@@ -23,8 +23,10 @@ def unknown_note(base: RunDocument, head: RunDocument) -> list[Message]:
     names = sorted({*_names(base), *_names(head)})
     if not names:
         return []
-    more = [f"+{len(names) - MAX_NAMES}"] if len(names) > MAX_NAMES else []
-    values = {"ours": __version__, "theirs": head.perfgate_version, "names": [*names[:MAX_NAMES], *more]}
+    listed = names[:MAX_NAMES]
+    if len(names) > MAX_NAMES:
+        listed.append(f"+{len(names) - MAX_NAMES}")
+    values: dict[str, MessageValue] = {"ours": __version__, "theirs": head.perfgate_version, "names": listed}
     return [Message("gate.not-judged-by-this-version", values)]
 
 

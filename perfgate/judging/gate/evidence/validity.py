@@ -6,7 +6,7 @@ measured. The conductor's clock and the kernel's accounting are outside its reac
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -17,9 +17,10 @@ from perfgate.document.job import Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.index import Evidence, Pair
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
 from perfgate.judging.gate.evidence.operating_point import clock_shift_at
+from perfgate.judging.gate.evidence.pairs import Pair
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.summary import median
@@ -64,10 +65,14 @@ def invalid_times(evidence: Evidence) -> list[Invalid]:
 def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
     """Yield, for every place, that a side's code was changed during the run: no measurement shows which code it was."""
     broken = [run.seal for run in evidence.runs if run.seal and run.seal.broken]
-    files = list(dict.fromkeys(name for seal in broken for name in seal.changed))
+    if not broken:
+        return
+    files: dict[str, None] = {}
+    for seal in broken:
+        files |= dict.fromkeys(seal.changed)
+    message = Message("gate.code-changed", {"files": list(files)}) if files else Message("gate.code-changed-somewhere")
     jobs = [ShapePlace(job.name, "") for job in evidence.head.run.jobs]
-    for workload, shape in [*evidence.places, *jobs] if broken else ():
-        message = Message("gate.code-changed", {"files": files}) if files else Message("gate.code-changed-somewhere")
+    for workload, shape in (*evidence.places, *jobs):
         yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
 
 
@@ -75,20 +80,23 @@ def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
 
 
 def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
-    places: dict[tuple[str, str], list[tuple[frozenset[int] | None, Counter[Taint]]]] = {}
+    pairs: Counter[ShapePlace] = Counter()
+    tainted: Counter[ShapePlace] = Counter()
+    taints: dict[ShapePlace, Counter[Taint]] = defaultdict(Counter)
     for workload, replicates in (*evidence.pairs.items(), *evidence.stretches.items()):
         for first, second in replicates:
             for shape in first.shapes.keys() & second.shapes.keys():
-                pair = clean_pair(first.shapes[shape], second.shapes[shape])
-                places.setdefault((workload, shape), []).append(pair)
-    for (workload, shape), pairs in sorted(places.items()):
-        clean = sum(quads is not None for quads, _ in pairs)
-        if clean >= LEAST_CLEAN * len(pairs):
-            continue
-        taints: Counter[Taint] = sum((taints for _, taints in pairs), Counter())
-        kind, what = _most_taints(taints)
-        values: dict[str, MessageValue] = {"what": what, "few": len(pairs) - clean, "pairs": len(pairs)}
-        yield Invalid(workload=workload, shape=shape, kind=kind, message=Message("gate.too-few-blocks", values))
+                place = ShapePlace(workload, shape)
+                quads, of_pair = clean_pair(first.shapes[shape], second.shapes[shape])
+                pairs[place] += 1
+                tainted[place] += quads is None
+                taints[place].update(of_pair)
+    for place, count in sorted(pairs.items()):
+        few = tainted[place]
+        if count - few < LEAST_CLEAN * count:
+            kind, what = _most_taints(taints[place])
+            message = Message("gate.too-few-blocks", {"what": what, "few": few, "pairs": count})
+            yield Invalid(workload=place.workload, shape=place.shape, kind=kind, message=message)
 
 
 def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
@@ -113,19 +121,19 @@ def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
 
 def misconduct(evidence: Evidence) -> Iterator[Invalid]:
     """Yield the misconduct of workers that makes their times worthless, worst first."""
-    sides = list(zip(("base", "head"), evidence.runs))
-    for side, run in sides:
-        for replicate in run.replicates:
-            for shape, columns in replicate.lanes:
-                if reason := _false_clock(columns):
-                    message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
-                    yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
-    for side, run in sides:
-        for replicate in run.replicates:
-            yield from _more_cpus(replicate, side)
-            if replicate.settings.get(STOPPED, "0") != "0":
-                message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
-                yield from _every_shape(replicate, "stopped", message)
+    base, head = evidence.runs
+    replicates = [("base", replicate) for replicate in base.replicates]
+    replicates += [("head", replicate) for replicate in head.replicates]
+    for side, replicate in replicates:
+        for shape, columns in replicate.lanes:
+            if reason := _false_clock(columns):
+                message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
+                yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
+    for side, replicate in replicates:
+        yield from _more_cpus(replicate, side)
+        if replicate.settings.get(STOPPED, "0") != "0":
+            message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
+            yield from _every_shape(replicate, "stopped", message)
     for pairs in (*evidence.pairs.values(), *evidence.stretches.values()):
         yield from _changed_settings(pairs)
         yield from _out_of_turn(pairs)
@@ -181,13 +189,9 @@ def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
     seen = _total(replicate, "seen_ns") + _total(replicate, "conductor_delay_ns")
     used, granted = _total(replicate, "used_ns"), len(replicate.cpus)
     if seen and used > CPU_SHARE * granted * seen:
-        values: dict[str, MessageValue] = {
-            "side": side,
-            "pair": replicate.pair,
-            "used": rounded(used / seen),
-            "granted": granted,
-        }
-        yield from _every_shape(replicate, "worker_changed", Message("gate.too-many-cpus", values))
+        cpus: dict[str, MessageValue] = {"used": rounded(used / seen), "granted": granted}
+        message = Message("gate.too-many-cpus", {"side": side, "pair": replicate.pair, **cpus})
+        yield from _every_shape(replicate, "worker_changed", message)
 
 
 def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
@@ -200,15 +204,17 @@ def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
 
 
 def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
-    shares: tuple[list[float], list[float]] = ([], [])
-    for pair in pairs:
-        for of_side, member in zip(shares, pair):
-            # Documents older than waited_ns: turns of both sides were assumed to be equally long.
-            waited = _total(member, "waited_ns") or _total(member, "seen_ns")
-            of_side.append(_total(member, "out_of_turn_ns") / max(1, waited))
-    message = _works_out_of_turn(median(shares[0]), median(shares[1]))
+    base, head = zip(*pairs)
+    of_base, of_head = list(map(_out_of_turn_share, base)), list(map(_out_of_turn_share, head))
+    message = _works_out_of_turn(median(of_base), median(of_head))
     if message is not None:
         yield from _every_shape(pairs[0][0], "out_of_turn", message)
+
+
+def _out_of_turn_share(member: Replicate) -> float:
+    # Documents older than waited_ns: turns of both sides were assumed to be equally long.
+    waited = _total(member, "waited_ns") or _total(member, "seen_ns")
+    return _total(member, "out_of_turn_ns") / max(1, waited)
 
 
 def _works_out_of_turn(base: float, head: float) -> Message | None:

@@ -40,8 +40,8 @@ _WAITING: dict[CallPart, Bottleneck] = {
 
 
 def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
-    flops: list[float] = []
-    moved_bytes: list[float] = []
+    flops = []
+    moved_bytes = []
     for account in accounts:
         roof = account.roof
         # A document from outside may hold any numbers.
@@ -61,7 +61,7 @@ def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Ro
     if account.wall <= 0:
         return None
     waiting = _waiting_shares(account, times)
-    largest = max(waiting, key=lambda name: waiting[name], default=None)
+    largest = max(waiting, key=waiting.__getitem__, default=None)
     if largest is not None and waiting[largest] >= GAP_LIMIT:
         return largest
     return None if roof is None else _by_roofline(account, roof)
@@ -76,7 +76,7 @@ def _waiting_shares(account: CallAccount, times: Sequence[dict[str, float]]) -> 
     for part, seconds in account.parts.items():
         if part in _WAITING:
             waiting[_WAITING[part]] += seconds / account.wall
-    outside: list[float] = []
+    outside = []
     for replicate in times:
         total = sum(replicate.values())
         if OUTSIDE_OPERATORS in replicate and total > 0:

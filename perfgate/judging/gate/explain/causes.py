@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from perfgate.catalogue.names import PREPROCESSING
 from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Paired
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.explanation import Cause, OperatorDelta
+from perfgate.document.explanation import Cause
 from perfgate.document.run import RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.explain.head_code import HeadCode
 from perfgate.judging.gate.explain.join import explained_fact, joined_causes
 from perfgate.judging.gate.explain.main_cause import main_cause
-from perfgate.judging.gate.explain.ranking import PlaceRanking
+from perfgate.judging.gate.explain.ranking import PlaceRanking, RankedCause
 
 
 def with_causes(
@@ -56,18 +56,17 @@ def _ranked(decision: DecisionDocument, code: HeadCode, weights: Mapping[tuple[s
     for cause in joined_causes(decision):
         if cause.more_count > 0 or (cause.more_time or 0) > 0:
             by_place[cause.place].append(code.with_origin(cause))
-    ranked = []
+    ranked: list[RankedCause] = []
     for place, causes in by_place.items():
         ranked += PlaceRanking(causes, code.at(place), weights).ranked()
     ranked.sort(key=lambda entry: entry.order)
     listed = [entry.cause for entry in ranked]
-    others = _on_other_inputs(decision, listed)
-    return listed + [code.with_origin(cause) for cause in others]
+    return [*listed, *map(code.with_origin, _on_other_inputs(decision, listed))]
 
 
 def _weights(base: RunDocument | None, head: RunDocument | None) -> dict[tuple[str, str, str], float]:
     """The seconds of one run of an operator in the traces, from the head if it has them."""
-    weights: dict[tuple[str, str, str], float] = {}
+    weights = {}
     for run in (base, head):
         operators = RunIndex(run).operators if run else {}
         for place, rows in operators.items():
@@ -82,32 +81,30 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
 
     They may allocate memory by themselves: a kernel that first converts its inputs to another layout.
     """
-    known = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
+    named = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
     unexplained = _places_of_unexplained_counts(decision.comparisons)
-    slower = _slower_operators(decision.operators)
+    slower = {}
+    for test in decision.operators:
+        if test.outcome == "regressed":
+            slower[test.workload, test.shape, test.op] = test.seconds
     causes: dict[tuple[object, ...], Cause] = {}
     for explanation in decision.explanations:
         if explanation.place not in unexplained:
             continue
         for part in explanation.other_inputs:
-            if (explanation.place, part.op) not in known:
+            if (explanation.place, part.op) not in named:
                 cause = explained_fact(explanation.place, part.op, part)
                 causes.setdefault((explanation.place, part.op, part.line), cause)
     return sorted(causes.values(), key=lambda cause: -slower.get((*cause.place, cause.op), 0.0))
 
 
 def _places_of_unexplained_counts(comparisons: Iterable[Comparison]) -> set[ShapePlace]:
-    places: set[ShapePlace] = set()
+    places = set()
     for count in comparisons:
         is_regressed = isinstance(count, Exact) and count.outcome == "regressed"
         if is_regressed and all(part.head <= part.base for part in count.parts):
             places.add(count.place)
     return places
-
-
-def _slower_operators(operators: Iterable[OperatorDelta]) -> dict[tuple[str, str, str], float]:
-    regressed = [test for test in operators if test.outcome == "regressed"]
-    return {(test.workload, test.shape, test.op): test.seconds for test in regressed}
 
 
 def _with_causes_of_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -116,11 +113,10 @@ def _with_causes_of_calls(comparisons: Sequence[Comparison]) -> list[Comparison]
     for comparison in comparisons:
         if _is_timed(comparison) and comparison.cause is not None:
             of_calls.setdefault(comparison.place, comparison.cause)
-    listed: list[Comparison] = []
-    for comparison in comparisons:
-        is_without = _is_timed(comparison) and comparison.cause is None
-        cause = of_calls.get(comparison.place) if is_without else comparison.cause
-        listed.append(replace(comparison, cause=cause))
+    listed = list(comparisons)
+    for index, comparison in enumerate(comparisons):
+        if _is_timed(comparison) and comparison.cause is None:
+            listed[index] = replace(comparison, cause=of_calls.get(comparison.place))
     return listed
 
 

@@ -60,10 +60,11 @@ def explanations(
     If one of the ``tests`` measured an operator's loss, that is its contribution.
     """
     spoiled = {entry.place for entry in invalid}
-    explained: list[Explanation] = []
+    explained = []
     for place in sorted(evidence.base.accounts.keys() & evidence.head.accounts.keys()):
+        # Times that moved come first.
         times = [] if place in spoiled else call_times(comparisons, place)
-        moved = next((time for time in times if time.outcome in _MOVED), None)
+        moved = times[0] if times and times[0].outcome in _MOVED else None
         exact = [count for count in comparisons if isinstance(count, Exact) and count.place == place]
         tested = {test.op: test.seconds for test in tests if test.place == place}
         explained.append(_TracedCall(evidence, place, exact).explanation(moved, tested))
@@ -72,7 +73,7 @@ def explanations(
 
 def call_times(comparisons: Sequence[Comparison], place: ShapePlace) -> list[Paired]:
     """The call times of the pairs: regressions and improvements first, then in the order in which they are explained."""
-    by_metric: dict[str, Paired] = {}
+    by_metric = {}
     for comparison in comparisons:
         if not isinstance(comparison, Paired) or comparison.place != place:
             continue
@@ -120,9 +121,10 @@ class _TracedCall:
 
     def _other_inputs(self) -> list[OperatorDelta]:
         """The operators that run as often as before on inputs of another form, according to the traces."""
-        parts: list[OperatorDelta] = []
+        parts = []
         for operator in self._after.operators:
-            if operator not in self._before.operators or self._calls(operator)[0] != self._calls(operator)[1]:
+            before, after = self._calls(operator)
+            if operator not in self._before.operators or before != after:
                 continue
             for pair in self._aligned(operator):
                 change = inputs_change(pair)
@@ -164,7 +166,7 @@ class _TracedCall:
     def _counted_operators(self, measured: float) -> set[str]:
         """The operators with an exact count that changed in the direction of the time; others only do work for these."""
         sign = 1 if measured > 0 else -1
-        counted: set[str] = set()
+        counted = set()
         for count in self._exact:
             for part in count.parts:
                 if part.aspect is None and sign * (part.head - part.base) > 0:
@@ -253,7 +255,7 @@ class _TracedCall:
                 head_count=wait.head,
                 line=wait.line,
             )
-        before, after = _calls(self._before.of_operators), _calls(self._after.of_operators)
+        before, after = self._before.launches, self._after.launches
         if _launching_seconds(pairs, before, after) / seconds >= _LAUNCHING:
             return OperatorDelta(
                 op=OUTSIDE_OPERATORS,
@@ -281,11 +283,15 @@ class _Trace:
     def __init__(self, account: CallAccount) -> None:
         self.account = account
         self.work = traced_work(account.rows)
-        self.of_operators = [row for row in self.work if not row.is_python]
         self.of_python = [row for row in self.work if row.is_python]
-        self.operators: dict[str, list[Work]] = {}
+        self.operators: dict[str, list[Work]] = defaultdict(list)
         for row in self.work:
-            self.operators.setdefault(row.operator, []).append(row)
+            self.operators[row.operator].append(row)
+
+    @property
+    def launches(self) -> float:
+        """The calls of all operators."""
+        return _calls(row for row in self.work if not row.is_python)
 
 
 def _calls(rows: Iterable[Work]) -> float:
@@ -302,12 +308,12 @@ def _launching_seconds(pairs: PairedTimes, base_count: float, head_count: float)
 
 def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
     """The seconds that each operator adds, if its pairs leave no doubt that it does."""
+    if len(pairs) < MIN_PAIRS:
+        return {}
     operators: set[str] = set()
     for before, after in pairs:
         operators |= before.keys() | after.keys()
-    if len(pairs) < MIN_PAIRS:
-        return {}
-    added: dict[str, float] = {}
+    added = {}
     for operator in sorted(operators):
         differences = np.array([after.get(operator, 0.0) - before.get(operator, 0.0) for before, after in pairs])
         effect = estimate(differences)

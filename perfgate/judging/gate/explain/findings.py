@@ -66,16 +66,15 @@ def _is_contradicted(finding: Finding, numbers: Sequence[StepComparison], side: 
     if rule is None or rule.judges is None or not isinstance(limit, (int, float)):
         return False
     judged = rule.judges
-    values: list[float | None] = []
+    values = []
     for row in numbers:
         is_judged = row.metric == judged.metric and judged.labels.items() <= row.labels.items()
         if is_judged and row.shape == finding.evidence.get("shape"):
             values.append(row.head if side == "head" else row.base)
     if not values:
         return False
-    if judged.at_most:
-        return all(value is not None and value <= limit for value in values)
-    return all(value is not None and value >= limit for value in values)
+    sign = 1 if judged.at_most else -1
+    return all(value is not None and sign * value <= sign * limit for value in values)
 
 
 def _with_standing(
@@ -92,12 +91,12 @@ def _with_standing(
     for finding in step.findings:
         if id(finding) not in alone:
             findings.append(replace(finding, standing="unchanged"))
-        elif moves.brought(finding, step.workload):
+        elif moves.explains(finding, step.workload, "head"):
             cause = _cause_of(finding, step.workload, causes)
             findings.append(replace(finding, standing="new", cause=cause))
         else:
             findings.append(finding)
-    gone = [finding for finding in only_base if moves.removed(finding, step.workload)]
+    gone = [finding for finding in only_base if moves.explains(finding, step.workload, "base")]
     return replace(step, findings=findings, gone=gone)
 
 
@@ -109,7 +108,8 @@ def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int |
     for number, cause in enumerate(causes):
         if cause.workload != workload or shape not in (None, "", cause.shape):
             continue
-        if line and line in (cause.line, *(site.line for site in cause.sites)):
+        lines = [cause.line, *(site.line for site in cause.sites)]
+        if line and line in lines:
             return number
         if operator and operator == cause.op and by_operator is None:
             by_operator = number
@@ -158,16 +158,9 @@ class Moves:
         if interval is not None and not interval[0] <= 0.0 <= interval[1]:
             self._moved[number].add(1 if interval[0] > 0 else -1)
 
-    def brought(self, finding: Finding, workload: str) -> bool:
-        """Whether the number behind a finding that the head alone has moved so as to bring it."""
-        return self._is_shown(finding, workload, 1)
-
-    def removed(self, finding: Finding, workload: str) -> bool:
-        """Whether the number behind a finding that the base alone has moved so as to remove it."""
-        return self._is_shown(finding, workload, -1)
-
-    def _is_shown(self, finding: Finding, workload: str, sign: int) -> bool:
-        """Whether the number behind a finding moved: ``sign`` is 1 for a new finding, and -1 for one that is gone."""
+    def explains(self, finding: Finding, workload: str, side: Side) -> bool:
+        """Whether the number behind a finding that only one side has moved so as to bring it, or to remove it."""
+        sign = 1 if side == "head" else -1
         name = _metric_behind(finding)
         if not name or not self._comparable:
             return False

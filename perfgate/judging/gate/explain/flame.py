@@ -52,7 +52,7 @@ def _marks(
         if explanation.place == place:
             decided |= {part.profiled for part in explanation.contributions}
     seconds = {row.op: row.seconds for row in operators if row.base is not None and row.op in decided}
-    marks: list[FlameMark] = []
+    marks = []
     for number, text in enumerate(tree.texts):
         if text in named or text in seconds:
             marks.append(FlameMark(name=number, named=text in named, seconds=seconds.get(text)))
@@ -67,13 +67,13 @@ def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
     """
     if call is None or call.base is None or call.head is None or call.interval is None:
         return "unpaired"
-    low, high = (call.base * end for end in call.interval)
-    decided = call.outcome in ("regressed", "improved")
+    low, high = call.interval
     threads, streams = _change(tree, streams=False), _change(tree, streams=True)
-    changes = [change for change in (threads, streams) if change is not None]
-    if decided and any(change * (call.head - call.base) < 0 for change in changes):
-        return "sign"
-    if threads is not None and not low <= threads <= high:
+    if call.outcome in ("regressed", "improved"):
+        measured = call.head - call.base
+        if (threads or 0.0) * measured < 0 or (streams or 0.0) * measured < 0:
+            return "sign"
+    if threads is not None and not call.base * low <= threads <= call.base * high:
         return "outside"
     return None
 
@@ -81,7 +81,7 @@ def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
 def _change(tree: FlameTree, *, streams: bool) -> float | None:
     """The seconds by which a call of head takes longer on all threads, or all streams; None without any."""
     base, head = node_totals(tree, tree.base), node_totals(tree, tree.head)
-    changes: list[float] = []
+    changes = []
     for node, parent in enumerate(tree.parent):
         if parent == NONE and (tree.kind[node] == _STREAM) == streams:
             changes.append(head[node].total - base[node].total)

@@ -42,7 +42,7 @@ class HeadCode:
         """The causes with the text of their lines; each refers to the first of its group and the first of the same effect."""
         first_of_group: dict[Hashable, int] = {}
         first_of_effect: dict[Hashable, int] = {}
-        grouped: list[Cause] = []
+        grouped = []
         for number, cause in enumerate(causes):
             group = first_of_group.setdefault(self._group(cause), number)
             same = first_of_effect.setdefault(_effect(cause), number)

@@ -26,8 +26,8 @@ def _dtypes_and_shapes(inputs: str | None) -> tuple[list[str], list[str]] | None
     """
     if not inputs or inputs.startswith("["):
         return None
-    dtypes: list[str] = []
-    shapes: list[str] = []
+    dtypes = []
+    shapes = []
     for tensor in inputs.split(", "):
         dtype, _, rest = tensor.partition("[")
         dtypes.append(dtype)

@@ -182,7 +182,7 @@ def explained_fact(place: ShapePlace, name: str, part: OperatorDelta) -> Cause:
 
 def _compiled_operators(comparisons: Iterable[Comparison]) -> dict[tuple[ShapePlace, str], Compiling]:
     """The operators at which a graph breaks or is compiled again, by place and name."""
-    compiled: dict[tuple[ShapePlace, str], Compiling] = {}
+    compiled = {}
     for comparison in comparisons:
         if comparison.metric in _COMPILING and comparison.outcome == "regressed":
             for part in comparison.parts:
@@ -197,7 +197,7 @@ def _without_covered(causes: Mapping[_Identity, Cause]) -> list[Cause]:
     the bytecodes of a line already cover the functions that it calls.
     """
     listed = dict(causes)
-    lines_of_python: set[tuple[ShapePlace, str | None]] = set()
+    lines_of_python = set()
     for identity, cause in causes.items():
         if identity.amount == "bytecodes" and cause.more_count > 0:
             lines_of_python.add((identity.place, cause.line))

@@ -70,7 +70,7 @@ def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
 def _of_grown_parts(
     amount: Amount, grown: set[tuple[str, Aspect | None, str]], causes: Iterable[Cause]
 ) -> Cause | None:
-    matches: list[Cause] = []
+    matches = []
     for cause in causes:
         is_also = cause.also is not None and (cause.op, cause.also, cause.ranks) in grown
         if is_also or (cause.op, cause.aspect, cause.ranks) in grown:

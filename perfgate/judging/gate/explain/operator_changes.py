@@ -30,7 +30,7 @@ def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
     one call. So are operators whose count differs between calls or processes of the same code.
     """
     before, after = evidence.base.operators, evidence.head.operators
-    changes: list[OperatorDelta] = []
+    changes = []
     for place in sorted((before.keys() & after.keys()) - evidence.unmarked):
         old, new = before[place], after[place]
         lines = evidence.head.operator_lines(place)
@@ -48,7 +48,7 @@ def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
 
 
 def _heaviest_changes(old: dict[str, OperatorRow], new: dict[str, OperatorRow], varying: Collection[str]) -> list[str]:
-    weights: dict[str, float] = {}
+    weights = {}
     for operator in (old.keys() | new.keys()).difference(varying):
         weight = _weight(old.get(operator), new.get(operator))
         if weight > MIN_SHARE or operator not in old or operator not in new:
@@ -61,8 +61,8 @@ def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
     more = abs(count_of(after) - count_of(before))
     if not more:
         return 0.0
-    rows = [row for row in (before, after) if row is not None]
-    return max(row.share for row in rows) * more / max(abs(row.count) for row in rows)
+    share = max(before.share if before else 0.0, after.share if after else 0.0)
+    return share * more / max(abs(count_of(before)), abs(count_of(after)))
 
 
 def replaced_operators(evidence: Evidence) -> list[Replacement]:
@@ -74,7 +74,7 @@ def replaced_operators(evidence: Evidence) -> list[Replacement]:
             continue
         varying = _varying_operators(evidence, place)
         of_place = _replacements(place, CountedSide(before), CountedSide(after))
-        replacements += [one for one in of_place if varying.isdisjoint((one.before, one.after))]
+        replacements += [row for row in of_place if varying.isdisjoint((row.before, row.after))]
     return replacements[:MAX_CHANGES]
 
 

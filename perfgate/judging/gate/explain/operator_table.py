@@ -47,7 +47,7 @@ def mark_alone(decision: DecisionDocument) -> list[OperatorDelta]:
         named |= {(*comparison.place, part.name) for part in comparison.parts if part.aspect is None}
     for explanation in decision.explanations:
         named |= {(*explanation.place, part.op) for part in explanation.contributions}
-    marked: list[OperatorDelta] = []
+    marked = []
     for delta in decision.operators:
         is_named = delta.base_count is not None or (*delta.place, delta.op) in named
         marked.append(replace(delta, alone=delta.outcome == "regressed" and not is_named))

@@ -45,7 +45,7 @@ def without_profiler(
     if more and excess / more > 0:
         each = min(at_most, excess / more)
     around = each * (more - counted)
-    corrected: list[OperatorDelta] = []
+    corrected = []
     for part in parts:
         cost = each * _more_runs(part)
         inside = 0.0 if on_device else _cost_inside(part, cost)

@@ -56,19 +56,18 @@ _MOST_FUNCTIONS = 10
 
 def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[Explanation]:
     """For every slower job that both sides profiled, the functions that take longer, most first."""
-    base, head = evidence.runs
-    before = {profile.workload: profile for profile in base.profiles}
-    after = {profile.workload: profile for profile in head.profiles}
+    head = evidence.head.run
     explanations: list[Explanation] = []
-    for workload in slower_jobs(head, comparisons):
-        if workload in before and workload in after:
-            explanations += _explain(before[workload], after[workload], head.source.changes)
+    for job in slower_jobs(head, comparisons):
+        before, after = evidence.base.profiles.get(job), evidence.head.profiles.get(job)
+        if before is not None and after is not None:
+            explanations += _explain(before, after, head.source.changes)
     return explanations
 
 
 def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[str]:
     """The jobs with a number that got worse."""
-    worse: set[str] = set()
+    worse = set()
     for comparison in comparisons:
         if isinstance(comparison, Paired) and comparison.outcome == "regressed":
             worse.add(comparison.workload)
@@ -77,18 +76,15 @@ def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[st
 
 def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[Message]:
     """Messages for jobs that got slower without a profile of both sides to name a cause."""
-    base, head = evidence.runs
-    profiled_by_base = {profile.workload for profile in base.profiles}
-    profiled_by_head = {profile.workload for profile in head.profiles}
-    notes: list[Message] = []
-    for workload in slower_jobs(head, comparisons):
-        sides: list[str] = []
-        if workload not in profiled_by_base:
+    notes = []
+    for job in slower_jobs(evidence.head.run, comparisons):
+        sides = []
+        if job not in evidence.base.profiles:
             sides.append("base")
-        if workload not in profiled_by_head:
+        if job not in evidence.head.profiles:
             sides.append("head")
         if sides:
-            notes.append(Message("notes.no-profile", {"workload": workload, "sides": sides}))
+            notes.append(Message("notes.no-profile", {"workload": job, "sides": sides}))
     return notes
 
 
@@ -121,19 +117,18 @@ def _parts(functions: Sequence[GrownFunction], operators: Sequence[GrownOperator
     on_device = [operator for operator in leading if operator.on_device]
     if not functions or on_device:
         return [operator.delta for operator in on_device or leading][:_MOST_FUNCTIONS]
-    parts: list[OperatorDelta] = []
+    parts = []
     for function in functions:
-        parts.append(_of_function(function))
+        name = function.function.name
+        part = OperatorDelta(
+            op=name, kind="slower", seconds=rounded(function.seconds), function=name, line=function.line
+        )
+        parts.append(part)
         called = [operator for operator in operators if operator.function == function.function]
         for operator in _leading(called):
             line = function.line or operator.delta.line
             parts.append(replace(operator.delta, line=line))
     return parts
-
-
-def _of_function(grown: GrownFunction) -> OperatorDelta:
-    name = grown.function.name
-    return OperatorDelta(op=name, kind="slower", seconds=rounded(grown.seconds), function=name, line=grown.line)
 
 
 def _leading(operators: Sequence[GrownOperator]) -> list[GrownOperator]:
@@ -188,7 +183,7 @@ def grown_functions(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
     stretch = max(1.0, head.seconds / base.seconds) if base.seconds > 0 else 1.0
     code = ChangedCode(changes, head.functions)
     functions_of_base = lines_by_function(base)
-    grown: list[GrownFunction] = []
+    grown = []
     for function, lines in lines_by_function(head).items():
         base_lines = functions_of_base.get(function, [])
         before, after = _Time.of(base_lines), _Time.of(lines)
@@ -256,7 +251,7 @@ def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
     before, after = called_operators(base), called_operators(head)
     pace = _pace(before, after)
     code = ChangedCode(changes, head.functions)
-    grown: list[GrownOperator] = []
+    grown = []
     for key, work in after.items():
         old = before.get(key, Work(work.operator, 0.0, 0.0))
         seconds = work.amount - old.amount * pace
@@ -293,7 +288,7 @@ def _delta(work: Work, base_calls: float, seconds: float, line: str | None) -> O
 
 def _pace(before: Mapping[CalledOperator, Work], after: Mapping[CalledOperator, Work]) -> float:
     """The factor by which a unit of the head makes unchanged calls more often than base, as its batches are smaller."""
-    ratios: list[float] = []
+    ratios = []
     for key, work in after.items():
         old = before.get(key)
         if old is not None and old.calls > 0:

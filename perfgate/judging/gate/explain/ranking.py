@@ -53,10 +53,15 @@ class PlaceRanking:
         ranked = [RankedCause(self._order(cause), cause) for cause in self._causes]
         if top.changes_the_rest or top.is_of_change:
             return ranked
-        explaining = [entry for entry in ranked if entry.cause is not top and self._explains(entry.cause, top)]
+        explaining = []
+        rest = []
+        for entry in ranked:
+            if entry.cause is not top and self._explains(entry.cause, top):
+                explaining.append(self._ahead(entry.cause, top))
+            else:
+                rest.append(entry)
         if explaining:
-            rest = [entry for entry in ranked if entry not in explaining]
-            return [*(self._ahead(entry.cause, top) for entry in explaining), *rest]
+            return explaining + rest
         function = changed_function(top, self._causes)
         if function is not None:
             ranked.insert(0, RankedCause(self._order(function, ahead=True), function))

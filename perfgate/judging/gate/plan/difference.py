@@ -30,12 +30,11 @@ class EvidencePlan:
 
     def missing(self) -> list[Missing]:
         """The rows that are not there, in the order of the plan: one entry for all of one metric and shape."""
-        missing: list[Missing] = []
+        missing = []
         for (workload, shape, metric), by_side in self._groups.items():
             lacking: dict[MissingSide, _Group] = {side: group for side, group in by_side.items() if group.lacking}
-            groups = list(lacking.values())
-            if len(groups) == len(SIDES) and groups[0].units == groups[1].units:
-                lacking = {"both": groups[0]}
+            if len(lacking) == len(SIDES) and lacking["base"].units == lacking["head"].units:
+                lacking = {"both": lacking["base"]}
             for side, group in lacking.items():
                 entry = Missing(
                     workload=workload,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
-
-from msgspec.structs import replace
 
 from perfgate.document.decision import Failure, HarnessChange
 from perfgate.document.message import Message
@@ -20,18 +18,23 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
     """The changes, workload by workload; none if both sides' own files measure the same."""
     before = {harness.workload: harness for harness in base.harness}
     after = {harness.workload: harness for harness in head.harness}
+    lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
     changes = []
     for name in {**before, **after}:
         for kind, message in _differences(name, before.get(name), after.get(name)):
-            changes.append(HarnessChange(workload=name, kind=kind, message=message))
-    changes += _not_comparable(base, head, new=after.keys() - before.keys())
-    lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
-    return [replace(change, lines=lines.get(change.workload, [])) for change in changes]
+            changes.append(HarnessChange(workload=name, kind=kind, message=message, lines=lines.get(name, [])))
+    # If the base fails, the head does not, and their files differ, the head's file is not for the base's code.
+    broken = _broken_workloads(base) - _broken_workloads(head)
+    for name in after:
+        if name in broken:
+            code = "harness.base-does-not-run" if name in before else "harness.workload-new-to-base"
+            change = HarnessChange(workload=name, kind="not_comparable", message=Message(code), lines=lines[name])
+            changes.append(change)
+    return changes
 
 
-def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
-    unable = {change.workload for change in changes if change.is_not_comparable}
-    return failure.workload in unable
+def is_consequence(failure: Failure, changes: Iterable[HarnessChange]) -> bool:
+    return any(change.is_not_comparable and change.workload == failure.workload for change in changes)
 
 
 def _differences(name: str, base: Harness | None, head: Harness | None) -> Iterator[_Difference]:
@@ -40,9 +43,11 @@ def _differences(name: str, base: Harness | None, head: Harness | None) -> Itera
     elif head is None:
         yield "removed", Message("harness.workload-removed", {"name": name})
     elif base.error is not None:
-        error = base.error.message
-        text = error.splitlines() if isinstance(error, str) else [error]
-        yield "unknown", Message("harness.base-unknown", {"why": text[0] if text else Message("harness.no-reason")})
+        why = base.error.message
+        if isinstance(why, str):
+            lines = why.splitlines()
+            why = lines[0] if lines else Message("harness.no-reason")
+        yield "unknown", Message("harness.base-unknown", {"why": why})
     elif head.error is None:
         differences = [
             *_shapes(base.shapes, head.shapes),
@@ -98,19 +103,9 @@ def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Di
 
 def _job_settings(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
     for name in sorted(base.keys() | head.keys()):
-        before, after = (side.get(name, "") for side in (base, head))
+        before, after = base.get(name, ""), head.get(name, "")
         if before != after:
             yield "changed", Message("harness.setting-changed", {"setting": name, "before": before, "after": after})
-
-
-def _not_comparable(base: RunDocument, head: RunDocument, *, new: set[str]) -> Iterator[HarnessChange]:
-    """If the base fails, the head does not, and their files differ, the head's file is not for the base's code."""
-    broken = _broken_workloads(base) - _broken_workloads(head)
-    for harness in head.harness:
-        name = harness.workload
-        if name in broken:
-            code = "harness.workload-new-to-base" if name in new else "harness.base-does-not-run"
-            yield HarnessChange(workload=name, kind="not_comparable", message=Message(code))
 
 
 def _broken_workloads(run: RunDocument) -> set[str]:

@@ -6,6 +6,8 @@ whether it gates: none of this is taken from an artifact if the trusted side kno
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from perfgate.catalogue.names import NUMBER
 from perfgate.document.job import JobRecord
 from perfgate.job_settings import JobReference
@@ -69,9 +71,9 @@ class JobPlan(EvidencePlan):
     def _require_turns(self) -> None:
         """Require as many turns of each quad as any other quad has, from the first quad to the last of either side."""
         turns = self.tables.of_metric(TURNS)
+        quads = [turn.unit for turn in turns]
         numbers = sorted({turn.key for turn in turns})
-        last = max((turn.unit for turn in turns), default=-1)
-        for quad in range(last + 1):
+        for quad in range(max(quads, default=-1) + 1):
             for number in numbers:
                 self.require(Row(self._name, "", TURNS, "turn", quad, number))
 
@@ -82,12 +84,16 @@ class JobPlan(EvidencePlan):
         and is then 0 in all turns of both sides.
         """
         numbers = {number.metric: number for number in record.numbers}
-        measured = {row.metric for table in self.tables for row in table.rows if row.key == (MEASURED,)}
-        for metric in sorted(numbers.keys() | measured):
+        metrics = set(numbers)
+        for table in self.tables:
+            metrics.update(row.metric for row in table.rows if row.key == (MEASURED,))
+        for metric in sorted(metrics):
             for side, table in zip(SIDES, self.tables):
                 for turn in table.of_metric(TURNS):
                     self.require(turn._replace(metric=metric), side=side)
-        declared = self._required.reference.settings.numbers if self._required is not None else {}
+        declared: Collection[str] = ()
+        if self._required is not None:
+            declared = self._required.reference.settings.numbers
         for metric, number in numbers.items():
             is_named_by_program = metric.startswith(NUMBER) and metric.removeprefix(NUMBER) not in declared
             is_count = is_named_by_program and number.unit == "1"
@@ -138,6 +144,7 @@ def settings_of(name: str, evidence: Evidence, required: RequiredJob | None) -> 
     """The settings that both sides were measured by, if the trusted side knows the job and its kind."""
     if required is None:
         return None
-    settings = required.measured_by(*evidence.runs)
-    kinds = {job.kind for run in evidence.runs for job in run.jobs if job.name == name}
+    base, head = evidence.runs
+    settings = required.measured_by(base, head)
+    kinds = {job.kind for job in (*base.jobs, *head.jobs) if job.name == name}
     return settings if settings is not None and kinds == {settings.kind} else None

@@ -81,12 +81,9 @@ def _job_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
 
 def _reported_elsewhere(evidence: Evidence, changes: Sequence[HarnessChange]) -> set[str]:
     base, head = evidence.runs
-    listed: set[str] = set()
-    reported: set[str] = set()
-    for workload in (*base.workloads, *head.workloads):
-        listed.add(workload.name)
-        if workload.error:
-            reported.add(workload.name)
+    workloads = (*base.workloads, *head.workloads)
+    listed = {workload.name for workload in workloads}
+    reported = {workload.name for workload in workloads if workload.error}
     for change in changes:
         if change.is_not_comparable or (change.is_removal and change.workload not in listed):
             reported.add(change.workload)

@@ -6,6 +6,7 @@ side define them: both sides of a check are measured alike, so each must have ev
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
@@ -94,16 +95,7 @@ class WorkloadPlan(EvidencePlan):
         for shape in self._shapes:
             self._require_shared(Row(self._name, shape))
         if timed and not self._evidence.recorded:
-            self._require_pairs()
-            self._require_lanes()
-            self._require_stretches()
-            self._require_starts()
-            self._require_quads()
-            self._require_kernels()
-            self._require_columns()
-            self._require_settings()
-            for shape in self._shapes:
-                require_profiles(self, self._evidence, self._policy, ShapePlace(self._name, shape))
+            self._require_times()
         self._require_promises("")
         self._require_harness()
         for table in self._tables_of_all:
@@ -119,7 +111,8 @@ class WorkloadPlan(EvidencePlan):
 
     def _newest_stored_run(self) -> RunDocument | None:
         """Main's newest stored run that measured this workload by the file that both sides were measured by."""
-        files = {record.sha256 for run in self._evidence.runs for record in _records(run, self._name)}
+        base, head = self._evidence.runs
+        files = {record.sha256 for record in (*_records(base, self._name), *_records(head, self._name))}
         for run in self._required.stored:
             for record in _records(run, self._name):
                 if not record.error and {record.sha256} == files and not self._evidence.recorded:
@@ -142,6 +135,21 @@ class WorkloadPlan(EvidencePlan):
 
     # --- pairs
 
+    def _require_times(self) -> None:
+        self._require_pairs()
+        self._require_lanes()
+        self._require_stretches()
+        # The start of each process on an accelerator is the same on both sides.
+        for expected in (*self.tables.base.announced, *self.tables.head.announced):
+            if expected.row.metric == START:
+                self.require(*expected)
+        self._require_quads()
+        self._require_kernels()
+        self._require_columns()
+        self._require_settings()
+        for shape in self._shapes:
+            require_profiles(self, self._evidence, self._policy, ShapePlace(self._name, shape))
+
     def _require_pairs(self) -> None:
         """Require the members of every pair, and the configured pairs of base against base.
 
@@ -149,13 +157,10 @@ class WorkloadPlan(EvidencePlan):
         """
         base, head = map(_processes, self.tables)
         pairs_of_base = {row.unit for row in base if row.arm == "ab"}
-        pairs_of_head = {row.unit for row in head if row.arm == "ab" and not row.key}
         twins = {row.unit for row in base if row.arm == "aa"} - pairs_of_base
-        measured = pairs_of_base | pairs_of_head | twins
-        failed: set[int] = set()
-        for pair in self._evidence.head.run.failed_pairs:
-            if pair.workload == self._name and pair.arm != "stretch":
-                failed.add(pair.pair)
+        measured = pairs_of_base | twins | {row.unit for row in head if row.arm == "ab" and not row.key}
+        failures = self._evidence.head.run.failed_pairs
+        failed = {pair.pair for pair in failures if pair.workload == self._name and pair.arm != "stretch"}
         for first, numbers in groupby(sorted(measured | failed), key=lambda number: number // PAIRS_PER_ROUND):
             for number in range(first * PAIRS_PER_ROUND, max(numbers) + 1):
                 if number in twins:
@@ -166,30 +171,27 @@ class WorkloadPlan(EvidencePlan):
         for number in range(self._required.aa_pairs):
             self.require(Row(self._name, "", TWINS, key=(number,)), named_by="configuration", side="base")
 
-    def _require_starts(self) -> None:
-        """Require the start of each process on an accelerator, the same on both sides."""
-        for table in self.tables:
-            for expected in table.announced:
-                if expected.row.metric == START:
-                    self.require(*expected)
-
     def _require_lanes(self) -> None:
         """Require the blocks of each shape in each pair, and the blocks of its preprocessing.
 
         The checklist times the preprocessing of one shape, the pairs time it for all shapes.
         """
-        timed = {row.metric for row in self._stored.rows}
         preprocessed = {row.shape for row in self.tables.of_metric(PREPROCESSING)}
-        if PREPROCESSING_STAGES in timed:
+        if self._stored.of_metric(PREPROCESSING_STAGES):
             preprocessed.update(self._shapes)
-        lanes = [(LATENCY, P50, shape) for shape in self._shapes]
-        lanes += [(PREPROCESSING, PREPROCESSING_STAGES, shape) for shape in self._shapes if shape in preprocessed]
-        for metric, stage, shape in lanes:
-            self.require(Row(self._name, shape, metric), named_by="store" if stage in timed else "document")
-            for side, table in zip(SIDES, self.tables):
-                for process in _processes(table):
-                    if process.arm == "ab" and not process.key:
-                        self.require(process._replace(shape=shape, metric=metric), side=side)
+        for shape in self._shapes:
+            self._require_lane(Row(self._name, shape, LATENCY), P50)
+        for shape in self._shapes:
+            if shape in preprocessed:
+                self._require_lane(Row(self._name, shape, PREPROCESSING), PREPROCESSING_STAGES)
+
+    def _require_lane(self, lane: Row, stage: str) -> None:
+        """Require a lane of each pair; the stored run names it if its checklist timed the ``stage``."""
+        self.require(lane, named_by="store" if self._stored.of_metric(stage) else "document")
+        for side, table in zip(SIDES, self.tables):
+            for process in _processes(table):
+                if process.arm == "ab" and not process.key:
+                    self.require(process._replace(shape=lane.shape, metric=lane.metric), side=side)
 
     def _require_stretches(self) -> None:
         """Require the blocks of stretches that either side has, and enough usable ones if calls are fast.
@@ -244,17 +246,16 @@ class WorkloadPlan(EvidencePlan):
         kinds = {run.testbed.device_kind for run in self._evidence.runs}
         if not blocks and kinds.isdisjoint(_KINDS_WITH_KERNELS):
             return
-        is_of_all = len({row.unit for row in blocks}) > _PAIRS_WITH_KERNELS
-        most = None if is_of_all else _PAIRS_WITH_KERNELS
-        lanes: dict[Row, None] = {}
-        for table in self.tables:
-            processes = [row for row in _processes(table) if row.arm == "ab" and not row.key]
-            for process in sorted(processes)[:most]:
-                lanes |= {process._replace(shape=shape, metric=BUSY): None for shape in self._shapes}
         profiled = {row._replace(key=()) for row in blocks}
-        for lane in lanes:
-            if lane not in profiled:
-                self.require(lane)
+        is_of_all = len({row.unit for row in blocks}) > _PAIRS_WITH_KERNELS
+        for table in self.tables:
+            processes = sorted(row for row in _processes(table) if row.arm == "ab" and not row.key)
+            for process in processes if is_of_all else processes[:_PAIRS_WITH_KERNELS]:
+                for shape in self._shapes:
+                    lane = process._replace(shape=shape, metric=BUSY)
+                    if lane not in profiled:
+                        profiled.add(lane)
+                        self.require(lane)
 
     def _require_columns(self) -> None:
         reported = [column for column in REPORTED if self.tables.of_metric(column)]
@@ -281,9 +282,12 @@ class WorkloadPlan(EvidencePlan):
 
         A change of the workload file has a harness, even if no document has one any more.
         """
-        before, after = (harness_of(run, self._name) for run in self._evidence.runs)
+        base, head = self._evidence.runs
+        before, after = harness_of(base, self._name), harness_of(head, self._name)
         whole = Row(self._name, "", HARNESS)
-        if before or self._is_file_changed():
+        # Whether the head says that code of the workload file differs from the base's.
+        files = {record.reference.rpartition(":")[0] for record in _records(head, self._name)}
+        if before or any(change.file in files for change in head.source.changes):
             self.require(whole, side="head")
         if not after or self._name in after.added:
             return
@@ -293,12 +297,6 @@ class WorkloadPlan(EvidencePlan):
                 part = metric.removeprefix(f"{HARNESS}.")
                 if part != metric and part not in after.added:
                     self.require(Row(self._name, "", metric), side="base")
-
-    def _is_file_changed(self) -> bool:
-        """Whether the head says that code of the workload file differs from the base's."""
-        head = self._evidence.head.run
-        files = {record.reference.rpartition(":")[0] for record in _records(head, self._name)}
-        return any(change.file in files for change in head.source.changes)
 
     def _require_counters(self, shape: str) -> None:
         place = Row(self._name, shape)
@@ -331,13 +329,14 @@ class WorkloadPlan(EvidencePlan):
             if self._says_steady:
                 self.require(count._replace(key=STEADINESS), named_by=named_by, side=side)
 
-    @property
+    @cached_property
     def _says_steady(self) -> bool:
         """Whether any counter of the runs lists its steady counts, as older perfgates do not."""
-        runs = [*self._evidence.runs]
+        base, head = self._evidence.runs
+        counters = [*base.counters, *head.counters]
         if self._stored_run is not None:
-            runs.append(self._stored_run)
-        return any(counters.steady for run in runs for counters in run.counters)
+            counters += self._stored_run.counters
+        return any(counted.steady for counted in counters)
 
     def _require_checks(self, shape: str) -> None:
         check = Row(self._name, shape, CORRECTNESS)
@@ -345,11 +344,11 @@ class WorkloadPlan(EvidencePlan):
             self._require_shared(check)
         passed = check._replace(key=CHECKED)
         for table in self._tables_of_all:
-            if any(expected.row == passed for expected in table.announced):
+            if passed in (expected.row for expected in table.announced):
                 self._require_shared(passed)
         signature = check._replace(metric=SIGNATURE)
         for side, table in zip(SIDES, self.tables):
-            if any(expected.row == signature for expected in table.promised):
+            if signature in (expected.row for expected in table.promised):
                 self.require(signature, named_by=self._named_by(signature), side=side)
 
 

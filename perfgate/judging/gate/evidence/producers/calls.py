@@ -15,20 +15,11 @@ DEVICE_CLOCKS = frozenset({BUSY, LATENCY, HOST})
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
     """Yield every metric of every shape, family by family and workload by workload."""
-    workloads = dict.fromkeys(place.workload for place in evidence.places)
     for name, family in FAMILIES.items():
-        for workload in workloads:
-            for number in _of_workload(evidence, rules, workload, name):
-                yield number._replace(gating=family.gating)
-
-
-def _of_workload(evidence: Evidence, rules: Rules, workload: str, family: str) -> Iterator[Number]:
-    metrics = FAMILIES[family].metrics
-    moved = workload not in evidence.kept_layout
-    for place in evidence.places:
-        if place.workload != workload:
-            continue
-        is_elsewhere = DEVICE_CLOCKS if place in evidence.on_device else frozenset()
-        for metric, effect in evidence.effects(place).items():
-            if metric in metrics and metric not in is_elsewhere:
-                yield rules.number(place, metric, effect, family, moved=moved)
+        for place in evidence.places:
+            elsewhere = DEVICE_CLOCKS if place in evidence.on_device else frozenset()
+            moved = place.workload not in evidence.kept_layout
+            for metric, effect in evidence.effects(place).items():
+                if metric in family.metrics and metric not in elsewhere:
+                    number = rules.number(place, metric, effect, name, moved=moved)
+                    yield number._replace(gating=family.gating)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import BUSY, HOST, LATENCY
+from perfgate.document.samples import BlockColumns
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import WAITED
 from perfgate.judging.gate.evidence.index import Evidence
@@ -23,10 +24,9 @@ INFORMING = "informing"
 
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
-    for workload in dict.fromkeys(place.workload for place in evidence.places):
-        for place in evidence.places:
-            if place.workload == workload and place in evidence.on_device:
-                yield from _of_shape(evidence, rules, place)
+    for place in evidence.places:
+        if place in evidence.on_device:
+            yield from _of_shape(evidence, rules, place)
 
 
 def _of_shape(evidence: Evidence, rules: Rules, place: ShapePlace) -> Iterator[Number]:
@@ -47,7 +47,7 @@ def _of_shape(evidence: Evidence, rules: Rules, place: ShapePlace) -> Iterator[N
 
 def _decides(evidence: Evidence, place: ShapePlace) -> bool:
     """Whether the host's time decides: the device waits for it, and it did not wait for a CPU itself."""
-    blocks = []
+    blocks: list[BlockColumns] = []
     for pair in evidence.pairs.get(place.workload, ()):
         blocks += [member.shapes[place.shape] for member in pair if place.shape in member.shapes]
     return (waited_share(blocks) or 0.0) < WAITED and is_host_exposed(evidence, place)

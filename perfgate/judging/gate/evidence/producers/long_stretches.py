@@ -12,11 +12,10 @@ from perfgate.judging.gate.evidence.stretches import FAMILY, StretchSample, stre
 
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
-    for workload in dict.fromkeys(place.workload for place in evidence.places):
-        for place in evidence.places:
-            sample = stretches_of(evidence, place) if place.workload == workload else None
-            if sample is not None:
-                yield from of_sample(place, sample, rules)
+    for place in evidence.places:
+        sample = stretches_of(evidence, place)
+        if sample is not None:
+            yield from of_sample(place, sample, rules)
 
 
 def of_sample(place: ShapePlace, sample: StretchSample, rules: Rules) -> Iterator[Number]:

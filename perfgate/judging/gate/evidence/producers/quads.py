@@ -24,7 +24,7 @@ from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
 from perfgate.judging.gate.evidence.quads import LOOKS, Quad, looks_of, other_work, quads_of, turns_of
-from perfgate.judging.gate.evidence.server_counters import RATIOS, ratio_of
+from perfgate.judging.gate.evidence.server_counters import RATIOS, common_ratio
 from perfgate.judging.gate.evidence.stalls import stall_effect
 from perfgate.stats.summary import median
 
@@ -69,11 +69,11 @@ class JobQuads:
 
     def _effect(self, name: str) -> PairedEffect | None:
         turns = [*self._base, *self._head]
-        if not turns or any(name not in turn.values for turn in turns):
+        if not turns or not all(name in turn.values for turn in turns):
             return None
         base = np.array([_mean_log(quad.base, name) for quad in self.quads])
         head = np.array([_mean_log(quad.head, name) for quad in self.quads])
-        if not (np.isfinite(base).all() and np.isfinite(head).all()):
+        if not np.isfinite([base, head]).all():
             return None
         starts = None if self._job.starts_afresh else [quad.start for quad in self.quads]
         return PairedEffect.of(Differences.of(head - base, starts), math.exp(median(base)), "quad")
@@ -117,8 +117,8 @@ class JobQuads:
             yield number._replace(terms=Terms(1.0, (1.0,), self._looks), unit="1", gating=False)
 
     def ratios_of_counters(self) -> Iterator[Number]:
-        for name in RATIOS:
-            shares = ratio_of(name, self._base, self._head)
+        for name, candidates in RATIOS.items():
+            shares = common_ratio(candidates, self._base, self._head)
             if shares is not None:
                 yield self._rules.number(self._place, name, Levels(*shares), ALONE)
 
@@ -169,7 +169,9 @@ def _mean_logs_of_halves(turns: Sequence[Turn], name: str) -> tuple[float, float
 
 def _log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
     """The logarithms of head over base, start by start; none if a time is 0."""
-    pairs = list(zip(base, head))
-    if any(min(pair) <= 0 for pair in pairs):
-        return []
-    return [math.log(after) - math.log(before) for before, after in pairs]
+    ratios = []
+    for before, after in zip(base, head):
+        if min(before, after) <= 0:
+            return []
+        ratios.append(math.log(after) - math.log(before))
+    return ratios
