@@ -19,7 +19,7 @@ from perfgate.conductor.load.record import Exchange, Load
 from perfgate.conductor.sides.command.command import CommandSide
 from perfgate.conductor.sides.job_turns import JobTurns, MeasuredJob, SideName
 from perfgate.conductor.sides.kinds import SIDES, record_of, with_numbers
-from perfgate.conductor.sides.program import ProgramEnd, SideProgram
+from perfgate.conductor.sides.program import ProgramEnd
 from perfgate.conductor.sides.ranks.ranks import RanksSide, Report
 from perfgate.conductor.sides.server.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace
@@ -132,13 +132,12 @@ class VirtualServer(ServerSide):
         exchanges = [self._answered(request.id) for request in plan.requests]
         seconds = math.fsum(exchange.last for exchange in exchanges)
         load = Load(exchanges, seconds, np.full(len(exchanges), 1e-5))
-        program: Any = SideProgram  # asked only when there is nothing to measure
-        result = self._result(program, plan, load, 0.5 * seconds)
+        result = self._result(plan, load, 0.5 * seconds)
         cpu = CpuTime(used=0.5 * seconds, waited=0.0, seconds=seconds)
-        texts = self._texts(program)
+        texts = self._texts()
         return msgspec.structs.replace(result, texts=texts, out_of_turn=self._clock.out_of_turn(), cpu=cpu)
 
-    def _load(self, program: SideProgram, number: int, settings: LoadSettings) -> Load:
+    def _load(self, number: int, settings: LoadSettings) -> Load:
         """The answers whose texts are compared: one that is not usual is like no other."""
         requests = plan_load(settings, seed=number).requests
         drawn = self._random.random((len(requests), 2))

@@ -225,7 +225,7 @@ def cached(*shares: float, known: bool = True) -> list[str]:
 def test_server__prompts_are_found_in_its_cache_more_and_more__is_noted() -> None:
     (note,) = cached(0.0, *[0.9] * 7)
     assert note == (
-        "chat: 0% of the prompt tokens were in the server's cache in the first turns of a start and 84% in later ones: "
+        "chat: 0% of the prompt tokens were in the server's cache in the first turns of a start and 84% in later turns: "
         "repeated prompts are faster to serve"
     )
     assert cached(0.6, *[0.65] * 7) == cached(0.9) == cached(0.0, 0.9, known=False) == []
