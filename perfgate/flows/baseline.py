@@ -298,21 +298,21 @@ def accept_regressions(
     """
     if is_shared(store_location(config, environ)):
         refuse_change_request(environ)
-    repository, named = Repository(config.root), tuple(metrics)
+    repository, accepted = Repository(config.root), tuple(metrics)
     commit = repository.resolve(revision)
-    if numbers := cause_numbers(named):
-        named = _metrics_of(numbers, commit, folder, config)
+    if numbers := cause_numbers(accepted):
+        accepted = _metrics_of(numbers, commit, folder, config)
     elif folder is not None:
         raise UsageError(
             "--from {folder} is for numbers of causes, and {named!a} is none; leave it out",
             folder=folder,
-            named=named[0],
+            named=accepted[0],
         )
     return store_acceptances(
         config,
         environ,
         commit=commit,
-        metrics=named,
+        metrics=accepted,
         reason=reason,
         accepted_by=accepted_by or repository.user(),
         until=until,
@@ -321,7 +321,9 @@ def accept_regressions(
 
 def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, config: Config) -> tuple[str, ...]:
     """The metrics of the numbered causes of a check of this commit."""
-    file = folder / DECISION if folder else newest_result([DECISION], config.root)
+    file = newest_result([DECISION], config.root)
+    if folder:
+        file = folder / DECISION
     instead = Activity("name the folder of its check with --from, or the metrics instead of numbers")
     if file is None:
         raise UsageError(

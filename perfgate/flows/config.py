@@ -67,13 +67,13 @@ def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
         places["store", "path"] = store_location(without_place, {**environ, STORE_VARIABLE: ""})
     defaults = {**_settings(msgspec.to_builtins(ConfigFile())), **places}
     lines = statement_lines(text)
-    settings = [
-        setting
-        for keys, default in defaults.items()
-        for setting in _entries(keys, written[keys] if keys in lines else default, default, lines, environ)
-    ]
-    variables = [_variable(name, environ) for name in VARIABLES]
-    return sorted([*settings, *variables], key=lambda setting: bool(setting.table))
+    settings: list[Setting] = []
+    for keys, default in defaults.items():
+        value = written[keys] if keys in lines else default
+        settings += _entries(keys, value, default, lines, environ)
+    for name in VARIABLES:
+        settings.append(_variable(name, environ))
+    return sorted(settings, key=lambda setting: bool(setting.table))
 
 
 def statement_lines(text: str) -> dict[Keys, int]:
@@ -89,9 +89,10 @@ def statement_lines(text: str) -> dict[Keys, int]:
             tomllib.loads(statement)
         except tomllib.TOMLDecodeError:
             continue
+        whole = header + statement
         if statement.lstrip().startswith("["):
-            header = statement
-        for keys in _names(tomllib.loads(header + statement if statement != header else header)):
+            whole = header = statement
+        for keys in _names(tomllib.loads(whole)):
             lines.setdefault(keys, first)
         statement, first = "", number + 1
     return lines
@@ -109,7 +110,8 @@ def _settings(file: Mapping[str, Any]) -> dict[Keys, Any]:
     values: dict[Keys, Any] = {}
     for field in structs.fields(ConfigFile):
         if isinstance(field.default, msgspec.Struct):
-            values.update({(field.name, name): value for name, value in file[field.name].items()})
+            for name, value in file[field.name].items():
+                values[field.name, name] = value
         else:
             values[field.name,] = file[field.name]
     return values
@@ -132,7 +134,9 @@ def _entries(
             )
         return
     variable = OVERRULED_BY.get(keys, "")
-    origin, line = (CONFIG_NAME, lines[keys]) if keys in lines else (DEFAULT, None)
+    origin, line = DEFAULT, lines.get(keys)
+    if line is not None:
+        origin = CONFIG_NAME
     if environ.get(variable):
         value, origin, line = environ[variable], variable, None
     if keys in _LOCATIONS:

@@ -81,10 +81,19 @@ class Shell:
         return code
 
     def end_phase(self, name: str) -> None:
-        before = [phase.seconds for phase in self.phases], [phase.cpu_seconds for phase in self.phases]
+        before = self.total()
         own, below = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime
-        self.phases.append(Phase(name, time.monotonic() - self.began - sum(before[0]), cpu - sum(before[1])))
+        seconds = time.monotonic() - self.began - before.seconds
+        self.phases.append(Phase(name, seconds, cpu - before.cpu_seconds))
+
+    def total(self) -> Phase:
+        """All phases so far."""
+        seconds = cpu_seconds = 0.0
+        for phase in self.phases:
+            seconds += phase.seconds
+            cpu_seconds += phase.cpu_seconds
+        return Phase(sentence("in all"), seconds, cpu_seconds)
 
 
 def run_demo(folder: Path | None, echo: Echo) -> int:
@@ -190,7 +199,6 @@ def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) 
 
 
 def _echo_times(shell: Shell) -> None:
-    total = Phase(sentence("in all"), sum(p.seconds for p in shell.phases), sum(p.cpu_seconds for p in shell.phases))
-    for phase in (*shell.phases, total):
+    for phase in (*shell.phases, shell.total()):
         seconds = sentence("{wall:5.0f} s, {cpu:5.0f} s of CPU time", wall=phase.seconds, cpu=phase.cpu_seconds)
         shell.echo(f"  {phase.name:28}{seconds}")

@@ -41,8 +41,10 @@ def judge_documents(
     """
     paths = [path / "run.json" if path.is_dir() else path for path in (base, head)]
     runs = [read_run(path) for path in paths]
-    names = [{workload.name for workload in runs[0].workloads}, {workload.name for workload in runs[1].workloads}]
-    if not names[0] & names[1]:
+    names: list[set[str]] = []
+    for run in runs:
+        names.append({workload.name for workload in run.workloads})
+    if names[0].isdisjoint(names[1]):
         raise DocumentError(
             "{first} has the workload {first_names} and {second} the workload {second_names}, so they cannot be "
             "compared; give recordings of the same program one name with --workload",
@@ -93,7 +95,10 @@ def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: 
 
 def nearest_config(folder: Path) -> Path | None:
     start = folder.resolve()
-    return next((file for at in (start, *start.parents) if (file := at / CONFIG_NAME).is_file()), None)
+    for above in (start, *start.parents):
+        if (above / CONFIG_NAME).is_file():
+            return above / CONFIG_NAME
+    return None
 
 
 def read_config(path: Path) -> Config:

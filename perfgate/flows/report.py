@@ -87,7 +87,7 @@ class ReportRequest:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Results:
     """The decision, the run or both that this very job left in the folder; ``why`` is set if there is neither.
 
     A SKIPPED decision has no run; a folder of `perfgate run` has a decision only if the project has rules.
@@ -109,15 +109,8 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
             raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)
         say(log_lines(_markdown(content, request), environ))
     if request.outputs:
-        path = outputs_path(environ)
-        outputs = {
-            "verdict": content.decision.verdict if content.decision else "",
-            "exit-code": "" if request.measured is None else str(request.measured),
-        }
-        for name, file in _FILES.items():
-            written = request.folder / file
-            outputs[name] = str(written) if content.decision and written.is_file() else ""
-        _append(path, output_lines(outputs), OUTPUT_VARIABLE, "--outputs")
+        text = output_lines(_outputs(content, request))
+        _append(outputs_path(environ), text, OUTPUT_VARIABLE, "--outputs")
     if request.summary:
         _summarise(content, request, environ)
     if request.annotations:
@@ -126,7 +119,20 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
     _write_files(content, request, say)
 
 
-def _write_files(content: _Found, request: ReportRequest, say: Callable[[str], None]) -> None:
+def _outputs(content: _Results, request: ReportRequest) -> dict[str, str]:
+    """The outputs of the CI step: empty for what is not known."""
+    outputs = {"verdict": "", "exit-code": "", **dict.fromkeys(_FILES, "")}
+    if request.measured is not None:
+        outputs["exit-code"] = str(request.measured)
+    if content.decision:
+        outputs["verdict"] = content.decision.verdict
+        for name, file in _FILES.items():
+            if (request.folder / file).is_file():
+                outputs[name] = str(request.folder / file)
+    return outputs
+
+
+def _write_files(content: _Results, request: ReportRequest, say: Callable[[str], None]) -> None:
     if request.junit:
         write_text_atomically(request.junit, _junit(content, request))
     if request.openmetrics:
@@ -172,7 +178,7 @@ def spoken_language(option: str | None, directory: Path) -> Language:
         return "en"
 
 
-def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
+def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Results:
     folder, event = request.folder, detect(environ)
     try:
         if (folder / _FILES["decision"]).exists():
@@ -182,23 +188,24 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
                 # A skipped change has no run; a check clears old results before it writes such a decision.
                 if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
                     raise DocumentError("decision.json is about another commit")
-                return _Found(decision)
+                return _Results(decision)
             # `perfgate run` writes its run.json next to the decision.
-            alone = decision.comparing == "rules" and (folder / "run.json").exists()
-            path = Path("run.json") if alone else Path("head", "run.json")
+            path = Path("run.json")
+            if decision.comparing != "rules" or not (folder / path).exists():
+                path = Path("head", "run.json")
             head = read_run(folder / path)
             if decision.head.sha256 != content_sha256(head):
                 raise DocumentError("decision.json is not about {path}", path=path)
             _refuse_other_job(head, event)
-            return _Found(decision, head)
+            return _Results(decision, head)
         if (folder / "run.json").exists():
             run = read_run(folder / "run.json")
             _refuse_other_code(exit_code_of_run(run), request.measured)
             _refuse_other_job(run, event)
-            return _Found(run=run)
+            return _Results(run=run)
     except DocumentError as error:
-        return _Found(why=str(error).replace(f"{folder}/", ""))
-    return _Found(why=Activity("there is no decision.json, and no run.json"))
+        return _Results(why=str(error).replace(f"{folder}/", ""))
+    return _Results(why=Activity("there is no decision.json, and no run.json"))
 
 
 def _refuse_other_code(code: int, measured: int | None) -> None:
@@ -216,7 +223,7 @@ def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
         raise DocumentError("the documents were measured by another CI job")
 
 
-def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:
+def _summarise(content: _Results, request: ReportRequest, environ: Mapping[str, str]) -> None:
     path = summary_path(environ)
     size = 0
     if path is not None and path.exists():
@@ -232,7 +239,7 @@ def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, st
     _append(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE, "--summary")
 
 
-def _markdown(content: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
+def _markdown(content: _Results, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
     """The comment without its marker line, in at most ``room`` bytes if possible."""
     if content.decision is None:
         if content.run is not None:
@@ -248,19 +255,21 @@ def _markdown(content: _Found, request: ReportRequest, room: int = MAX_SUMMARY_B
     return text.partition("\n")[2].lstrip("\n")
 
 
-def _annotation_lines(content: _Found, request: ReportRequest) -> list[str]:
+def _annotation_lines(content: _Results, request: ReportRequest) -> list[str]:
     if content.why:
         return [annotation_command("error", "perfgate", no_verdict(content.why, request.measured, request.language))]
     if content.decision is None:
         return []
     # The path from the repository's root to the project's folder.
     place = run_git(request.directory, ["rev-parse", "--show-prefix"], {})
-    prefix = place.output if place.code == 0 else ""
-    lines = [
-        _command(annotation, f"{prefix}{annotation.location.path}", annotation.location.line)
-        for annotation in annotate(content.decision, request.language)
-        if annotation.location and _has_line(request.directory / annotation.location.path, annotation.location.line)
-    ]
+    prefix = ""
+    if place.code == 0:
+        prefix = place.output
+    lines: list[str] = []
+    for annotation in annotate(content.decision, request.language):
+        location = annotation.location
+        if location and _has_line(request.directory / location.path, location.line):
+            lines.append(_command(annotation, f"{prefix}{location.path}", location.line))
     whole = verdict_annotation(content.decision, request.language)
     if not lines and whole is not None:
         lines = [_command(whole, f"{prefix}{CONFIG_NAME}", 1)]
@@ -282,7 +291,7 @@ def _has_line(path: Path, line: int) -> bool:
         return False
 
 
-def _junit(content: _Found, request: ReportRequest) -> str:
+def _junit(content: _Results, request: ReportRequest) -> str:
     if content.decision is not None:
         return junit(content.decision, request.language)
     if content.run is not None:
@@ -290,7 +299,7 @@ def _junit(content: _Found, request: ReportRequest) -> str:
     return junit_without_verdict(no_verdict(content.why, request.measured, request.language))
 
 
-def _rows(content: _Found, request: ReportRequest) -> list[NumberRow]:
+def _rows(content: _Results, request: ReportRequest) -> list[NumberRow]:
     """Every number of the run or check. Raises DocumentError if there is neither: an empty table would look like 0 rows."""
     if content.why:
         raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)

@@ -69,8 +69,10 @@ def prune_runs(store: Store, location: str, project: str | None, environ: Mappin
     """
     if is_shared(location):
         refuse_change_request(environ)
-    projects = store.projects() if project is None else [project]
-    return sum(runs.prune_runs(store, name, keep=keep) for name in projects)
+    removed = 0
+    for name in store.projects() if project is None else [project]:
+        removed += runs.prune_runs(store, name, keep=keep)
+    return removed
 
 
 def push_unsent(root: Path, environ: Mapping[str, str]) -> PushedRuns:
@@ -106,8 +108,10 @@ def open_projects(
 
 def _projects_to_copy(source: Store) -> list[str]:
     """Projects with runs, and projects with only verdicts, acceptances or tokens, by the audit log."""
-    ledger = source.ledger()
-    return sorted({*source.projects(), *(ledger.projects() if ledger is not None else [])})
+    projects, ledger = set(source.projects()), source.ledger()
+    if ledger is not None:
+        projects.update(ledger.projects())
+    return sorted(projects)
 
 
 def _has_tokens(source: Store) -> bool:

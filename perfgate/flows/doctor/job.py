@@ -60,9 +60,12 @@ def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[F
     scratch = Path(tempfile.gettempdir())
     checks.append(check_disk(shutil.disk_usage(scratch).free, scratch))
     checks += try_everything(scratch, lock_path())
-    for kind in sorted({*device_kinds(), device_kind(device)}):
-        configured = device if kind == device_kind(device) else kind
-        checks += examine_device(configured, progress, required=kind in (REQUIRED_DEVICE, device_kind(device)))
+    own_kind = device_kind(device)
+    for kind in sorted({*device_kinds(), own_kind}):
+        if kind == own_kind:
+            checks += examine_device(device, progress, required=True)
+        else:
+            checks += examine_device(kind, progress, required=kind == REQUIRED_DEVICE)
     return checks
 
 
@@ -93,7 +96,7 @@ def examine_device(device: str, progress: Progress, *, required: bool) -> list[F
     opens = any(check.name == f"device {device}" and check.status == "ok" for check in opened)
     if opens or not required:
         probed = [only_attention(check, opens) for check in probed]
-    return [*probed, *opened]
+    return probed + opened
 
 
 def required_device(check: FitnessCheck) -> FitnessCheck:
@@ -104,8 +107,9 @@ def required_device(check: FitnessCheck) -> FitnessCheck:
 def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
     if check.status != "unfit":
         return check
-    observation = Message("fitness.device-opens", {"seen": check.seen}) if opens else check.seen
-    return msgspec.structs.replace(check, status="attention", seen=observation)
+    if opens:
+        check = msgspec.structs.replace(check, seen=Message("fitness.device-opens", {"seen": check.seen}))
+    return msgspec.structs.replace(check, status="attention")
 
 
 def open_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
@@ -141,16 +145,15 @@ def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessChec
 
 def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
     """Judge a device that does not open: unfit for the CPU and the configured device, else only reported."""
-    remedy = "fitness.device-closed-remedy"
+    remedy = Message("fitness.device-closed-remedy")
     if device == REQUIRED_DEVICE:
-        remedy = "fitness.torch-remedy"
-    return FitnessCheck(
-        name=f"device {device}",
-        status="unfit" if required else "unavailable",
+        remedy = Message("fitness.torch-remedy")
+    else:
         # The probe's own lines are shown above; the error repeats them after its first line.
-        seen=why if device == REQUIRED_DEVICE else why.partition("\n")[0],
-        remedy=Message(remedy) if required else None,
-    )
+        why = why.partition("\n")[0]
+    if required:
+        return FitnessCheck(name=f"device {device}", status="unfit", seen=why, remedy=remedy)
+    return FitnessCheck(name=f"device {device}", status="unavailable", seen=why)
 
 
 def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
@@ -175,7 +178,8 @@ def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
 
 
 def is_unfit(fitness: list[FitnessCheck]) -> bool:
-    return any(check.status == "unfit" for check in fitness)
+    statuses = [check.status for check in fitness]
+    return "unfit" in statuses
 
 
 def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
@@ -204,14 +208,17 @@ def plant_changes(
     """Gate every change in a separate repository, one after the other; the check folders are written to ``out``."""
     results: list[PlantedResult] = []
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as scratch:
-        for number, change in enumerate(changes):
+        for number, change in enumerate(changes, start=1):
+            expected: str = change.verdict
+            if change.metric:
+                expected += f" ({change.metric})"
             say(
                 sentence(
                     "[{number} of {count}] {title}: expecting {verdict}",
-                    number=number + 1,
+                    number=number,
                     count=len(changes),
                     title=translate(change.title),
-                    verdict=f"{change.verdict} ({change.metric})" if change.metric else change.verdict,
+                    verdict=expected,
                 )
             )
             with speaking("en"):  # doctor.json is language-neutral

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from perfgate.config import CONFIG_NAME, GateSettings
-from perfgate.document.comparison import Comparison, Paired
+from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.document.doctor import PlantedOutcome, PlantedResult
 from perfgate.document.files import read_decision
@@ -109,12 +109,13 @@ def run_planted(
     arguments = f"check --base main --workload {change.workload} --steps 4 --always --out".split()
     arguments.append(str(out))
     say(f"$ perfgate {' '.join(arguments)}")
-    inherited = {name: value for name, value in os.environ.items() if name != "PERFGATE_DEVICE"}
+    environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
+    environment.pop("PERFGATE_DEVICE", None)
     started = time.monotonic()
     code = subprocess.run(
         [sys.executable, "-m", "perfgate", *arguments],
         cwd=project,
-        env={**inherited, "PERFGATE_STORE": str(scratch / "store.db")},
+        env=environment,
         stdout=subprocess.DEVNULL,
         check=False,
     ).returncode
@@ -127,43 +128,46 @@ def run_planted(
 
 def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code: int, seconds: float) -> PlantedResult:
     """Compare the gate's decision with the expected one."""
-    fired: dict[str, list[Comparison]] = {}
-    for comparison in decision.comparisons if decision else ():
-        if comparison.gating and comparison.outcome == "regressed":
-            fired.setdefault(comparison.metric, []).append(comparison)
-    line = _first_line(fired.get(change.metric or "", []))
-    problems = _problems(change, decision, exit_code, set(fired), line)
-    outcome: PlantedOutcome = "differs" if problems else "agrees"
-    if problems and decision and _is_undecided(change, decision) and not _unexpected(change, set(fired)):
-        outcome = "too_busy"
-    return PlantedResult(
+    result = PlantedResult(
         name=change.name,
         title=change.title,
         expected=change.verdict,
         metric=change.metric,
-        verdict=decision.verdict if decision else None,
+        verdict=None,
         exit_code=exit_code,
+        fired=[],
+        line=None,
+        outcome="differs",
+        reason=f"the check ended with exit code {exit_code} and no decision; its own message stands above",
+        seconds=seconds,
+    )
+    if decision is None:
+        return result
+    fired: set[str] = set()
+    lines: list[str] = []
+    for comparison in decision.comparisons:
+        if comparison.gating and comparison.outcome == "regressed":
+            fired.add(comparison.metric)
+            if comparison.metric == change.metric:
+                lines += [part.line for part in comparison.parts if part.line]
+    line = next(iter(lines), None)
+    problems = _problems(change, decision, fired, line)
+    outcome: PlantedOutcome = "agrees"
+    if problems and _is_undecided(change, decision) and not _unexpected(change, fired):
+        outcome = "too_busy"
+    elif problems:
+        outcome = "differs"
+    return msgspec.structs.replace(
+        result,
+        verdict=decision.verdict,
         fired=sorted(fired),
         line=line,
         outcome=outcome,
         reason="; ".join(problems) or None,
-        seconds=seconds,
     )
 
 
-def _first_line(comparisons: Sequence[Comparison]) -> str | None:
-    for comparison in comparisons:
-        for part in comparison.parts:
-            if part.line:
-                return part.line
-    return None
-
-
-def _problems(
-    change: PlantedChange, decision: DecisionDocument | None, exit_code: int, fired: set[str], line: str | None
-) -> list[str]:
-    if decision is None:
-        return [f"the check ended with exit code {exit_code} and no decision; its own message stands above"]
+def _problems(change: PlantedChange, decision: DecisionDocument, fired: set[str], line: str | None) -> list[str]:
     problems: list[str] = []
     if decision.verdict == "INCONCLUSIVE":
         problems.append(_why_inconclusive(decision))
@@ -196,14 +200,13 @@ def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
 
 
 def _why_silent(decision: DecisionDocument, metric: str) -> str:
-    comparisons = [comparison for comparison in decision.comparisons if comparison.metric == metric]
-    if not comparisons:
-        return f"{metric} was not compared"
-    first = comparisons[0]
-    reason = ""
-    if first.reason:
-        reason = f" ({word(first.reason)})"
-    return f"{metric} is {first.outcome}{reason}"
+    for comparison in decision.comparisons:
+        if comparison.metric == metric:
+            reason = ""
+            if comparison.reason:
+                reason = f" ({word(comparison.reason)})"
+            return f"{metric} is {comparison.outcome}{reason}"
+    return f"{metric} was not compared"
 
 
 def _why_inconclusive(decision: DecisionDocument) -> str:

@@ -86,13 +86,17 @@ def inputs_of(repository: Repository, folder: Path, forge: Forge, options: InitO
     publishing = list(options.publish_labels or ())
     inputs: Inputs = {"directory": below}
     if forge == "gitlab":
-        image = options.image or (f"python:{version}" if version else "")
-        inputs.update({"tags": labels, "publish-tags": publishing, "image": image, "setup": [setup] if setup else []})
+        inputs["tags"] = labels
+        inputs["publish-tags"] = publishing
+        inputs["image"] = options.image or ""
+        if version and not options.image:
+            inputs["image"] = f"python:{version}"
+        inputs["setup"] = list(filter(None, [setup]))
     else:
         search = ["grep", "--quiet", "--fixed-strings", "filter=lfs", "--", ":(glob)**/.gitattributes"]
         inputs["runs-on"] = json.dumps(labels or "ubuntu-latest")
         inputs["container"] = _container(options)
-        inputs["publish-on"] = json.dumps(publishing) if publishing else ""
+        inputs["publish-on"] = publishing and json.dumps(publishing)
         inputs["python-version"] = version
         inputs["setup"] = setup
         inputs["lfs"] = run_git(repository.root, search, {}).code == 0

@@ -114,12 +114,13 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
     forge, missing = _wanted_forge(options, origin)
     below, project = repository.prefix(folder), read_project(folder)
     templates, added = _templates(repository.root, below, forge, options)
-    lock_file = ""
+    lock_files: list[str] = []
     if forge in _CI_FILES and needs_lock(options):
-        lock_file = str(Path(below) / LOCK)
-    # A lock file that an earlier `perfgate init` wrote is replaced.
-    is_replaced = _is_our_lock(folder / LOCK)
-    _refuse_existing(repository.root, [*templates, *([lock_file] if lock_file and not is_replaced else [])], below)
+        lock_files.append(str(Path(below) / LOCK))
+    new_files = list(templates)
+    if not _is_our_lock(folder / LOCK):  # a lock file that an earlier `perfgate init` wrote is replaced
+        new_files += lock_files
+    _refuse_existing(repository.root, new_files, below)
     revision = None
     if forge:
         revision = _revision(forge, options, origin)
@@ -133,10 +134,9 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
         values.update(_called(forge, revision, origin))
     texts = {file: render_starter(template, values) for file, template in templates.items()}
     # Before anything is written or tried: uv is missing, or a dependency file cannot be read.
-    if lock_file:
-        find_uv()
     declared = None
-    if lock_file:
+    if lock_files:
+        find_uv()
         declared = read_declared(folder)
     lock, imported = None, set[str]()
     with written_files(repository.root, texts):
@@ -146,14 +146,17 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
             _replace_lock(folder, lock)
     if values["schema"] == _SCHEMA and not options.ci_only:
         _lay_schema(folder)
-    files = [*texts, *filter(None, [lock_file])]
+    files = [*texts, *lock_files]
+    lines = ""
+    if added:
+        lines = render_starter(added, values)
     return Started(
         forge,
         repository.root,
         is_empty=checked_out(repository.root) is None,
         files=files,
         to_add=_to_add(repository.root, files, below),
-        lines=render_starter(added, values) if added else "",
+        lines=lines,
         missing=missing,
         lock=lock,
         imported=imported,
@@ -188,9 +191,11 @@ def write_lock(folder: Path, options: InitOptions, trial: Trial = _not_tried) ->
 
 def _templates(root: Path, below: str, forge: Forge | None, options: InitOptions) -> tuple[dict[str, str], str]:
     """The template of each file, and the template of the lines to show because they belong in the user's own file."""
-    measured, template = _MEASURED[options.job]
-    own = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", measured: template}
-    templates = {str(Path(below) / name): template for name, template in own.items()}
+    templates: dict[str, str] = {}
+    if not options.ci_only:
+        measured, template = _MEASURED[options.job]
+        templates[str(Path(below) / CONFIG_NAME)] = "perfgate.toml.j2"
+        templates[str(Path(below) / measured)] = template
     if forge is None:
         return templates, ""
     templates.update(_CI_FILES.get(forge, {}))
@@ -291,8 +296,8 @@ def _forge_of(origin: str) -> Forge:
 
 
 def _host(origin: str) -> str:
-    place = address(origin)
-    return place[0] if place else ""
+    host, _ = address(origin) or ("", "")
+    return host
 
 
 def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | None:
@@ -338,11 +343,13 @@ def _values(
 ) -> Values:
     """The variables of the templates."""
     branch, is_found = _main_branch(repository, options.branch)
-    package = options.package or (revision.package if revision else "")
+    package, forges_package = options.package or "", FORGES_PACKAGE
+    if revision:
+        package, forges_package = options.package or revision.package, revision.plugin(FORGES_PACKAGE)
     return {
         "forge": forge,
         "package": package,
-        "forges_package": revision.plugin(FORGES_PACKAGE) if revision else FORGES_PACKAGE,
+        "forges_package": forges_package,
         "project": project.name,
         "model_package": project.package or "mymodel",
         "python_path": list(project.python_path),

@@ -72,7 +72,11 @@ def lock_project(declared: Declared, folder: Path, *, python: str, imported: Ite
         hidden=["perfgate", *_project_names(folder)],
     )
     _refuse_folders(pins)
-    unhashed = next((pin["name"] for pin in _PIN.finditer(pins) if not _HASH.match(pins, pin.end())), "")
+    unhashed = ""
+    for pin in _PIN.finditer(pins):
+        if not _HASH.match(pins, pin.end()):
+            unhashed = pin["name"]
+            break
     if unhashed:  # pip wants a hash for every package or for none
         pins = _HASH.sub("", pins)
     text = "\n".join([HEADER, *indexes, pins])
@@ -152,12 +156,14 @@ def _address(distribution: importlib.metadata.Distribution) -> str:
 
 def _torch_indexes() -> list[str]:
     """The options for the indexes of installed builds such as 2.9.1+cpu; the CPU builds if torch is not installed."""
-    builds = [] if _installed("torch") else ["cpu"]
+    builds: dict[str, None] = {}
+    if not _installed("torch"):
+        builds["cpu"] = None
     for distribution in _distributions().values():
         _, _, local = distribution.version.partition("+")
         if _TORCH_BUILD.fullmatch(local):
-            builds.append(local)
-    return [f"--extra-index-url {_TORCH_INDEX.format(build=build)}" for build in dict.fromkeys(builds)]
+            builds[local] = None
+    return [f"--extra-index-url {_TORCH_INDEX.format(build=build)}" for build in builds]
 
 
 def _refuse_folders(pins: str) -> None:

@@ -34,25 +34,29 @@ def read_project(folder: Path) -> NewProject:
     table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
     name = str(table.get("name") or poetry.get("name") or cfg.get("metadata", "name", fallback=""))
     package, parent = _find_package(folder, re.sub(r"[-.]+", "_", name))
+    python_path: Sequence[str] = ()
+    if parent not in ("", ".", "src"):
+        python_path = [".", parent]
     return NewProject(
         name=name,
         package=package,
-        python_path=[] if parent in ("", ".", "src") else [".", parent],
+        python_path=python_path,
         python=_python(table.get("requires-python"), cfg.get("options", "python_requires", fallback=""), folder),
     )
 
 
 def _find_package(folder: Path, name: str) -> tuple[str, str]:
     """The import name of the package, and the folder that must be on Python's path for it."""
-    subfolders = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._")
-    for parent in (".", "src", *subfolders) if name else ():
-        if (folder / parent / name / "__init__.py").is_file() or (folder / parent / f"{name}.py").is_file():
-            return name, parent
+    if name:
+        subfolders = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._")
+        for parent in (".", "src", *subfolders):
+            if (folder / parent / name / "__init__.py").is_file() or (folder / parent / f"{name}.py").is_file():
+                return name, parent
     for parent in ("src", "."):
-        packages = sorted(path.parent.name for path in (folder / parent).glob("*/__init__.py"))
-        candidates = [package for package in packages if package not in _NOT_THE_PACKAGE]
+        packages = {path.parent.name for path in (folder / parent).glob("*/__init__.py")}
+        candidates = packages - _NOT_THE_PACKAGE
         if len(candidates) == 1:
-            return candidates[0], parent
+            return candidates.pop(), parent
     return "", ""
 
 

@@ -49,25 +49,41 @@ def read_declared(folder: Path) -> Declared:
     lines: list[str] = []
     for file in _requirement_files(folder):
         lines += _requirement_lines(file)
-    conda, pip_lines = _read_environment(folder)
-    own, files = _own_dependencies(folder), []
-    listed = [line for line in lines if not line.startswith("-")]
-    if own is None:
-        own = []
-        built = next(path for path in (folder / SETUP_PY, folder / PYPROJECT) if path.is_file())
+    listed, options = _split(lines)
+    needed, files = _own_dependencies(folder), list[Path]()
+    if needed is None:
+        needed = []
+        built = folder / SETUP_PY
+        if not built.is_file():
+            built = folder / PYPROJECT
         if not listed or names_requirements(built):
             files.append(built)
-    needed = own if own or files else listed
-    needed = [*needed, *(line for line in pip_lines if not line.startswith("-"))]
-    options = [line for line in [*lines, *pip_lines] if line.startswith("-")]
-    tables = read_pyproject(folder / PYPROJECT).get("tool", {}).get("uv", {}).get("index", [])
-    options += [f"--extra-index-url {table['url']}" for table in tables if "url" in table]
+    if not needed and not files:
+        needed = listed
+    conda, pip_lines = _read_environment(folder)
+    listed_for_pip, pip_options = _split(pip_lines)
+    options += pip_options
+    for table in read_pyproject(folder / PYPROJECT).get("tool", {}).get("uv", {}).get("index", []):
+        if "url" in table:
+            options.append(f"--extra-index-url {table['url']}")
     return Declared(
-        requirements=[text for text in needed if _name(text) != "perfgate"],
+        requirements=[text for text in (*needed, *listed_for_pip) if _name(text) != "perfgate"],
         files=files,
         indexes=list(dict.fromkeys(options)),
         conda=conda,
     )
+
+
+def _split(lines: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The requirements among the lines, and the options."""
+    requirements: list[str] = []
+    options: list[str] = []
+    for line in lines:
+        if line.startswith("-"):
+            options.append(line)
+        else:
+            requirements.append(line)
+    return requirements, options
 
 
 def read_pyproject(path: Path) -> Mapping[str, Any]:
@@ -104,13 +120,14 @@ def _own_dependencies(folder: Path) -> Sequence[str] | None:
     file = read_pyproject(folder / PYPROJECT)
     table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
     if "dependencies" in poetry:
-        optional = {
-            name for name, value in poetry["dependencies"].items() if isinstance(value, dict) and value.get("optional")
-        }
-        needed = [name for name in poetry["dependencies"] if name != "python" and name not in optional]
-        return [*table.get("dependencies", []), *needed]
+        needed = list(table.get("dependencies", []))
+        for name, value in poetry["dependencies"].items():
+            is_optional = isinstance(value, dict) and value.get("optional")
+            if name != "python" and not is_optional:
+                needed.append(name)
+        return needed
     if table and "dependencies" not in table.get("dynamic", []):
-        return [str(text) for text in table.get("dependencies", [])]
+        return list(map(str, table.get("dependencies", [])))
     if not table and not (folder / SETUP_PY).is_file() and "build-system" not in file:
         lines = read_setup_cfg(folder).get("options", "install_requires", fallback="").splitlines()
         return [line for line in lines if line.strip()]
@@ -148,7 +165,10 @@ def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
     """The conda packages and the pip lines of an environment.yml."""
     conda: list[str] = []
     pip: list[str] = []
-    for path in (folder / name for name in _ENVIRONMENTS if (folder / name).is_file()):
+    for name in _ENVIRONMENTS:
+        path = folder / name
+        if not path.is_file():
+            continue
         text = path.read_text(encoding="utf-8", errors="replace")
         block = re.search(r"^dependencies:[^\S\n]*(\S.*)?\n((?:[ \t-].*\n|\s*\n|#.*\n)*)", f"{text}\n", re.MULTILINE)
         if block is None or (block[1] and not block[1].startswith("#")):
@@ -169,8 +189,10 @@ def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
                     pip.append(value)
             else:
                 pip_indent = None
-                conda.append(_conda_name(value))
-    return [name for name in conda if name not in _CONDA_TOOLS], pip
+                package = _conda_name(value)
+                if package not in _CONDA_TOOLS:
+                    conda.append(package)
+    return conda, pip
 
 
 def _conda_name(text: str) -> str:

@@ -66,7 +66,9 @@ def kept_reader(store: ArtifactStore | None, project: str) -> Callable[[str], Ke
             run = store.find(project, run_id)
         except StoreError as error:
             return KeptOfRun(why=str(error))
-        return KeptOfRun(links=store.links(run) if run else [])
+        if run is None:
+            return KeptOfRun()
+        return KeptOfRun(links=store.links(run))
 
     return read
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -78,16 +79,10 @@ def with_traces(artifact: Path | bytes, forge: Forge | None, event: CiEvent, key
 
 def newest(artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = "") -> ForgeArtifact | None:
     """The artifact named ``prefix``, attempt, ``suffix`` with the highest attempt of at most ``at_most``."""
-    candidates = [
-        (int(attempt), artifact.id, artifact)
-        for artifact in artifacts
-        if (attempt := _attempt(artifact.name, prefix, suffix)) is not None and int(attempt) <= at_most
-    ]
-    return max(candidates, key=lambda entry: entry[:2], default=(0, 0, None))[2]
-
-
-def _attempt(name: str, prefix: str, suffix: str) -> str | None:
-    if not (name.startswith(prefix) and name.endswith(suffix)):
-        return None
-    number = name[len(prefix) : len(name) - len(suffix)]
-    return number if number.isascii() and number.isdecimal() and len(number) <= 9 else None
+    name = re.compile(f"{re.escape(prefix)}([0-9]{{1,9}}){re.escape(suffix)}")
+    newest_of_all, rank = None, (0, 0)
+    for artifact in artifacts:
+        match = name.fullmatch(artifact.name)
+        if match and rank < (int(match[1]), artifact.id) and int(match[1]) <= at_most:
+            newest_of_all, rank = artifact, (int(match[1]), artifact.id)
+    return newest_of_all

@@ -56,9 +56,10 @@ def with_pair_flames(
     If no pair was traced in this job, they are drawn from the stored recordings.
     """
     try:
-        trees = [with_pairs(tree, decision, *place) for place, tree in flames.items()] or with_decision(
-            pair_trees(_trees_of_run(base, out / "base"), _trees_of_run(head, out / "head")), decision, head
-        )
+        trees = [with_pairs(tree, decision, *place) for place, tree in flames.items()]
+        if not trees:
+            recorded = pair_trees(_trees_of_run(base, out / "base"), _trees_of_run(head, out / "head"))
+            trees = with_decision(recorded, decision, head)
     except DocumentError as error:
         return msgspec.structs.replace(
             head, warnings=[*head.warnings, Message("notes.no-flame-graph", {"error": reason_of(error)})]
@@ -94,9 +95,10 @@ def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], langu
 
 
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
-    trees = []
+    trees: list[FlameTree] = []
     for artifact in traces_of(run):
-        recording = trace.read(artifact_path(folder / "run.json", artifact.path))
-        several = len(recording.timelines) > 1
-        trees += [tree_of(timeline, label_of(artifact.path, timeline, several)) for timeline in recording.timelines]
+        timelines = trace.read(artifact_path(folder / "run.json", artifact.path)).timelines
+        for timeline in timelines:
+            label = label_of(artifact.path, timeline, several=len(timelines) > 1)
+            trees.append(tree_of(timeline, label))
     return trees

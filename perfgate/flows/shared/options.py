@@ -92,13 +92,14 @@ def parse_steps(text: str | None) -> tuple[int, ...]:
         return AVAILABLE_STEPS
     slugs = {card.slug: number for number, card in CARDS.items()}
     chosen: set[int] = set()
-    for word in filter(None, (part.strip() for part in text.split(","))):
+    for part in text.split(","):
+        word = part.strip()
         bounds = _STEP_RANGE.fullmatch(word)
         if word in slugs:
             chosen.add(slugs[word])
         elif bounds:
             chosen.update(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
-        else:
+        elif word:
             raise UsageError(
                 "--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch",
                 word=word,
@@ -116,7 +117,11 @@ def parse_steps(text: str | None) -> tuple[int, ...]:
 
 def exit_code(run: RunDocument) -> int:
     """The documented exit code: 4 when something could not be measured, 1 when a correctness check failed."""
-    failed = any(step.status == "error" for step in run.steps) or any(workload.error for workload in run.workloads)
-    if failed or run.failed_pairs or any(check.status == "error" for check in run.correctness):
+    steps = {step.status for step in run.steps}
+    checks = {check.status for check in run.correctness}
+    unmeasured = run.failed_pairs or "error" in steps or "error" in checks
+    if unmeasured or any(workload.error for workload in run.workloads):
         return EXIT_MEASURING
-    return EXIT_FAIL if any(check.status == "failed" for check in run.correctness) else EXIT_PASS
+    if "failed" in checks:
+        return EXIT_FAIL
+    return EXIT_PASS

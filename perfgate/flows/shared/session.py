@@ -46,22 +46,23 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
     .git, which may hold credentials, into the uploaded artifact.
     """
     folders = [out / name for name in _FOLDERS]
-    links = [path for path in (out, *folders) if path.is_symlink()]
-    if links:
-        raise UsageError(
-            "the output folder must not be a link, nor hold one: {links}; remove it, or choose another with --out",
-            links=links[0],
-        )
+    for path in (out, *folders):
+        if path.is_symlink():
+            raise UsageError(
+                "the output folder must not be a link, nor hold one: {links}; remove it, or choose another with --out",
+                links=path,
+            )
     if (out / ".git").exists() or ".git" in out.absolute().parts:
         raise UsageError(
             "the output folder {out} holds a clone's .git, which must not be uploaded; choose another with --out",
             out=out,
         )
-    if in_the_way := [path for path in folders if path.exists() and not path.is_dir()]:
-        raise UsageError(
-            "{in_the_way} is not a folder, and results are written in it; remove it, or choose another with --out",
-            in_the_way=in_the_way[0],
-        )
+    for path in folders:
+        if path.exists() and not path.is_dir():
+            raise UsageError(
+                "{in_the_way} is not a folder, and results are written in it; remove it, or choose another with --out",
+                in_the_way=path,
+            )
     # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
     if in_ci(environ) and (entries := unsafe_entries(out)):
         raise UsageError(
@@ -144,7 +145,7 @@ def assemble_run(
     if health.upper() != "OK":
         document.warnings.append(Message("notes.device-health", {"kind": testbed.device_kind, "health": health}))
     for each in findings:
-        if any(check.status == "not_checked" for check in each.correctness):
+        if "not_checked" in [check.status for check in each.correctness]:
             document.warnings.append(Message("notes.no-check", {"workload": each.workload.name}))
     for each in findings:
         document.steps.extend(each.steps)

@@ -18,10 +18,16 @@ def pair_trees(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[Fla
     """The trees of both sides, paired by label; if each side has only one, they are paired regardless of labels."""
     if len(base) == len(head) == 1:
         return [side_by_side(base[0], head[0])]
-    before, after = {tree.label: tree for tree in base}, {tree.label: tree for tree in head}
-    pairs = [side_by_side(before[tree.label], tree) if tree.label in before else tree for tree in head]
-    gone = [tree for tree in base if tree.label not in after]
-    return pairs + [msgspec.structs.replace(tree, base=tree.head, head=None) for tree in gone]
+    before = {tree.label: tree for tree in base}
+    pairs: list[FlameTree] = []
+    for tree in head:
+        partner = before.get(tree.label)
+        pairs.append(side_by_side(partner, tree) if partner else tree)
+    labels = {tree.label for tree in head}
+    for tree in base:
+        if tree.label not in labels:
+            pairs.append(msgspec.structs.replace(tree, base=tree.head, head=None))
+    return pairs
 
 
 def tree_of(timeline: Timeline, label: str) -> FlameTree:
