@@ -25,7 +25,7 @@ from wall import pairs_a_minute
 
 from perfgate.conductor.sides.function.plan import FORKED_PAIRS
 from perfgate.config import GateSettings
-from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import Differences
 
 SIZES = (0.0, 0.005, 0.01, 0.02)
 # The shares that are to be found, by size.

@@ -18,7 +18,7 @@ from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.rule import Errors, Limits, alarm_margin, answer, interval, leans_slower, p_slower
-from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import Differences
 from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, compare_fast_paths, fast_path
 from perfgate.judging.gate.evidence.pairs import pool_pairs
 from perfgate.judging.gate.evidence.process import GAP_QUANTILE

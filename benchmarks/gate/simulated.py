@@ -27,7 +27,7 @@ from perfgate.judging.gate.compare.rule import (
     answer,
     p_slower,
 )
-from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import Differences
 
 Floats = npt.NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from perfgate.document.run import REPEAT, ErrorDetail, Finding, RunDocument, Ste
 from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.compare.rule import pairs_to_decide, single_interval
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import Differences
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 

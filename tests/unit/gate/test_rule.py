@@ -26,7 +26,7 @@ from perfgate.judging.gate.compare.rule import (
     pairs_to_decide,
     spread,
 )
-from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import Differences
 from perfgate.stats.signed_rank import p_above
 
 LOOKS = (8, 12, 16, 24, 32, 44)

@@ -24,8 +24,7 @@ from perfgate.judging.gate.compare.rule import (
     p_slower,
     pairs_to_decide,
 )
-from perfgate.judging.gate.evidence.differences import Differences
-from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.numbers import JOB, Number
 from perfgate.judging.gate.evidence.values import change_of, rounded, rounded_if_known
 from perfgate.stats.signed_rank import p_above

@@ -23,10 +23,9 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.evidence.communication import exposed, profiled_starts
-from perfgate.judging.gate.evidence.ranks_work import RankOperator, StartWork
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
+from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, RankOperator, StartWork
 
 # Starts a side from which longer exposed communication in every start of the head is significant: 1 in 20 for equal code.
 _FEWEST_STARTS = 3

@@ -15,7 +15,7 @@ from perfgate.document.job import Turn
 from perfgate.document.lines import number_in
 from perfgate.document.samples import unpack
 from perfgate.judging.gate.compare.rule import p_slower
-from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import Differences
 from perfgate.judging.gate.evidence.quads import Quad
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.summary import median

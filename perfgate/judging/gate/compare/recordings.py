@@ -23,9 +23,9 @@ from perfgate.document.run import KernelTimes, OperatorRow, RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.kernel_work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.values import rounded_if_known
+from perfgate.judging.gate.evidence.work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
 
 FEWEST_STEPS = 3
 NOT_COMPARED = Message("gate.recorded-only")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import Differences
 from perfgate.stats.clusters import cluster_error
 from perfgate.stats.error_control import log_e_of_p, log_e_value, nominal_level, sequential_p
 from perfgate.stats.signed_rank import detectable_shift, lower_bound, p_above, p_below, upper_bound

@@ -17,8 +17,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL, WAITED, Clocks
-from perfgate.judging.gate.evidence.differences import Differences
-from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.sampled import SAMPLED, sampled_effects
 from perfgate.judging.gate.evidence.values import zero_of
 from perfgate.stats.knee import NEARLY, Knee, Rates, paired_knees, paired_smallest

@@ -3,10 +3,64 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from perfgate.document.comparison import Clock, EvidenceUnit
-from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.stats.clusters import START_LUCK
+from perfgate.stats.signed_rank import estimate
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Differences:
+    """One logarithm of second over first a pair, in the order of measuring, and the weight of each pair.
+
+    ``starts`` number the processes that the pairs come from, if many pairs come from the same: pairs of one start share its
+    luck. None if every pair has fresh processes. ``start_luck`` is the assumed sd of that luck. ``luck`` is the sd of
+    the difference between codes of equal speed, in all pairs alike: more pairs do not show it.
+    """
+
+    values: Floats
+    weights: Floats
+    starts: Ints | None = None
+    luck: float = 0.0
+    start_luck: float = START_LUCK
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike, starts: npt.ArrayLike | None = None) -> Differences:
+        """Pairs of equal weight."""
+        array = np.asarray(values, dtype=np.float64)
+        return cls(array, np.ones(array.size), None if starts is None else np.asarray(starts, dtype=np.int64))
+
+    def __getitem__(self, index: slice | list[bool]) -> Differences:
+        starts = None if self.starts is None else self.starts[index]
+        return replace(self, values=self.values[index], weights=self.weights[index], starts=starts)
+
+    def __neg__(self) -> Differences:
+        return replace(self, values=-self.values)
+
+    def with_luck(self, luck: float) -> Differences:
+        return replace(self, luck=luck)
+
+    def in_starts(self, starts: npt.ArrayLike, *, luck: float) -> Differences:
+        """The differences of pairs that come from these starts, which have luck of this sd."""
+        return replace(self, starts=np.asarray(starts, dtype=np.int64), start_luck=luck)
+
+    @property
+    def size(self) -> int:
+        return int(self.values.size)
+
+    @cached_property
+    def estimate(self) -> float:
+        """The Hodges-Lehmann estimate of the effect."""
+        return estimate(self.values, self.weights)
 
 
 class PairedEffect(NamedTuple):

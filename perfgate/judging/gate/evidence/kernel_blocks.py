@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.samples import KernelBlocks, Replicate
-from perfgate.judging.gate.evidence.differences import Differences
-from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.stats.summary import median
 
 # If the clocks of both sides of a quad differ by more, cycles are compared in place of seconds.

@@ -16,8 +16,7 @@ from perfgate.document.comparison import Clock
 from perfgate.document.samples import Arm, BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import ALIKE, ALL_BY_WALL, CPU_CLOCKS, Clocks, TimedLane
-from perfgate.judging.gate.evidence.differences import Differences
-from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.fast_path import Floats, ProcessFastPath, compare_fast_paths
 from perfgate.judging.gate.evidence.kernel_blocks import busy_effect, profiled_pairs
 from perfgate.judging.gate.evidence.process import HARDWARE, Statistics, statistics

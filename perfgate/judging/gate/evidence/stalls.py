@@ -17,8 +17,7 @@ import numpy.typing as npt
 from perfgate.catalogue.names import ITL
 from perfgate.document.job import Turn
 from perfgate.document.samples import STALL_FACTOR, unpack
-from perfgate.judging.gate.evidence.differences import Differences
-from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.quads import Quad
 from perfgate.stats.summary import median
 

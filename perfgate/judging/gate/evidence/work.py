@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
-from perfgate.catalogue.names import FRAMEWORK_OPS
+from perfgate.catalogue.names import FRAMEWORK_OPS, RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS
 from perfgate.document.alignment import Work
-from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount
+from perfgate.document.job import RankCounts
+from perfgate.document.run import CallRow, CounterSet, CounterSite, KernelTimes, KernelWork, OpCount
 
 # The counters of single operators are named after them.
 OPERATOR_COUNT = "ops.count:"
@@ -115,3 +117,89 @@ def calls_by_line(rows: Iterable[Work]) -> list[Work]:
 
 def total(rows: Iterable[Work]) -> float:
     return sum(row.amount for row in rows)
+
+
+# --- kernels of a recorded step
+
+
+KERNELS_TIME = "kernels.time"
+MATRIX_TIME = "kernels.mac_time"
+VECTOR_TIME = "kernels.vec_time"
+
+
+class KernelSums:
+    """The seconds of the kernels of a step: in all, and in which a unit of the cores computed, by operator and inputs."""
+
+    def __init__(self, times: KernelTimes) -> None:
+        self.times = times
+        # As the recording adds them up; None if it does not count a unit.
+        self.totals = {MATRIX_TIME: times.mac, VECTOR_TIME: times.vec}
+        self._rows: list[Work] = []
+        for kernel in times.rows:
+            self._rows += _work_of_kernel(kernel)
+
+    def of(self, aspect: str) -> dict[str, float]:
+        """The seconds of an aspect, by operator and inputs."""
+        return {_name(row): row.amount for row in self._rows if row.aspect == aspect}
+
+    def counts(self, unit: str) -> bool:
+        """Whether the time of a unit was counted."""
+        return self.totals[unit] is not None or bool(self.of(unit))
+
+
+def _work_of_kernel(kernel: KernelWork) -> list[Work]:
+    amounts = {KERNELS_TIME: kernel.seconds, MATRIX_TIME: kernel.mac, VECTOR_TIME: kernel.vec}
+    rows = []
+    for aspect, seconds in amounts.items():
+        if seconds is not None:
+            rows.append(Work(kernel.op, seconds, kernel.count, inputs=kernel.inputs or None, aspect=aspect))
+    return rows
+
+
+def _name(row: Work) -> str:
+    return f"{row.operator} [{row.inputs}]" if row.inputs else row.operator
+
+
+# --- profiled steps of ranks
+
+
+# Reads one number of a tensor, for which the host waits.
+_SYNC = "aten::_local_scalar_dense"
+
+
+class RankOperator(NamedTuple):
+    """An operator of one rank."""
+
+    operator: str
+    rank: int
+
+
+class StartWork:
+    """The work of all ranks in a step of one start."""
+
+    def __init__(self, ranks: Sequence[RankCounts]) -> None:
+        self.ranks = ranks
+        self._rows: list[Work] = []
+        for rank in ranks:
+            self._rows += _work_of_rank(rank)
+
+    def of(self, aspect: str) -> dict[RankOperator, float]:
+        """The amounts of an aspect, by operator and rank."""
+        return {RankOperator(row.operator, row.rank or 0): row.amount for row in self._rows if row.aspect == aspect}
+
+
+def _work_of_rank(rank: RankCounts) -> Iterator[Work]:
+    """Yield the work of a rank in one step; the operators by name without the reads of single numbers."""
+
+    def work(aspect: str, operator: str, times: float) -> Work:
+        amount = times / rank.steps
+        return Work(operator, amount, amount, rank=rank.rank, aspect=aspect)
+
+    for collective in rank.collectives:
+        yield work(RANKS_COLLECTIVES, collective.name, collective.count)
+        yield work(RANKS_ELEMENTS, collective.name, collective.elements)
+    yield work(RANKS_OPERATORS, "operators", rank.operators)
+    yield work(RANKS_SYNCS, _SYNC, rank.syncs)
+    for name, times in rank.by_name.items():
+        if name != _SYNC:
+            yield work(OPERATOR_COUNT, name, times)

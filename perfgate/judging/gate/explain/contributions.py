@@ -29,8 +29,7 @@ from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
-from perfgate.judging.gate.explain.input_changes import inputs_change
-from perfgate.judging.gate.explain.kinds import EXPLAINS, kind_of_change
+from perfgate.judging.gate.explain.kinds import EXPLAINS, inputs_change, kind_of_change
 from perfgate.judging.gate.explain.profiler_cost import cost_of_an_event, without_profiler
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import median

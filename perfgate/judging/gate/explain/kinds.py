@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.document.explanation import PartKind
+from perfgate.document.alignment import AlignedWork
+from perfgate.document.explanation import InputsChange, PartKind
 
 # The share of a call's change from which a change in the work done is its cause, rather than operators that take longer.
 EXPLAINS = 0.25
@@ -17,3 +18,32 @@ def kind_of_change(base_count: float, head_count: float, seconds: float) -> Part
     if head_count == 0:
         return "removed"
     return "more" if head_count > base_count else "fewer"
+
+
+def inputs_change(pair: AlignedWork | None) -> InputsChange | None:
+    """The first difference between the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
+    if pair is None or pair.base is None or pair.head is None or pair.base.inputs == pair.head.inputs:
+        return None
+    before = _dtypes_and_shapes(pair.base.inputs)
+    after = _dtypes_and_shapes(pair.head.inputs)
+    if before is None or after is None:
+        return None
+    if before[0] != after[0]:
+        return "dtype"
+    return "shape" if before[1] != after[1] else "layout"
+
+
+def _dtypes_and_shapes(inputs: str | None) -> tuple[list[str], list[str]] | None:
+    """Dtypes and shapes of inputs in the format of an account (``float32[8,96] strided, int64[4]``).
+
+    None for the profiler's own format, which lacks dtypes and layouts and is the fallback.
+    """
+    if not inputs or inputs.startswith("["):
+        return None
+    dtypes = []
+    shapes = []
+    for tensor in inputs.split(", "):
+        dtype, _, rest = tensor.partition("[")
+        dtypes.append(dtype)
+        shapes.append(rest.partition("]")[0])
+    return dtypes, shapes

@@ -19,8 +19,7 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.answers import answers_of
 from perfgate.judging.gate.evidence.checklist import LARGEST_RATIO
 from perfgate.judging.gate.evidence.communication import exposed, profiled_starts, skew
-from perfgate.judging.gate.evidence.differences import Differences
-from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
 from perfgate.judging.gate.evidence.quads import LOOKS, Quad, looks_of, other_work, quads_of, turns_of
