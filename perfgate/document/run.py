@@ -104,6 +104,10 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     log_tail: str | None = None
 
     @property
+    def has_slow_calls(self) -> bool:
+        return isinstance(self.message, Message) and self.message.code == CALLS_TOO_SLOW
+
+    @property
     def is_of_slow_calls(self) -> bool:
         """Whether nothing failed: the workload was counted and not timed, because its pairs exceed the available time."""
         return isinstance(self.message, Message) and self.message.code in (CALLS_TOO_SLOW, LOADS_TOO_SLOWLY)

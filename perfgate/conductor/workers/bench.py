@@ -242,6 +242,15 @@ class Bench:
     def has_ahead(self, checkout: Checkout, reference: WorkloadReference) -> bool:
         return (checkout, reference.name) in self._ahead
 
+    def loaded_ahead(self, checkout: Checkout, reference: WorkloadReference) -> Loaded | None:
+        """The workload that loads ahead, once it is loaded; None if it does not, or cannot be loaded."""
+        if not self.has_ahead(checkout, reference):
+            return None
+        try:
+            return self._ahead[checkout, reference.name].worker.wait()
+        except WorkerError:
+            return None
+
     def let_go_ahead(self) -> None:
         """End the workers that have loaded ahead of their use."""
         while self._ahead:

@@ -26,7 +26,7 @@ from perfgate.flows.check.measured import CheckContext, Job, Measured, documents
 from perfgate.flows.check.pairs import PairsOfWorkload
 from perfgate.flows.check.rerun import other_testbed, refuse_other_job, turns_of
 from perfgate.flows.check.sealing import seal_notes
-from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, try_sides
+from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, too_slow_line, try_sides
 from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.check.workload import WorkloadMeasurement
 from perfgate.flows.shared.doors import Progress
@@ -117,6 +117,8 @@ def _measure_workloads(check: CheckContext) -> None:
         confirm_host_builds(check, reference, trials.get(reference.name))
         load_both_ahead(check, reference)
         too_slow = pairs_too_slow(bench, reference, base, trials.get(reference.name))
+        if too_slow is not None:
+            check.progress.note(too_slow_line(too_slow))
         workload = WorkloadMeasurement(check, reference, to_come=len(references) - number, too_slow=too_slow)
         if not workload.measure():
             check.forecast.leave_out(reference.name)

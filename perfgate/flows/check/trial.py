@@ -12,12 +12,12 @@ from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import WorkloadReference
 from perfgate.document.coverage import Coverage
-from perfgate.document.message import Message, MessageValue
+from perfgate.document.message import Message, MessageValue, as_message, english
 from perfgate.document.run import CALLS_TOO_SLOW, LOADS_TOO_SLOWLY, ErrorDetail, FailedPair
 from perfgate.flows.check.measured import Job
 from perfgate.flows.shared.preflight import refuse_failed
 from perfgate.locale import sentence
-from perfgate.protocol import SLOW_CALL_SECONDS, Tried
+from perfgate.protocol import SLOW_CALL_SECONDS, Loaded, Tried
 
 # Margin on the estimate in the suggested budget, so that a busy moment does not end the pairs too soon.
 ROOM = 1.2
@@ -76,20 +76,25 @@ def pairs_too_slow(
 ) -> FailedPair | None:
     """The reason why the pairs needed for a verdict do not fit the budget; None if they do.
 
-    The base's calls are timed, so that a much slower head is measured and fails. ``tried`` is the trial of the head, with an
-    upper bound of the seconds of its calls.
+    Base decides, so that a much slower head is measured and fails. ``tried`` is the trial of the head, with an upper bound of
+    the seconds of its calls. Slow calls of base are timed; if only loading is slow, its first load counts.
     """
     gate = bench.config.gate
     allowed = max(gate.budget, SURE_SECONDS)
+    call_seconds = 0.0
+    loaded: Loaded | None = None
     if tried is not None and tried.seconds is not None:
         load_seconds = bench.host_builds.seconds_of_copy or tried.load_seconds
         seconds = _seconds_of_pairs(bench, call_seconds=tried.seconds, load_seconds=load_seconds)
         if seconds <= allowed:
             return None
-    timed = bench.time_call(base, reference)
-    if timed is None:
-        return None
-    call_seconds, loaded = timed
+        if tried.seconds < SLOW_CALL_SECONDS:
+            call_seconds, loaded = tried.seconds, bench.loaded_ahead(base, reference)
+    if loaded is None:
+        timed = bench.time_call(base, reference)
+        if timed is None:
+            return None
+        call_seconds, loaded = timed
     seconds = _seconds_of_pairs(bench, call_seconds=call_seconds, load_seconds=loaded.seconds)
     if seconds <= allowed:
         return None
@@ -106,6 +111,17 @@ def pairs_too_slow(
         code = CALLS_TOO_SLOW
     error = ErrorDetail(kind="timeout", message=Message(code, values))
     return FailedPair(pair=0, arm="ab", workload=reference.name, error=error)
+
+
+def too_slow_line(too_slow: FailedPair) -> str:
+    """A line for the terminal, before anything else is measured."""
+    message = as_message(too_slow.error.message)
+    return sentence(
+        "{name}: no pairs will be measured: {reason}; [gate] budget = {budget} would be enough",
+        name=too_slow.workload,
+        reason=english(message),
+        budget=message.values["budget"],
+    )
 
 
 def _seconds_of_pairs(bench: Bench, *, call_seconds: float, load_seconds: float) -> float:

@@ -60,8 +60,13 @@ class WorkloadMeasurement:
             leave_out_waits=True,
         )
         check.forecast.begin("checklist", name)
-        counted_first = self._count_slow_calls(too_slow) if too_slow else {}
-        steps = steps_of_slow_calls(job.policy) if too_slow else check_steps(job, check.options)
+        counted_first: Mapping[SideName, Sequence[CounterSet]] = {}
+        steps = check_steps(job, check.options)
+        if too_slow is not None:
+            steps = steps_of_slow_calls(job.policy)
+            # Where only loading is slow, another process would take longer than all calls of the checklist.
+            if too_slow.error.has_slow_calls:
+                counted_first = self._count_slow_calls(too_slow)
         recount = Recount(check.bench, turns, draws=check.bench.servers.draws, counted_first=counted_first)
         turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
         measured.pairs.append(PairedMeasurement(failed=[too_slow] if too_slow else []))

@@ -31,7 +31,6 @@ from perfgate.conductor.sides.function.plan import (
     PairsPlan,
     QuadPlanner,
     of_the_slower,
-    pairs_of_first_starts,
     pairs_of_start,
 )
 from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorker
@@ -323,10 +322,8 @@ class PairTurns:
             return self.bench.config.gate.aa_pairs
         # Residents that loaded while others measured were hardly waited for; the next ones take as long all the same.
         start_seconds = max(self._pair.loading_seconds, self._pair.longest_load)
-        pairs = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
-        if self.done < self.plan.look_ends[0]:
-            return min(pairs, pairs_of_first_starts(self.plan.first_look))
-        return pairs
+        first_look = self.plan.first_look if self.done < self.plan.look_ends[0] else None
+        return pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds, first_look=first_look)
 
     def _member(self, side: int, origin: WarmWorker) -> Member:
         worker = origin.worker

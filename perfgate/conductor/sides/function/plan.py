@@ -79,10 +79,11 @@ def seconds_of_sure_pairs(
         return starts * 2 * start_seconds + pairs * pair_seconds
     # Both sides load at the same time, and base against base is a separate start.
     start_seconds += WARM_UP_SECONDS + FURTHER_WARM_UP_SECONDS
-    served = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
     first_look = gate.looks[0]
-    starts_of_first = math.ceil(first_look / min(served, pairs_of_first_starts(first_look)))
-    starts = starts_of_first + math.ceil((pairs - gate.aa_pairs - first_look) / served) + (gate.aa_pairs > 0)
+    of_first_starts = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds, first_look=first_look)
+    of_later_starts = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
+    starts = math.ceil(first_look / of_first_starts) + (gate.aa_pairs > 0)
+    starts += math.ceil((pairs - gate.aa_pairs - first_look) / of_later_starts)
     return starts * start_seconds + pairs * pair_seconds
 
 
@@ -94,14 +95,17 @@ def seconds_of_block(gate: GateSettings, *, resident: bool, parked: bool = False
     return gate.block_seconds
 
 
-def pairs_of_start(*, start_seconds: float, pair_seconds: float) -> int:
-    """The pairs for which resident sides stay loaded."""
-    return max(1, min(MOST_RESIDENT_PAIRS, round(math.sqrt(start_seconds / pair_seconds))))
+def pairs_of_start(*, start_seconds: float, pair_seconds: float, first_look: int | None = None) -> int:
+    """The pairs for which resident sides stay loaded, of starts before the first look or after it.
 
-
-def pairs_of_first_starts(first_look: int) -> int:
-    """The pairs of a start at most, so that the first look rests on several."""
-    return math.ceil(first_look / FEWEST_RESIDENT_STARTS)
+    Most gates end at the first look, whose number of pairs is fixed: it rests on as few starts as it may, unless starting
+    takes no longer than a pair.
+    """
+    if start_seconds < pair_seconds:
+        return 1
+    if first_look is not None:
+        return math.ceil(first_look / FEWEST_RESIDENT_STARTS)
+    return min(MOST_RESIDENT_PAIRS, round(math.sqrt(start_seconds / pair_seconds)))
 
 
 def draw_plans(
