@@ -44,7 +44,7 @@ def main() -> int:
         for _ in range(TURNS if rows < 2048 else TURNS // 10):
             bare.append(_bare(call, calls))
             block = run_block(call, device, calls=calls)
-            recorded.append((block.end_ns - block.start_ns) / calls)
+            recorded.append((block.calls.end_ns - block.calls.start_ns) / calls)
             sizes.append(block)
         cost = min(recorded) - min(bare)
         print(
@@ -70,7 +70,7 @@ def _bare(call: Callable[[], Any], calls: int) -> float:
 
 
 def _bytes(blocks: Sequence[BlockTimes]) -> float:
-    packed = [pack(np.concatenate([getattr(block, clock) for block in blocks])) for clock in ("wall", "cpu")]
+    packed = [pack(np.concatenate([getattr(block.calls, clock) for block in blocks])) for clock in ("wall", "cpu")]
     return sum(len(msgspec.json.encode(one)) for one in packed) / packed[0].count
 
 

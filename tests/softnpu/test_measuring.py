@@ -24,7 +24,7 @@ from perfgate.measuring.devices.registry import open_device
 """
 MEASURE = """
 import json
-from perfgate.measuring.timing.blocks import BlockRecorder
+from perfgate.measuring.timing.recorder import BlockRecorder
 from perfgate.measuring.counting.collect import read_calls
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.trace import read
@@ -41,7 +41,7 @@ for name in ("plain", "autocast", "formats", "ranges", "waiting", "graph"):
     counted = count_calls(bound, device, "default", root=Path(npu_workloads.__file__).parent)
     recordings[name] = device.record_raw(bound.caller("default"), calls=4, folder=Path.cwd())
     found[name] = {
-        "timed": bool((block.wall > 0).all() and (block.cpu > 0).all()),
+        "timed": bool((block.calls.wall > 0).all() and (block.calls.cpu > 0).all()),
         "host": counted.values,
         "unstable": counted.unstable,
     }

@@ -31,6 +31,7 @@ from perfgate.judging.gate.evidence.stretches import LOOKS
 from perfgate.judging.gate.look import Look
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.timing.hardware import HardwareCounters
+from perfgate.measuring.worker.spawn import Holdings
 from perfgate.measuring.worker.worker import WorkerLoop
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout
@@ -244,32 +245,37 @@ class _InProcessWorker(WorkerLoop):
         self._gate = gate
 
     def answer_bytes(self, request: bytes) -> bytes:
-        return msgspec.json.encode(self._answer(request_decoder.decode(request)))
+        return msgspec.json.encode(self.answer(request_decoder.decode(request)))
 
     def _load(self, request: LoadRequest) -> Loaded:
         self.side = Path(request.root).name
         make = self._gate.head if self.side == "head" else self._gate.base
-        self.workload = BoundWorkload(request.name, workload_of(make()), self._opened, seed=request.seed)
-        return Loaded(
-            batch=1, shapes=[SHAPE], sla_p99=None, seconds=0.1, capabilities=sorted(self._opened.capabilities)
-        )
-
-    def _move(self, _: MoveRequest) -> LayoutMoved:
+        device = self._open("fake")
+        workload = BoundWorkload(request.name, workload_of(make()), device, seed=request.seed)
+        self.take_up(request, workload, Holdings.of_this_process())
         # A fake device has no memory that could lie elsewhere, and to draw the pads takes longer than to measure.
-        return LayoutMoved(movable=Layout(self._loaded).movable)
-
-    def _profile(self, request: ProfileRequest) -> Profiled:
+        movable = Layout(workload).movable
+        self.answers = {
+            **self.answers,
+            MoveRequest: lambda _: LayoutMoved(movable=movable),
+            CollectRequest: self._collect,
+        }
         if not self._gate.profiled:
-            raise MeasuringError("the workload cannot be profiled")
-        return super()._profile(request)
+            self.answers = {**self.answers, ProfileRequest: self._refuse_profile}
+        return Loaded(batch=1, shapes=[SHAPE], sla_p99=None, seconds=0.1, capabilities=sorted(device.capabilities))
+
+    def _refuse_profile(self, _: ProfileRequest) -> Profiled:
+        raise MeasuringError("the workload cannot be profiled")
 
     def _collect(self, _: CollectRequest) -> Collected:
         # No settings of libraries: both workers share those of this process.
-        columns = self._warmed.columns()
+        assert self.blocks is not None
+        recorder = self.blocks.recorder
+        columns = recorder.columns()
         if self.side == "head":
             columns = {shape: self._gate.reported(blocks) for shape, blocks in columns.items()}
-        kernels, uncounted = self._warmed.kernel_columns(), self._warmed.uncounted
-        self._warmed.clear()
+        kernels, uncounted = recorder.kernel_columns(), recorder.uncounted
+        recorder.clear()
         return Collected(shapes=columns, kernels=kernels, uncounted=uncounted)
 
 

@@ -18,15 +18,16 @@ from typing import Any
 
 import msgspec
 
-from perfgate.measuring.timing import blocks
-from perfgate.measuring.timing.blocks import BlockRecorder
-from perfgate.measuring.worker import server, worker
+from perfgate.measuring.timing import warm_up
+from perfgate.measuring.timing.recorder import BlockRecorder
+from perfgate.measuring.worker import server
+from perfgate.measuring.worker.answers.blocks import BlockAnswers
 from perfgate.measuring.worker.host_build import prepare_libraries
 from perfgate.measuring.workload.layout import Layout, fill_pools
 from perfgate.protocol import BlockRequest, ForkRequest
 
 _become = server.become_worker
-_block = worker.WorkerLoop._block
+_block = BlockAnswers._block
 _pad = os.environ.get("LAB_PAD", "")
 _rebuild_every = int(os.environ.get("LAB_REBUILD", "0"))
 _held: list[Any] = []
@@ -57,14 +58,14 @@ def _block_elsewhere(self: Any, request: BlockRequest) -> Any:
 
 
 def _rebuild(self: Any, lot: random.Random) -> None:
-    workload, recorder = self.workload, self.recorder
+    workload, recorder = self._workload, self.recorder
     workload.model = None
     workload._pools.clear()
     recorder._callers.clear()
     _held[:] = [bytearray(16 * lot.randrange(65536) + 16), fill_pools(lot)]
-    prepare_libraries(threads=len(self.cpus), seed=workload.seed)
-    workload.model = workload.workload.build(self.device.handle())
-    recorder._callers.update(BlockRecorder(workload, self.device)._callers)
+    prepare_libraries(threads=len(os.sched_getaffinity(0)), seed=workload.seed)
+    workload.model = workload.workload.build(self._device.handle())
+    recorder._callers.update(BlockRecorder(workload, self._device)._callers)
 
 
 def _stay(self: Any, seed: int) -> None:
@@ -72,7 +73,7 @@ def _stay(self: Any, seed: int) -> None:
 
 
 setattr(server, "become_worker", _become_padded)  # noqa: B010 - the name that the server calls, and exports to nobody
-blocks.SETTLING_SECONDS = float(os.environ.get("LAB_SETTLING", blocks.SETTLING_SECONDS))
+warm_up.SETTLING_SECONDS = float(os.environ.get("LAB_SETTLING", warm_up.SETTLING_SECONDS))
 if os.environ.get("LAB_FREEZE"):
     # What the server imported is then out of the collector's sight in every worker.
     gc.collect()
@@ -80,4 +81,4 @@ if os.environ.get("LAB_FREEZE"):
 if not os.environ.get("LAB_MOVE"):
     Layout.move = _stay  # type: ignore[method-assign]
 if _rebuild_every:
-    worker.WorkerLoop._block = _block_elsewhere  # type: ignore[method-assign]
+    BlockAnswers._block = _block_elsewhere  # type: ignore[method-assign]

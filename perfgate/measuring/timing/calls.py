@@ -48,7 +48,7 @@ def timed_call(call: Callable[[], Any], device: Device) -> int:
 def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> CallTimes:
     """Time calls in latency mode: each waited for before the next starts. At least one call is made.
 
-    Every call is kept, because slow ones form the tail.
+    Every call is kept, because slow calls form the tail.
     """
     clock, timer, cpu_clock, synchronize = device.clock_ns, device.timer_ns, device.cpu_clock_ns, device.synchronize
     # Eight bytes a call: lists of numbers take five times as much, and a soak looks at the memory of the process.

@@ -53,6 +53,9 @@ class HardwareCounts(NamedTuple):
     cache_misses: int | None
 
 
+NOT_COUNTED = HardwareCounts(None, None, None)
+
+
 class HardwareCounters:
     """The counters of this process and of every thread and process that it starts from now on.
 
@@ -81,9 +84,10 @@ class HardwareCounters:
 
     def close(self) -> None:
         """Stop counting: later readings are None."""
-        for descriptor in filter(None, self._descriptors):
-            with suppress(OSError):
-                os.close(descriptor)
+        for descriptor in self._descriptors:
+            if descriptor is not None:
+                with suppress(OSError):
+                    os.close(descriptor)
         self._descriptors = [None] * len(self._descriptors)
 
     def _read(self, descriptor: int | None) -> CounterReading | None:
@@ -101,13 +105,18 @@ def counted(before: Sequence[CounterReading | None], after: Sequence[CounterRead
     If more events are requested than the processor has counters, the kernel multiplexes them, and counts are scaled to the
     whole time, as in perf-stat(1). That is an estimate; its spread is in the comparison of base with itself too.
     """
-    return HardwareCounts(*(_difference(first, second) for first, second in zip(before, after)))
+    return HardwareCounts(*map(_difference, before, after))
 
 
 def shared_counters(counts: Sequence[HardwareCounts]) -> str | None:
     """The counters that this process opened but some block lacks; None if there are none."""
-    lacking = [name for name, column in zip(_NAMES.values(), zip(*counts)) if None in column]
-    return _not_counted(lacking, _SHARED) if lacking else None
+    lacking: list[str] = []
+    for name, column in zip(_NAMES.values(), zip(*counts)):
+        if None in column:
+            lacking.append(name)
+    if lacking:
+        return _not_counted(lacking, _SHARED)
+    return None
 
 
 def open_counter(config: int) -> int:
@@ -116,7 +125,7 @@ def open_counter(config: int) -> int:
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     attributes = ctypes.create_string_buffer(attribute_bytes(config), _ATTRIBUTES.size)
-    this_process, any_cpu, no_group = (ctypes.c_long(value) for value in (0, -1, -1))
+    this_process, any_cpu, no_group = ctypes.c_long(0), ctypes.c_long(-1), ctypes.c_long(-1)
     system_call = ctypes.CDLL(None, use_errno=True).syscall
     system_call.restype = ctypes.c_long
     descriptor = system_call(
@@ -136,8 +145,10 @@ def attribute_bytes(config: int) -> bytes:
 def _difference(before: CounterReading | None, after: CounterReading | None) -> int | None:
     if before is None or after is None:
         return None
-    value, enabled, running = (second - first for first, second in zip(before, after))
-    return round(value * enabled / running) if running > 0 else None
+    running = after.running - before.running
+    if running <= 0:
+        return None
+    return round((after.value - before.value) * (after.enabled - before.enabled) / running)
 
 
 def _not_counted(names: Sequence[str], reason: str) -> str:

@@ -1,4 +1,4 @@
-"""Calls sent at the times they are intended for, whether or not earlier ones are done.
+"""Calls sent at the times they are intended for, whether or not earlier calls are done.
 
 A loop that waits for each call before it sends the next omits the calls due meanwhile, so a stall counts once although
 every arrival during it had to wait ("coordinated omission", Gil Tene; wrk2).

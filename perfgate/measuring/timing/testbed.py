@@ -61,7 +61,6 @@ _OBSERVED_FILES = {
 def describe_testbed(
     device: Device, *, threads: int, cpus: list[int], environ: Mapping[str, str] = os.environ
 ) -> Testbed:
-    names = [name for name in sorted(environ) if name.startswith(SPEED_PREFIXES) and not name.startswith(_NOT_SPEED)]
     comparable = {
         "device.kind": device.kind,
         "device.name": device.name,
@@ -72,18 +71,23 @@ def describe_testbed(
         "cpus": str(len(cpus)),
         "inputs": f"{POOL_SIZE} in rotation",
         "garbage collector": "off while timing",
-        **{f"device.{key}": value for key, value in device.properties().items()},
-        **_torch_settings(),
-        **{f"env.{name}": environ[name] for name in names},
     }
+    for key, value in device.properties().items():
+        comparable[f"device.{key}"] = value
+    comparable |= _torch_settings()
+    for name in sorted(environ):
+        if name.startswith(SPEED_PREFIXES) and not name.startswith(_NOT_SPEED):
+            comparable[f"env.{name}"] = environ[name]
     observed = {
         "host": platform.node(),
         "kernel": platform.release(),
         "affinity": ",".join(map(str, cpus)),
-        "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
-        **{name: text.splitlines()[0].strip() for name, file in _OBSERVED_FILES.items() if (text := text_of(file))},
-        **_device_state(device),
+        "load": "{:.2f} {:.2f} {:.2f}".format(*os.getloadavg()),
     }
+    for name, file in _OBSERVED_FILES.items():
+        if text := text_of(file):
+            observed[name] = text.splitlines()[0].strip()
+    observed |= _device_state(device)
     return Testbed(
         fingerprint=fingerprint(comparable), device_kind=device.kind, comparable=comparable, observed=observed
     )
@@ -104,7 +108,9 @@ def _torch_settings() -> dict[str, str]:
 
 def _device_state(device: Device) -> dict[str, str]:
     telemetry = device.telemetry() or DeviceState()
-    processes = None if telemetry.foreign_processes is None else len(telemetry.foreign_processes)
+    processes = None
+    if telemetry.foreign_processes is not None:
+        processes = len(telemetry.foreign_processes)
     numbers = {
         "temperature": (telemetry.temperature, "Cel"),
         "power": (telemetry.power, "W"),
@@ -114,5 +120,8 @@ def _device_state(device: Device) -> dict[str, str]:
         "foreign_processes": (processes, "processes"),
     }
     state = {f"device.{name}": f"{value:g} {unit}" for name, (value, unit) in numbers.items() if value is not None}
-    words = {IDENTITY: device.identity(), "device.health": telemetry.health}
-    return {**state, **{name: word for name, word in words.items() if word}}
+    if identity := device.identity():
+        state[IDENTITY] = identity
+    if telemetry.health:
+        state["device.health"] = telemetry.health
+    return state

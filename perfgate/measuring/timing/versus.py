@@ -51,7 +51,7 @@ def compare(
 ) -> Versus:
     """Time both ways in turns for about ``seconds``, and at least ``FEWEST_QUADS`` quads.
 
-    A block is so many calls as take 20 ms, each waited for; both ways make the same number, so that a call weighs the same. A
+    A block is calls for 20 ms, each waited for; both ways make the same number, so that a call weighs the same. A
     quad has the mean over both blocks of each way of the median nanoseconds of a call.
     The speed-up is the Hodges-Lehmann estimate over the quads' log ratios of block medians, its interval by the exact
     signed-rank distribution. Warm-up, compilation included, is not timed.
@@ -82,7 +82,12 @@ def summarize_turns(quads: Floats) -> Versus:
     quads = np.maximum(quads, 1.0)  # a coarse clock may not have moved
     differences = np.log(quads[:, 0]) - np.log(quads[:, 1])
     alpha = (1 - CONFIDENCE) / 2
-    ratio = estimate(differences), lower_bound(differences, alpha), upper_bound(differences, alpha)
-    speedup, low, high = map(math.exp, ratio)
     first_ns, second_ns = np.median(quads, axis=0).tolist()
-    return Versus(speedup, low, high, first_ns, second_ns, quads=len(quads))
+    return Versus(
+        speedup=math.exp(estimate(differences)),
+        low=math.exp(lower_bound(differences, alpha)),
+        high=math.exp(upper_bound(differences, alpha)),
+        first_ns=first_ns,
+        second_ns=second_ns,
+        quads=len(quads),
+    )

@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-# Imported for nothing but the proof that it can be: a worker that lacks one of these would fail later, and less clearly.
+# Imported only to prove that it can be: a worker that lacks a dependency would fail later, and less clearly.
 import perfgate.measuring.worker.server  # noqa: F401
 from perfgate.document.testbed import Environment
 from perfgate.measuring.checklist.runner import find_steps

@@ -37,25 +37,30 @@ def check_outputs(workload: BoundWorkload, device: Device) -> list[CorrectnessRe
 
 def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> CorrectnessResult:
     result = CorrectnessResult(workload=workload.name, shape=shape, status="not_checked")
-    unchecked = workload.workload.check is None
+    has_check = workload.workload.check is not None
     try:
         inputs = workload.host_inputs(shape)
         output = device.to_host(workload.invoke(device.to_device(inputs)))
         device.synchronize()
         form = signature(output)
         if unrun := nothing_computed(workload, device, output, inputs):
-            return msgspec.structs.replace(result, status="error", message=unrun)
+            raise UnreadOutputError(unrun)
         wrong: Message | str | None = refusal(workload, output, inputs)
         if wrong is None and workload.workload.train_step is None:  # a training step changes the model
             wrong = _stale_output(workload, device, shape) or _wrong_when_timed(workload, device, shape)
     except UnreadOutputError as error:
         return msgspec.structs.replace(result, status="error", message=error.reason)
-    except Exception as error:  # noqa: BLE001 - a shape that cannot be called says nothing about the others
-        if unchecked:  # nothing was asked of the output, and the steps report a call that fails
-            return result
-        return msgspec.structs.replace(result, status="error", message=words_of(error))
-    status = "failed" if wrong else "not_checked" if unchecked else "passed"
-    return msgspec.structs.replace(result, status=status, message=wrong, signature=form)
+    except Exception as error:  # noqa: BLE001 - another shape may still be called
+        if has_check:
+            return msgspec.structs.replace(result, status="error", message=words_of(error))
+        # The steps report a call that fails.
+        return result
+    result = msgspec.structs.replace(result, signature=form)
+    if wrong:
+        return msgspec.structs.replace(result, status="failed", message=wrong)
+    if has_check:
+        return msgspec.structs.replace(result, status="passed")
+    return result
 
 
 def nothing_computed(workload: BoundWorkload, device: Device, output: Any, inputs: Any) -> Message | None:
@@ -78,8 +83,8 @@ def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Messag
     import torch
 
     reused, fresh = workload.new_inputs(shape), workload.new_inputs(shape)
-    form = [(tensor.shape, tensor.dtype, tensor.layout) for tensor in tensors(reused)]
-    if not form or form != [(tensor.shape, tensor.dtype, tensor.layout) for tensor in tensors(fresh)]:
+    form = _form(reused)
+    if not form or form != _form(fresh):
         return None
 
     def output(inputs: Any) -> list[Any]:
@@ -98,16 +103,22 @@ def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Messag
     if _agree(expected, output(reused)):
         return None
     # Twice more: a model that changes with every call, or with every second, would otherwise look as if it did not follow.
-    is_repeatable = all(_agree(expected, output(copy.deepcopy(fresh))) for _ in range(2))
-    return Message("output.stale") if is_repeatable else None
+    for _ in range(2):
+        if not _agree(expected, output(copy.deepcopy(fresh))):
+            return None
+    return Message("output.stale")
+
+
+def _form(batch: Any) -> list[tuple[Any, ...]]:
+    return [(tensor.shape, tensor.dtype, tensor.layout) for tensor in tensors(batch)]
 
 
 def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
     """A message if the last call of a timed block returns another result than the same call outside a block."""
     pool = workload.pool(shape)
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
-    fewest = 1 if seconds >= SLOW_CALL_SECONDS else FEWEST_CALLS
-    calls = max(fewest, min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9))))
+    calls = min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9)))
+    calls = max(calls, 1 if seconds >= SLOW_CALL_SECONDS else FEWEST_CALLS)
     last: Any = None
     call_number, last_tensors = 0, list[Any]()
 
@@ -132,8 +143,10 @@ def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Me
     if not expected or _agree(expected, last_tensors):
         return None
     # Twice more: a model that changes with every call, or with every second, would otherwise look as if timing changed it.
-    is_repeatable = all(_agree(expected, untimed()) for _ in range(2))
-    return Message("output.differs-when-timed") if is_repeatable else None
+    for _ in range(2):
+        if not _agree(expected, untimed()):
+            return None
+    return Message("output.differs-when-timed")
 
 
 def _copies(on_host: Any, device: Device) -> list[Any]:
@@ -173,13 +186,18 @@ def _signature(output: Any) -> str:
     if dataclasses.is_dataclass(output) and not isinstance(output, (type, Mapping)):
         output = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
     if isinstance(output, Mapping):
-        return "{" + ", ".join(f"{key}: {_signature(value)}" for key, value in output.items()) + "}"
-    if isinstance(output, (tuple, list)):
+        members = [f"{key}: {_signature(value)}" for key, value in output.items()]
+        return f"{{{', '.join(members)}}}"
+    if isinstance(output, list):
+        return f"[{', '.join(map(_signature, output))}]"
+    if isinstance(output, tuple):
         inner = ", ".join(map(_signature, output))
-        if isinstance(output, list):
-            return f"[{inner}]"
-        return f"({inner},)" if len(output) == 1 else f"({inner})"
+        if len(output) == 1:
+            inner += ","
+        return f"({inner})"
+    if output is None:
+        return "None"
     dtype, shape = getattr(output, "dtype", None), getattr(output, "shape", None)
     if dtype is None or shape is None:
-        return "None" if output is None else type(output).__name__
+        return type(output).__name__
     return f"{str(dtype).rpartition('.')[2]}[{','.join(map(str, shape))}]"

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
+from perfgate.measuring.worker.packages import module_files
 from perfgate.protocol import EXECUTED_LINE, LOADED
 
 _IMPORTLIB = "<frozen importlib._bootstrap_external>"
@@ -21,7 +22,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 _THREADING = threading.__file__
 _LISTINGS = frozenset({"os.listdir", "os.scandir"})
 _NEW_PROCESSES = frozenset({"os.exec", "os.posix_spawn", "os.spawn", "os.startfile", "os.system", "subprocess.Popen"})
-# Tools of sys.monitoring that have no meaning of their own come first; the others may be free.
+# Tools of sys.monitoring without a meaning come first; the others may be free.
 _TOOLS = (4, 3, 0, 1, 2, 5)
 
 
@@ -36,7 +37,7 @@ class ReadCode(NamedTuple):
 class LineRecorder:
     """Sends the executed lines of ``files`` through ``reports``, a socket of datagrams, each line before it runs.
 
-    Nothing that a line does can take back its report. ``folders`` hold files that are new or gone, so listing one tells the
+    A line cannot take back its report, whatever it does. ``folders`` hold files that are new or gone, so listing one tells the
     sides apart. The project is the code below ``roots`` outside of installed packages.
     """
 
@@ -59,7 +60,7 @@ class LineRecorder:
 
     def start(self) -> None:
         """Record from now on; code that is already loaded is a doubt, because its lines have run."""
-        if any(self._indexes.keys() & _origins()):
+        if self._indexes.keys() & _origins():
             self.doubts.add("coverage.loaded-before")
         sys.addaudithook(self._audit)
         if not self._monitor():
@@ -85,36 +86,38 @@ class LineRecorder:
             self.doubts.add("coverage.tracer-replaced")
 
     def elsewhere(self, tails: Iterable[str]) -> bool:
-        """Whether a module was loaded from a file outside of the project whose path ends like one of ``tails``."""
+        """Whether a module was loaded from a file outside of the project whose path has one of ``tails`` as its end."""
         endings = tuple(f"/{tail}" for tail in tails)
         return any(path.endswith(endings) and not path.startswith(self._roots) for path in _origins())
 
     def names(self) -> list[str]:
         """The names that the project's functions use that ran, on the way they took or on another."""
-        found: set[str] = set()
+        names: set[str] = set()
         for code in self.entered:
-            found.update(_names_in(code))
-        return sorted(found)
+            names.update(_names_in(code))
+        return sorted(names)
 
     def entered_functions(self, roots: Iterable[str]) -> list[str]:
         """The functions of the project that ran, as ``file:line`` of their first line below a root."""
         tops = [os.path.realpath(root) for root in roots]
-        found: set[str] = set()
+        functions: set[str] = set()
         for code in self.entered:
             path = os.path.realpath(code.co_filename)
             for top in tops:
                 if path.startswith(f"{top}/"):
-                    found.add(f"{os.path.relpath(path, top)}:{code.co_firstlineno}")
-        return sorted(found)
+                    functions.add(f"{os.path.relpath(path, top)}:{code.co_firstlineno}")
+        return sorted(functions)
 
     def _monitor(self) -> bool:
         monitoring: Any = getattr(sys, "monitoring", None)
         if monitoring is None:
             return False
-        free = [tool for tool in _TOOLS if monitoring.get_tool(tool) is None]
-        if not free:
+        for tool in _TOOLS:
+            if monitoring.get_tool(tool) is None:
+                self._tool = tool
+                break
+        else:
             return False
-        self._tool = free[0]
         # Bound methods are made anew at every access.
         self._start_of, self._line_of = self._start, self._line
         monitoring.use_tool_id(self._tool, "perfgate")
@@ -226,7 +229,7 @@ class LineRecorder:
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Whether a file is opened to be compiled by an import, and for nothing else."""
+    """Whether a file is opened only to be compiled by an import."""
     while frame is not None and frame.f_code.co_filename == _IMPORTLIB:
         if frame.f_code.co_name == "get_code":
             return True
@@ -236,10 +239,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 def _origins() -> set[str]:
     """The real paths of the files that modules came from."""
-    # From the dictionary of a module: asking a lazy one for an attribute would import it.
-    modules = [module for module in list(sys.modules.values()) if hasattr(module, "__dict__")]
-    origins = {vars(module).get("__file__") for module in modules}
-    return {os.path.realpath(origin) for origin in origins if isinstance(origin, str)}
+    return {os.path.realpath(file) for _, file in module_files()}
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
@@ -255,6 +255,10 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 
 def _last_line(code: CodeType) -> int:
-    lines = [line for _, _, line in code.co_lines() if line is not None]
-    inner = [_last_line(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    return max([code.co_firstlineno, *lines, *inner])
+    last = code.co_firstlineno
+    for _, _, line in code.co_lines():
+        last = max(last, line or 0)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            last = max(last, _last_line(constant))
+    return last

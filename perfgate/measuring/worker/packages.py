@@ -10,6 +10,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import Distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -28,19 +29,24 @@ def loaded_distributions() -> list[str]:
 
 
 def loaded_sources() -> list[str]:
-    """The Python files that modules came from, but for those of Python and its start, of torch and of perfgate."""
-    known = {*sys.stdlib_module_names, *_modules_of(_PLATFORM), *_AT_START}
-    origins = {
-        vars(module).get("__file__")
-        for name, module in list(sys.modules.items())
-        if hasattr(module, "__dict__") and name.partition(".")[0] not in known
-    }
-    files = (origin for origin in origins if isinstance(origin, str) and origin.endswith(".py"))
-    return sorted(file for file in files if not _is_of_python(file))
+    """The Python files of the project's modules: not of Python and its start, torch and perfgate."""
+    platform = {*sys.stdlib_module_names, *_modules_of(_PLATFORM), *_AT_START}
+    stdlib = f"{sysconfig.get_path('stdlib')}/"
+    sources: set[str] = set()
+    for name, file in module_files():
+        is_of_python = file.startswith(stdlib) and "site-packages" not in file
+        if file.endswith(".py") and name.partition(".")[0] not in platform and not is_of_python:
+            sources.add(file)
+    return sorted(sources)
 
 
-def _is_of_python(file: str) -> bool:
-    return file.startswith(f"{sysconfig.get_path('stdlib')}/") and "site-packages" not in file
+def module_files() -> Iterator[tuple[str, str]]:
+    """The modules that came from a file, and its path."""
+    for name, module in list(sys.modules.items()):
+        # From the dictionary of a module: asking a lazy module for an attribute would import it.
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str):
+            yield name, file
 
 
 def _modules_of(distributions: Sequence[str]) -> set[str]:
@@ -63,44 +69,48 @@ def _modules_of(distributions: Sequence[str]) -> set[str]:
 def _top_level(distribution: Distribution, name: str) -> list[str]:
     if listed := distribution.read_text("top_level.txt"):
         return listed.split()
-    first = {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
-    return sorted(part for part in first if part.isidentifier()) or [name.replace("-", "_")]
+    modules: set[str] = set()
+    for file in distribution.files or ():
+        module = file.parts[0].removesuffix(".py")
+        if module.isidentifier():
+            modules.add(module)
+    return sorted(modules) or [name.replace("-", "_")]
 
 
 def distributions_of(files: Iterable[str], distributions: Iterable[Distribution]) -> list[str]:
-    """The names of the distributions that one of ``files`` belongs to."""
+    """The names of the distributions that a file of ``files`` belongs to."""
     paths = set(files)
     paths.update([os.path.realpath(file) for file in paths])
-    first: dict[str, Distribution] = {}
+    names: set[str] = set()
+    loaded: list[str] = []
     for distribution in distributions:
+        name = distribution.metadata["Name"]
         # As on the import path: of several with one name only the first is imported.
-        if name := distribution.metadata["Name"]:
-            first.setdefault(name, distribution)
-    return sorted(name for name, distribution in first.items() if _is_loaded(name, distribution, paths))
+        if not name or name in names:
+            continue
+        names.add(name)
+        if _is_loaded(name, distribution, paths):
+            loaded.append(name)
+    return sorted(loaded)
 
 
 def loaded_files() -> set[str]:
-    """The paths of the files that modules came from, and of those mapped into memory."""
-    # From the dictionary of a module: asking a lazy one for an attribute would import it.
-    origins = {vars(module).get("__file__") for module in list(sys.modules.values()) if hasattr(module, "__dict__")}
-    return {origin for origin in origins if isinstance(origin, str)} | _mapped_files()
-
-
-def _mapped_files() -> set[str]:
-    try:
-        lines = MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:  # not Linux
-        return set()
-    # proc_pid_maps(5): the path is the sixth field and may hold spaces.
-    fields = [line.split(maxsplit=5) for line in lines]
-    return {line[5] for line in fields if len(line) > 5 and line[5].startswith("/")}
+    """The paths of the files that modules came from, and of all files that are mapped into memory."""
+    files = {file for _, file in module_files()}
+    with suppress(OSError):  # not Linux
+        for line in MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+            # proc_pid_maps(5): the path is the sixth field and may hold spaces.
+            fields = line.split(maxsplit=5)
+            if len(fields) > 5 and fields[5].startswith("/"):
+                files.add(fields[5])
+    return files
 
 
 def _is_loaded(name: str, distribution: Distribution, files: set[str]) -> bool:
     if (source := _editable_source(distribution)) and _any_below(source, files):
         return True
     if record := distribution.read_text("RECORD"):
-        return any(path in files for path in _recorded_files(distribution, record))
+        return not files.isdisjoint(_recorded_files(distribution, record))
     # Without a list of its files, as system packages and eggs are: by the names of its modules.
     modules = (distribution.read_text("top_level.txt") or name.replace("-", "_")).split()
     for folder in _locations(distribution):
@@ -112,11 +122,15 @@ def _is_loaded(name: str, distribution: Distribution, files: set[str]) -> bool:
 
 def _recorded_files(distribution: Distribution, record: str) -> Iterator[str]:
     # "Recording installed projects": comma-separated, path first, relative to the folder of the .dist-info.
-    paths = [row[0] for row in csv.reader(record.splitlines()) if row]
-    for folder in _locations(distribution):
-        yield from (
-            os.path.normpath(f"{folder}/{path}") if path.startswith("..") else f"{folder}/{path}" for path in paths
-        )
+    folders = _locations(distribution)
+    for row in csv.reader(record.splitlines()):
+        if not row:
+            continue
+        for folder in folders:
+            path = f"{folder}/{row[0]}"
+            if row[0].startswith(".."):
+                path = os.path.normpath(path)
+            yield path
 
 
 def _locations(distribution: Distribution) -> set[str]:
@@ -128,10 +142,11 @@ def _editable_source(distribution: Distribution) -> str | None:
     """The folder that an editable installation is imported from ("Recording the direct URL origin of distributions")."""
     try:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-        is_editable = bool(origin.get("dir_info", {}).get("editable"))
-        return os.path.realpath(unquote(urlsplit(origin["url"]).path)) if is_editable else None
+        if origin.get("dir_info", {}).get("editable"):
+            return os.path.realpath(unquote(urlsplit(origin["url"]).path))
     except (ValueError, KeyError, AttributeError):
         return None
+    return None
 
 
 def _any_below(folder: str, files: set[str]) -> bool:

@@ -19,7 +19,7 @@ import tempfile
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
@@ -35,6 +35,7 @@ from perfgate.protocol import (
     Forked,
     ForkFailed,
     ForkRequest,
+    LoadRequest,
     Resumed,
     ServerFailed,
     ServerReady,
@@ -62,7 +63,7 @@ from perfgate.system.walls import enter_room
 def _import_all(modules: list[str]) -> None:
     """Import modules in their order.
 
-    The package after torch, usually that of a device, is looked for first: importing torch takes seconds and makes no other
+    The package after torch, usually a device's, is looked for first: importing torch takes seconds and makes no other
     package importable.
     """
     for module, following in zip(modules, [*modules[1:], ""]):
@@ -80,7 +81,7 @@ def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) ->
     die_with_parent(os.getppid())
     # A process that can trace us, a worker of one side, could forge our messages about the other's.
     be_closed()
-    # Orphans of a worker come to us, so that nothing it started can outlive it unseen.
+    # Orphans of a worker come to us, so that no process it started can outlive it unseen.
     adopt_orphans()
     try:
         _import_all(preload)
@@ -117,6 +118,13 @@ def _freeze() -> None:
     gc.enable()
 
 
+class Orphans(NamedTuple):
+    """The names of processes that a dead worker left running, and of orphans with an unknown owner."""
+
+    of_worker: list[str]
+    of_unknown: list[str]
+
+
 class _Server:
     """Forks workers at the requests that come through ``connection``; they have the model that was ``built`` on the host."""
 
@@ -137,20 +145,20 @@ class _Server:
         self.selector.register(self.wake_up, selectors.EVENT_READ)
 
     def loop(self) -> None:
-        """Fork and reap until the conductor closes its end; then nothing that we or a worker started is left."""
+        """Fork and reap until the conductor closes its end; then no process that we or a worker started is left."""
         try:
             while True:
                 for key, _ in self.selector.select():
-                    if key.fileobj is self.connection:
-                        payload, descriptor = receive_with_descriptor(self.connection)
-                        request = fork_decoder.decode(payload)
-                        if isinstance(request, AdoptRequest):
-                            self._adopt(request)
-                        elif descriptor is not None:
-                            self._fork(request, descriptor)
-                    else:
+                    if key.fileobj is not self.connection:
                         os.read(self.wake_up, 4096)
                         self._reap()
+                        continue
+                    payload, descriptor = receive_with_descriptor(self.connection)
+                    request = fork_decoder.decode(payload)
+                    if isinstance(request, AdoptRequest):
+                        self._adopt(request)
+                    elif descriptor is not None:
+                        self._fork(request, descriptor)
         except ConnectionClosed:
             pass
         finally:
@@ -208,30 +216,42 @@ class _Server:
                 continue
             worker_id = self.workers.pop(pid, None)
             if worker_id is not None:
-                left_behind, of_unknown = self._kill_orphans(pid)
+                orphans = self._kill_orphans(pid)
                 code = os.waitstatus_to_exitcode(status)
-                exited = Exited(worker_id=worker_id, exit_code=code, left_behind=left_behind, of_unknown=of_unknown)
+                exited = Exited(
+                    worker_id=worker_id,
+                    exit_code=code,
+                    left_behind=orphans.of_worker,
+                    of_unknown=orphans.of_unknown,
+                )
                 send(self.connection, exited)
 
-    def _kill_orphans(self, dead_worker: int) -> tuple[list[str], list[str]]:
-        """Kill the processes that a worker left running, and return their names; and those whose worker is unknown.
+    def _kill_orphans(self, dead_worker: int) -> Orphans:
+        """Kill the processes that a worker left running, and return their names.
 
         A worker adopts its own orphans while it lives, so most that come to us are of one that is dead. A process may also be
         ours from its beginning (CLONE_PARENT): those of other workers stay until these end.
         """
         spare = self.own_children | self.workers.keys()
-        orphans = {pid: name_of(pid) for pid in set(children()) - spare}
-        owners = {pid: self._owner(pid, dead_worker) for pid in orphans}
-        others = {pid for pid, owner in owners.items() if owner in self.workers}
-        unknown = sorted(orphans[pid] for pid, owner in owners.items() if owner is None)
-        of_worker = sorted(orphans[pid] for pid, owner in owners.items() if owner == dead_worker)
+        of_worker: list[str] = []
+        of_unknown: list[str] = []
+        for pid in set(children()) - spare:
+            owner = self._owner(pid, dead_worker)
+            if owner is None:
+                of_unknown.append(name_of(pid))
+            elif owner == dead_worker:
+                of_worker.append(name_of(pid))
+            else:
+                spare.add(pid)
         kill_group(dead_worker)
-        killed = kill_children(spare=spare | others)
-        # Those below an orphan come to us as it dies.
-        return (killed if not unknown and len(killed) >= len(of_worker) else of_worker), unknown
+        killed = kill_children(spare=spare)
+        # Processes below an orphan come to us as it dies.
+        if not of_unknown and len(killed) >= len(of_worker):
+            of_worker = killed
+        return Orphans(sorted(of_worker), sorted(of_unknown))
 
     def _owner(self, pid: int, dead_worker: int) -> int | None:
-        """The worker that started an orphan: the leader of its session, else one in whose folders it is; None if unknown.
+        """The worker that started an orphan: the leader of its session, else a worker in whose folders it is; None if unknown.
 
         Of several workers with one checkout, which run the same code, the dead one counts.
         """
@@ -241,7 +261,10 @@ class _Server:
         places: set[Path] = set()
         for folder in folders_of(pid):
             places.update((folder, *folder.parents))
-        return next((worker for worker in (dead_worker, *self.workers) if self.folders[worker] & places), None)
+        for worker in (dead_worker, *self.workers):
+            if self.folders[worker] & places:
+                return worker
+        return None
 
 
 def become_worker(
@@ -250,9 +273,10 @@ def become_worker(
     """Turn this forked process into a worker, or a server; it ends here and never unwinds into the server's stack."""
     code = 1
     try:
-        code = (
-            _work(request, connection, parent, built) if request.builds is None else _host(request, connection, parent)
-        )
+        if request.builds is None:
+            code = _work(request, connection, parent, built)
+        else:
+            code = _host(request, request.builds, connection, parent)
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -262,12 +286,11 @@ def become_worker(
         os._exit(code)
 
 
-def _host(request: ForkRequest, connection: socket.socket, parent: int) -> int:
+def _host(request: ForkRequest, builds: LoadRequest, connection: socket.socket, parent: int) -> int:
     """Build a workload on the host, and fork workers that have its model."""
-    assert request.builds is not None
     try:
         _set_up(request, parent)
-        built = build_on_host(request.builds)
+        built = build_on_host(builds)
     except BaseException as error:  # noqa: BLE001 - user code may raise anything; workers then build for themselves
         send(connection, ServerFailed(error=describe_error(error)))
         return 1

@@ -1,4 +1,4 @@
-"""What a model is and does, by which one that was built on the host is compared with one built on the device."""
+"""What a model is and does, to compare a model that was built on the host with one built on the device."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _SAMPLED = 4096
 def signature_of(workload: BoundWorkload, device: Device, root: Path) -> Signature:
     """Describe the model's parameters and buffers, and count the operators of every shape."""
     kind = type(workload.model)
-    counted = count_again(workload, device, root=root, parts=())
-    operators = {of_shape.shape: {entry.op: entry.count for entry in of_shape.ops} for of_shape in counted}
+    operators: dict[str, dict[str, int]] = {}
+    for counters in count_again(workload, device, root=root, parts=()):
+        operators[counters.shape] = {entry.op: entry.count for entry in counters.ops}
     return Signature(
         model=f"{kind.__module__}.{kind.__qualname__}", tensors=_tensors_of(workload.model), operators=operators
     )
@@ -33,8 +34,8 @@ def _tensors_of(model: object) -> dict[str, str]:
 
     if not isinstance(model, torch.nn.Module):
         return {}
-    named = [*model.named_parameters(), *model.named_buffers()]
-    return {name: _description(tensor) for name, tensor in named}
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return {name: _description(tensor) for name, tensor in tensors}
 
 
 def _description(tensor: torch.Tensor) -> str:

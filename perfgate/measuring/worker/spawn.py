@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +19,15 @@ _FORKABLE_KIND = "cpu"
 _SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
 
 
-# By descriptor, what is open and the position in it.
-OpenFiles = dict[str, tuple[str, int]]
+class OpenFile(NamedTuple):
+    """A file, socket or pipe that is open, and the position in it."""
+
+    target: str
+    position: int
+
+
+# By descriptor.
+OpenFiles = dict[str, OpenFile]
 
 
 class Holdings(NamedTuple):
@@ -36,34 +44,42 @@ class Holdings(NamedTuple):
     @classmethod
     def of_this_process(cls) -> Holdings:
         # Addresses, then permissions such as rw-s (proc_pid_maps(5)).
-        lines = _read("/proc/self/maps").splitlines()
-        shared = frozenset(line for line in lines if line.partition(b" ")[2][1:4:2] == b"ws")
-        return cls(open_files(), shared, frozenset(sys.modules), dict(os.environ))
+        shared = re.findall(rb"^\S+ .w.s.*", _read("/proc/self/maps"), re.MULTILINE)
+        return cls(open_files(), frozenset(shared), frozenset(sys.modules), dict(os.environ))
 
     def imported_since(self) -> list[str]:
         """The modules imported since, in order, of packages that were there; none if the environment has changed."""
         changed = dict(self.environment.items() ^ os.environ.items())
         if changed.keys() - _SET_BY_TORCH:
             return []
-        # Names that users made up have no spec to be found by.
-        return [
-            name
-            for name, module in list(sys.modules.items())
-            if name not in self.modules
-            and name.partition(".")[0] in self.modules
-            and getattr(module, "__spec__", None) is not None
-        ]
+        modules: list[str] = []
+        for name, module in list(sys.modules.items()):
+            # Names that users made up have no spec to be found by.
+            has_spec = getattr(module, "__spec__", None) is not None
+            if has_spec and name not in self.modules and name.partition(".")[0] in self.modules:
+                modules.append(name)
+        return modules
+
+    def opened_since(self, before: Holdings) -> OpenFiles:
+        """The descriptors that are new, or lead elsewhere than before."""
+        opened = OpenFiles()
+        for name, file in self.files.items():
+            if name not in before.files or before.files[name].target != file.target:
+                opened[name] = file
+        return opened
 
     def unlike_files(self, before: Holdings) -> list[str]:
-        """What is open now and was not before, other than files: sockets, pipes and devices; and new shared memory."""
-        targets = {target for name, (target, _) in self.files.items() if before.files.get(name, ("", 0))[0] != target}
+        """New open sockets, pipes and devices, and new shared memory."""
+        targets = {file.target for file in self.opened_since(before).values()}
         opened = sorted(target for target in targets if not Path(target).is_file())
-        return opened if self.mappings <= before.mappings else [*opened, "shared memory"]
+        if not self.mappings <= before.mappings:
+            opened.append("shared memory")
+        return opened
 
 
 def open_files() -> OpenFiles:
-    """Those of this process."""
-    found = OpenFiles()
+    """The open files of this process."""
+    files = OpenFiles()
     for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
         try:
             target = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - names alone
@@ -72,12 +88,12 @@ def open_files() -> OpenFiles:
             continue
         # Appending writers do not depend on the position of others.
         appends = int(about[b"flags"], 8) & os.O_APPEND
-        found[descriptor] = target, 0 if appends else int(about[b"pos"])
-    return found
+        files[descriptor] = OpenFile(target, 0 if appends else int(about[b"pos"]))
+    return files
 
 
 def is_forkable(device: Device, *, began: Holdings, loaded: OpenFiles) -> bool:
-    """Whether workers can be forked from this one and be like a process of their own that loaded and warmed up.
+    """Whether workers can be forked from this process and be like a new process that loaded and warmed up.
 
     A thread does not survive a fork, nor does an accelerator driver's state, and locks stay as they were. Child processes,
     sockets, pipes, shared memory and file positions would be shared by all of them: ``began`` is the state before the
@@ -86,11 +102,12 @@ def is_forkable(device: Device, *, began: Holdings, loaded: OpenFiles) -> bool:
     if device.kind != _FORKABLE_KIND or len(threads_of(os.getpid())) != 1 or children():
         return False
     now = Holdings.of_this_process()
-    opened = {name: target for name, (target, _) in now.files.items() if began.files.get(name, ("", 0))[0] != target}
-    if any(not target.startswith("/") for target in opened.values()):  # e.g. socket:[4711]
-        return False
-    reads_on = any(loaded.get(name) != now.files[name] for name in opened)
-    return not reads_on and now.mappings <= began.mappings
+    for name, file in now.opened_since(began).items():
+        is_file = file.target.startswith("/")  # unlike socket:[4711]
+        reads_on = loaded.get(name) != file
+        if reads_on or not is_file:
+            return False
+    return now.mappings <= began.mappings
 
 
 def write_stacks_to(path: str) -> None:

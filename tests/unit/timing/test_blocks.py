@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from perfgate.document.samples import unpack
-from perfgate.measuring.timing.blocks import BlockRecorder, run_block, warm_up
+from perfgate.measuring.timing.blocks import run_block
+from perfgate.measuring.timing.recorder import BlockRecorder
+from perfgate.measuring.timing.warm_up import warm_up
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice, FakeTensor, KernelTime
@@ -24,7 +26,7 @@ def _bound(device: FakeDevice, workload: Workload) -> BoundWorkload:
 def test_run_block__first_call_slow__executed_but_not_recorded() -> None:
     device = FakeDevice(kernel_times={"mm": [90 * MS, 2 * MS]}, launch_ns=1000)
     block = run_block(lambda: device.launch("mm"), device, calls=3)
-    assert block.wall.tolist() == [2_001_000, 2_001_000, 2_001_000]
+    assert block.calls.wall.tolist() == [2_001_000, 2_001_000, 2_001_000]
     assert device.launches == {"mm": 4}
 
 
@@ -37,15 +39,15 @@ def test_run_block__device_with_queue__second_column_is_device_time() -> None:
         device.host_works(5 * MS)
 
     block = run_block(call, device, calls=2)
-    assert block.wall.tolist() == [7_001_000, 7_001_000]
-    assert block.end_ns - block.start_ns == 14_002_000
+    assert block.calls.wall.tolist() == [7_001_000, 7_001_000]
+    assert block.calls.end_ns - block.calls.start_ns == 14_002_000
 
 
 def test_run_block__device_without_queue__second_column_is_cpu_time() -> None:
     device = FakeDevice(kernel_times={"mm": [MS, 2 * MS, 3 * MS]}, capabilities=frozenset())
     block = run_block(lambda: device.launch("mm"), device, calls=2)
-    assert block.cpu.tolist() == [2 * MS, 3 * MS]
-    assert block.wall.tolist() == [2 * MS, 3 * MS]
+    assert block.calls.cpu.tolist() == [2 * MS, 3 * MS]
+    assert block.calls.wall.tolist() == [2 * MS, 3 * MS]
 
 
 @pytest.mark.parametrize("capabilities", [frozenset(), frozenset({"queue"})])
@@ -61,10 +63,10 @@ def test_run_block__output_with_a_destructor_that_works__is_gap_and_no_call(capa
         return Output()
 
     block = run_block(call, device, calls=3)
-    assert block.wall.tolist() == [2 * MS, 2 * MS, 2 * MS]
+    assert block.calls.wall.tolist() == [2 * MS, 2 * MS, 2 * MS]
     # Else a busy machine, where CPU time decides, blames the call for what happens after it.
-    assert block.cpu.tolist() == [2 * MS, 2 * MS, 2 * MS]
-    assert block.end_ns - block.start_ns == 21 * MS
+    assert block.calls.cpu.tolist() == [2 * MS, 2 * MS, 2 * MS]
+    assert block.calls.end_ns - block.calls.start_ns == 21 * MS
 
 
 def test_run_block__collector_on__is_off_inside_and_on_again_after() -> None:

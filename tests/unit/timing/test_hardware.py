@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.measuring.timing.blocks import BlockRecorder, run_block
+from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.timing.hardware import (
     CounterReading,
     HardwareCounters,
@@ -19,6 +19,7 @@ from perfgate.measuring.timing.hardware import (
     counted,
     open_counter,
 )
+from perfgate.measuring.timing.recorder import BlockRecorder
 from perfgate.measuring.workload.bound import BoundWorkload
 from tests.fakes.device import FakeDevice
 from tests.fakes.processor import CACHE_MISSES, INSTRUCTIONS, FakeProcessor, no_processor

@@ -9,8 +9,9 @@ import numpy as np
 
 from perfgate.document.files import misfit
 from perfgate.document.samples import unpack
-from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.preprocessing import Preprocessing
+from perfgate.measuring.timing.recorder import BlockRecorder
+from perfgate.measuring.timing.warm_up import warm_up
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
@@ -39,14 +40,14 @@ def test_preprocessing__stages__each_timed_and_the_wall_is_their_sum() -> None:
     )
     block = recorder.record_preprocessing("default", calls=4, quad=0, sequence=0)
     recorder.record_preprocessing("default", calls=2, quad=1, sequence=5)
-    assert block.wall.tolist() == [5 * MS] * 4
+    assert block.calls.wall.tolist() == [5 * MS] * 4
     columns = recorder.preprocess_columns(HERE)["default"]
     assert (columns.quad, columns.sequence, columns.calls) == ([0, 1], [0, 5], [4, 2])
     assert [(stage.name, unpack(stage.wall).tolist()) for stage in columns.stages] == [
         ("decode", [2 * MS] * 6),
         ("resize", [3 * MS] * 6),
     ]
-    assert [stage.line for stage in columns.stages] == ["test_preprocessing.py:24"] * 2
+    assert [stage.line for stage in columns.stages] == ["test_preprocessing.py:25"] * 2
     assert columns.cpu_source == "thread_cpu"
     assert misfit(columns) is None
     assert recorder.columns() == {}

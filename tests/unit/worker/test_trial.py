@@ -81,12 +81,13 @@ def work(root, seconds):
     with collected_lines() as (reports, lines):
         worker.reports = reports
         watch = protocol.Watched(files=[root + "/model.py", root + "/notes.md"], roots=[root], groups=[[(0, 34)]])
-        worker._load(protocol.LoadRequest(
+        loaded = worker.answer(protocol.LoadRequest(
             name="small", file=root + "/perf/workload.py", attribute="small", root=root, python_path=["."], device="cpu",
             seed=0, threads=1, watch=watch,
         ))
-        tried = worker._try(protocol.TryRequest(seconds=seconds))
-        assert tried.error is None, tried
+        assert isinstance(loaded, protocol.Loaded), loaded
+        tried = worker.answer(protocol.TryRequest(seconds=seconds))
+        assert isinstance(tried, protocol.Tried) and tried.error is None, tried
     with open(root + "/seen.json", "w") as file:
         json.dump([sorted(lines), msgspec.to_builtins(tried.watching)], file)
 

@@ -1,0 +1,163 @@
+"""The blocks of one worker, kept until the conductor asks for them, and their columns in a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from perfgate.document.samples import BlockColumns, KernelBlocks, StageTimes, pack
+from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.kernels import KernelRecorder
+from perfgate.measuring.timing.blocks import BlockTimes, run_block
+from perfgate.measuring.timing.hardware import HardwareCounters, shared_counters
+from perfgate.measuring.timing.preprocessing import Preprocessing
+from perfgate.measuring.workload.bound import BoundWorkload, line_of
+from perfgate.system.garbage import thaw
+
+CpuSource = Literal["thread_cpu", "device"]
+
+
+class RecordedBlock(NamedTuple):
+    """A block, its quad and its place in the sequence."""
+
+    quad: int
+    sequence: int
+    times: BlockTimes
+
+
+class BlockRecorder:
+    """Runs blocks of a workload and keeps them until they are asked for.
+
+    ``preprocessing`` maps each shape to its preprocessing; it is empty for a workload without any.
+    """
+
+    def __init__(self, workload: BoundWorkload, device: Device, *, counters: HardwareCounters | None = None) -> None:
+        self._device = device
+        self._counters = counters
+        self._kernels = KernelRecorder(device)
+        self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
+        self._blocks: dict[str, list[RecordedBlock]] = {shape: [] for shape in workload.shapes}
+        self.preprocessing: dict[str, Preprocessing] = {}
+        self._preprocess_blocks: dict[str, list[RecordedBlock]] = {}
+        if workload.stages:
+            for shape in workload.shapes:
+                self.preprocessing[shape] = Preprocessing(workload, device, shape)
+                self._preprocess_blocks[shape] = []
+
+    def record(self, shape: str, *, calls: int, quad: int, sequence: int, as_served: bool = False) -> BlockTimes:
+        if as_served:
+            thaw()
+        block = run_block(self._callers[shape], self._device, calls=calls, as_served=as_served, counters=self._counters)
+        if as_served:
+            # A wait that the kernel booked between the readings of the two clocks may exceed a short call.
+            block = replace(block, calls=block.calls._replace(wall=np.maximum(block.calls.wall, 1)))
+        self._blocks[shape].append(RecordedBlock(quad, sequence, block))
+        return block
+
+    def wake(self, shape: str, *, seconds: float) -> None:
+        """Bring a device that idled back to its temperature and clock, by calls that are not recorded."""
+        until = self._device.clock_ns() + int(seconds * 1e9)
+        while self._device.clock_ns() < until:
+            self._callers[shape]()
+            self._device.synchronize()
+
+    def record_kernels(self, shape: str, *, calls: int, quad: int) -> None:
+        self._kernels.record(shape, self._callers[shape], calls=calls, quad=quad)
+
+    def record_preprocessing(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
+        preprocessing = self.preprocessing[shape]
+        block = run_block(preprocessing, self._device, calls=calls, on_host=True, counters=self._counters)
+        stages = preprocessing.taken(calls)
+        block = replace(block, calls=block.calls._replace(wall=stages.sum(axis=1), stages=stages))
+        self._preprocess_blocks[shape].append(RecordedBlock(quad, sequence, block))
+        return block
+
+    def clear(self) -> None:
+        """Forget the recorded blocks."""
+        for blocks in (*self._blocks.values(), *self._preprocess_blocks.values()):
+            blocks.clear()
+        self._kernels.clear()
+
+    @property
+    def uncounted(self) -> str | None:
+        """The hardware counters missing from the blocks, and why; None if none is missing or counting is off."""
+        if self._counters is None or self._counters.absent:
+            return self._counters.absent if self._counters else None
+        counts = []
+        for blocks in (*self._blocks.values(), *self._preprocess_blocks.values()):
+            counts += [block.times.counts for block in blocks]
+        return shared_counters(counts)
+
+    def columns(self) -> dict[str, BlockColumns]:
+        """The blocks of every shape in the order they ran; shapes without a block are left out."""
+        source: CpuSource = "device" if "queue" in self._device.capabilities else "thread_cpu"
+        return {shape: _as_columns(blocks, source) for shape, blocks in self._blocks.items() if blocks}
+
+    def kernel_columns(self) -> dict[str, KernelBlocks]:
+        """The profiled blocks of every shape, in the order they ran."""
+        return self._kernels.columns()
+
+    def preprocess_columns(self, root: Path) -> dict[str, BlockColumns]:
+        """The blocks of preprocessing of every shape; lines of stages are those below ``root``."""
+        columns: dict[str, BlockColumns] = {}
+        for shape, blocks in self._preprocess_blocks.items():
+            if not blocks:
+                continue
+            columns[shape] = _as_columns(blocks, "thread_cpu")
+            stage_rows = [block.times.calls.stages for block in blocks if block.times.calls.stages is not None]
+            for stage, wall in zip(self.preprocessing[shape].stages, np.concatenate(stage_rows).T):
+                stage_times = StageTimes(name=stage.name, wall=pack(wall), line=line_of(stage.run, root))
+                columns[shape].stages.append(stage_times)
+        return columns
+
+
+def _as_columns(blocks: Sequence[RecordedBlock], source: CpuSource) -> BlockColumns:
+    calls = [block.times.calls for block in blocks]
+    host = [block.host for block in calls if block.host is not None]
+    columns = BlockColumns(
+        quad=[],
+        sequence=[],
+        calls=[],
+        start_ns=[],
+        end_ns=[],
+        involuntary_switches=[],
+        minor_faults=[],
+        wall=pack(np.concatenate([block.wall for block in calls])),
+        cpu=pack(np.concatenate([block.cpu for block in calls])),
+        host=pack(np.concatenate(host)) if host else None,
+        cpu_source=source,
+        stages=[],
+    )
+    for block in blocks:
+        _append_block(columns, block)
+    for column in (columns.took_delay_ns, columns.instructions, columns.cycles, columns.cache_misses):
+        if len(column) < len(blocks):  # some block lacks the number
+            column.clear()
+    return columns
+
+
+def _append_block(columns: BlockColumns, block: RecordedBlock) -> None:
+    times = block.times
+    columns.quad.append(block.quad)
+    columns.sequence.append(block.sequence)
+    columns.calls.append(times.calls.wall.size)
+    columns.start_ns.append(times.calls.start_ns)
+    columns.end_ns.append(times.calls.end_ns)
+    columns.involuntary_switches.append(times.involuntary_switches)
+    columns.minor_faults.append(times.minor_faults)
+    columns.took_ns.append(times.took_ns)
+    if times.took_delay_ns is not None:
+        columns.took_delay_ns.append(times.took_delay_ns)
+    for column, count in zip((columns.instructions, columns.cycles, columns.cache_misses), times.counts):
+        if count is not None:
+            column.append(count)
+    state = times.condition
+    columns.throttled.append(state.throttled)
+    columns.power_capped.append(state.power_capped)
+    columns.clock_share.append(state.clock_share())
+    processes = state.foreign_processes
+    columns.foreign_processes.append(None if processes is None else len(processes))
