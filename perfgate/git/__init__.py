@@ -1,1 +1,1 @@
-"""The one door to git."""
+"""Everything that runs git."""

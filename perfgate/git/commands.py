@@ -1,6 +1,6 @@
-"""The one door to git: GitPython starts every command, and this module bounds it.
+"""Run git, always through here: GitPython starts every command, and this module bounds it.
 
-A command runs no hook and no shell, writes nothing to the index, may be ended at any time, and ends with us.
+A command runs no hook and no shell, leaves the index alone, may be ended at any time, and ends with us.
 """
 
 from __future__ import annotations
@@ -45,48 +45,37 @@ class GitResult(NamedTuple):
         """The standard output as text without the last newline."""
         return _text(self.data).rstrip("\n")
 
+    @property
+    def answer(self) -> str | None:
+        """The output, None if the command failed."""
+        return None if self.code else self.output
+
 
 def run_git(
     folder: Path,
     arguments: Sequence[str],
-    extra: Mapping[str, str],
-    *,
-    stop_when_interrupted: bool = True,
-    limit_seconds: float | None = None,
-) -> GitResult:
-    """Run git in a folder. Raises RepositoryError when there is no git, or none that ends within ``limit_seconds``.
-
-    It runs in a session of its own, so that ctrl-C reaches us alone; then it is ended at the next safe point.
-    """
-    return exchange_with_git(
-        folder, arguments, extra, stop_when_interrupted=stop_when_interrupted, limit_seconds=limit_seconds
-    )
-
-
-def exchange_with_git(
-    folder: Path,
-    arguments: Sequence[str],
-    extra: Mapping[str, str],
+    extra: Mapping[str, str] | None = None,
     *,
     feed: bytes = b"",
     stop_when_interrupted: bool = True,
     limit_seconds: float | None = None,
 ) -> GitResult:
-    """Run git as ``run_git`` does, with ``feed`` as its standard input, and return its output as it is."""
+    """Run git in a folder, with ``feed`` as its standard input and ``extra`` variables.
+
+    Raises RepositoryError when there is no git, or none that ends within ``limit_seconds``. It runs in a new session, so that
+    ctrl-C reaches us alone; then it is ended at the next safe point.
+    """
     git = _library()
     if not folder.is_dir():
         # GitPython would run in the current folder instead.
-        raise RepositoryError(
-            "{folder} does not exist",
-            folder=folder,
-        )
+        raise RepositoryError("{folder} does not exist", folder=folder)
     try:
-        # The limits of GitPython's own waiting end with SIGKILL to a list of processes taken earlier; a session of its own
-        # is killed as a whole.
+        # The limits of GitPython's own waiting end with SIGKILL to a list of processes taken earlier; a session is killed as
+        # a whole.
         running = git.Git(folder).execute(
             ["git", *_OPTIONS, *arguments],
             istream=subprocess.PIPE if feed else None,
-            env={**_SETTINGS, **extra},
+            env={**_SETTINGS, **(extra or {})},
             as_process=True,
             start_new_session=True,
         )
@@ -105,6 +94,11 @@ def exchange_with_git(
         process.communicate()
         raise
     return GitResult(process.returncode, output, " ".join(_text(errors).split()))
+
+
+def entries_of(output: str) -> list[str]:
+    """The entries of an output with ``-z``, each of which ends in a zero byte."""
+    return [entry for entry in output.split("\0") if entry]
 
 
 def contents_of(batch: bytes) -> Iterator[tuple[str, bytes]]:
@@ -145,8 +139,7 @@ def _communicate(
         except subprocess.TimeoutExpired:
             if limit_seconds is not None and time.monotonic() - started > limit_seconds:
                 raise RepositoryError(
-                    "git gave no answer in {limit_seconds:.0f} s",
-                    limit_seconds=limit_seconds,
+                    "git gave no answer in {limit_seconds:.0f} s", limit_seconds=limit_seconds
                 ) from None
 
 

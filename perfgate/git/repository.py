@@ -17,7 +17,7 @@ from pathlib import Path
 from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import HostileRepositoryError, RepositoryError
-from perfgate.git.commands import COMMIT_ID, NAMES_OF_CHANGED, exchange_with_git, run_git
+from perfgate.git.commands import COMMIT_ID, NAMES_OF_CHANGED, entries_of, run_git
 from perfgate.git.contents import WITHOUT_LFS, fill_worktree, refuse_changed_submodules
 from perfgate.locale import Activity
 from perfgate.system.folders import remove_folder
@@ -26,13 +26,17 @@ from perfgate.system.interrupts import held_back
 WORKTREE_FOLDER = "perfgate-worktrees"
 # Names of the main branch if neither a remote nor perfgate.toml has one.
 MAIN_NAMES = ("main", "master", "trunk")
-# Author and committer of commits that nobody sees.
+# Author and committer of commits outside every branch.
 AS_PERFGATE = dict.fromkeys(
     ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"), "perfgate"
 )
 # A remote that has not answered by then is taken for one that does not.
 ASK_SECONDS = 60.0
 FETCH_SECONDS = 600.0
+
+
+# git may not ask a server for commits that the clone lacks.
+_ALL_HERE = {"GIT_NO_LAZY_FETCH": "1"}
 
 
 @dataclass(frozen=True)
@@ -53,20 +57,14 @@ class Repository:
 
     def __init__(self, start: Path) -> None:
         if not start.is_dir():
-            raise RepositoryError(
-                "{start} does not exist",
-                start=start,
-            )
+            raise RepositoryError("{start} does not exist", start=start)
         self.root = start
         try:
             top = self._run("rev-parse", "--show-toplevel")
         except RepositoryError as error:
             raise _not_a_clone(start.absolute(), str(error)) from error
         if not top:
-            raise RepositoryError(
-                "{start} lies inside a .git folder; go to the work tree",
-                start=start.absolute(),
-            )
+            raise RepositoryError("{start} lies inside a .git folder; go to the work tree", start=start.absolute())
         self.root = Path(top)
 
     def head(self) -> str:
@@ -76,8 +74,10 @@ class Repository:
         try:
             return self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         except RepositoryError:
-            if not remedy:
-                remedy = _FETCH_MORE if self.is_shallow() else Activity("; check `git log --all`")
+            if not remedy and self.is_shallow():
+                remedy = _FETCH_MORE
+            elif not remedy:
+                remedy = Activity("; check `git log --all`")
             raise RepositoryError(
                 "git knows no commit {revision!r} in {root}{remedy}",
                 revision=revision,
@@ -90,27 +90,30 @@ class Repository:
 
         A clone of a single branch has no other; with ``fetch`` its remote is asked for the main one.
         """
-        names = (configured,) if configured else MAIN_NAMES
-        branches = [*names, *(f"origin/{name}" for name in names)]
-        default = None if configured else self._default_of("origin")
+        default = None
+        if not configured:
+            default = self._default_of("origin")
         # A remote may have the very branch checked out that is worked on.
         if default and (default.removeprefix("origin/") in MAIN_NAMES or not self.is_current(default)):
             return default
-        main = next(filter(self._exists, branches), None) or default
-        if main or (fetch and (main := self.fetch_main("origin", configured))):
-            return main
-        return configured or self._ask_for_main()
+        names = _main_names(configured)
+        for place in ("", "origin/"):
+            for name in names:
+                if self._exists(f"{place}{name}"):
+                    return f"{place}{name}"
+        main = default
+        if main is None and fetch:
+            main = self.fetch_main("origin", configured)
+        return main or configured or self._ask_for_main()
 
     def _ask_for_main(self) -> str:
         branches = self._run("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
         candidates = [name for name in branches if name != self._current_branch()] or branches
-        there = candidates[0] if len(candidates) == 1 else "…"
-        remedy = ""
+        there, remedy = "…", ""
         if not self._fetches_all("origin"):
-            there, remedy = (
-                "…",
-                "; this clone has a single branch: `git fetch origin MAIN:refs/remotes/origin/MAIN` first",
-            )
+            remedy = "; this clone has a single branch: `git fetch origin MAIN:refs/remotes/origin/MAIN` first"
+        elif len(candidates) == 1:
+            there = candidates[0]
         raise RepositoryError(
             "{root} has no branch main, master or trunk to compare with; name one with --base, or set "
             'main_branch = "{there}" under [store] in perfgate.toml{remedy}',
@@ -123,28 +126,37 @@ class Repository:
         """The main branch of a remote as it was last seen; None if it never was."""
         if default := self._default_of(remote):
             return default
-        own = configured.removeprefix(f"{remote}/")
-        names = (own,) if own else MAIN_NAMES
-        branches = [f"{remote}/{name}" for name in names if self._exists(f"refs/remotes/{remote}/{name}")]
-        return next(iter(branches), None)
+        for name in _main_names(configured.removeprefix(f"{remote}/")):
+            if self._exists(f"refs/remotes/{remote}/{name}"):
+                return f"{remote}/{name}"
+        return None
 
     def fetch_main(self, remote: str, configured: str = "") -> str | None:
         """Fetch the main branch of a remote, with the history that a shallow clone lacks; None if that fails."""
         own = configured.removeprefix(f"{remote}/")
-        names = (own,) if own else MAIN_NAMES
-        ask = ["ls-remote", "--symref", remote, "HEAD", *(f"refs/heads/{name}" for name in names)]
         with suppress(RepositoryError):
-            listing = run_git(self.root, ask, {}, limit_seconds=ASK_SECONDS).output
-            heads = [line.partition("\trefs/heads/")[2] for line in listing.splitlines()]
-            default = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listing, flags=re.MULTILINE)
-            main = next((name for name in names if name in heads), default[1] if default and not own else None)
+            main = self._ask_remote_for_main(remote, own)
             if main is None:
                 return None
-            history = ["--unshallow"] if self.is_shallow() else []
-            refs = f"+refs/heads/{main}:refs/remotes/{remote}/{main}"
-            fetch = ["fetch", "--quiet", "--no-tags", *history, remote, refs]
-            if run_git(self.root, fetch, {}, limit_seconds=FETCH_SECONDS).code == 0:
+            fetch = ["fetch", "--quiet", "--no-tags"]
+            if self.is_shallow():
+                fetch.append("--unshallow")
+            fetch += [remote, f"+refs/heads/{main}:refs/remotes/{remote}/{main}"]
+            if run_git(self.root, fetch, limit_seconds=FETCH_SECONDS).code == 0:
                 return f"{remote}/{main}"
+        return None
+
+    def _ask_remote_for_main(self, remote: str, own: str) -> str | None:
+        names = _main_names(own)
+        ask = ["ls-remote", "--symref", remote, "HEAD", *(f"refs/heads/{name}" for name in names)]
+        listing = run_git(self.root, ask, limit_seconds=ASK_SECONDS).output
+        heads = re.findall(r"\trefs/heads/(.*)$", listing, flags=re.MULTILINE)
+        for name in names:
+            if name in heads:
+                return name
+        default = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listing, flags=re.MULTILINE)
+        if default and not own:
+            return default[1]
         return None
 
     def _default_of(self, remote: str) -> str | None:
@@ -159,7 +171,7 @@ class Repository:
         return None
 
     def _fetches_all(self, remote: str) -> bool:
-        refspecs = run_git(self.root, ["config", "--get-all", f"remote.{remote}.fetch"], {}).output
+        refspecs = run_git(self.root, ["config", "--get-all", f"remote.{remote}.fetch"]).output
         return not refspecs or "*" in refspecs
 
     def _current_branch(self) -> str:
@@ -171,7 +183,7 @@ class Repository:
 
     def holds(self, revision: str, commit: str) -> bool:
         """Whether a revision has a commit in its history, or is it."""
-        return run_git(self.root, ["merge-base", "--is-ancestor", commit, revision], {}).code == 0
+        return run_git(self.root, ["merge-base", "--is-ancestor", commit, revision]).code == 0
 
     def choose_base(self, revision: str, head: str) -> BaseChoice:
         """The merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
@@ -189,8 +201,8 @@ class Repository:
         return BaseChoice(merge_base, Message("gate.base-merge-base", {"revision": revision}))
 
     def dirty_files(self) -> list[str]:
-        entries = self._run("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split("\0")
-        return [entry[3:] for entry in entries if entry]  # git status, "Short Format": XY, a blank, the path
+        status = self._run("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames")
+        return [entry[3:] for entry in entries_of(status)]  # git status, "Short Format": XY, a blank, the path
 
     def snapshot(self) -> tuple[str, bool]:
         """A commit that holds the work tree as it is now, and whether it differs from HEAD.
@@ -218,8 +230,7 @@ class Repository:
 
     def source(self, commit: str, *, dirty: bool = False, branch: str | None = None) -> Source:
         if branch is None:
-            checked_out = self._run("rev-parse", "--abbrev-ref", "HEAD")
-            branch = None if checked_out == "HEAD" else checked_out
+            branch = self._current_branch() or None
         committed_at, _, subject = self._run("show", "--no-patch", "--format=%cI%n%s", commit).partition("\n")
         return Source(
             commit=commit,
@@ -236,22 +247,27 @@ class Repository:
 
         With ``added`` also those that the head alone has.
         """
-        below = [f"--relative={prefix}"] if prefix else []
-        kinds = f"--diff-filter={'AM' if added else 'M'}"
-        output = self._run("diff", "--name-only", "-z", "--no-renames", kinds, *below, base, head, "--")
-        return [name for name in output.split("\0") if name.endswith(suffix)]
+        options = ["--name-only", "-z", "--no-renames"]
+        options.append("--diff-filter=AM" if added else "--diff-filter=M")
+        if prefix:
+            options.append(f"--relative={prefix}")
+        output = self._run("diff", *options, base, head, "--")
+        return [name for name in entries_of(output) if name.endswith(suffix)]
 
     def files_between(self, base: str, head: str) -> list[str]:
         """Every file that two commits do not share, relative to the repository; a renamed one under both names."""
-        output = self._run(*NAMES_OF_CHANGED, base, head, "--")
-        return [name for name in output.split("\0") if name]
+        return entries_of(self._run(*NAMES_OF_CHANGED, base, head, "--"))
 
     def commits_between(self, first: str, last: str) -> list[tuple[str, str, str]]:
         """The commits after ``first`` up to ``last``, oldest first, each with author and subject; of a merge only itself."""
         fields = "--format=%H%x00%an%x00%s"
         lines = self._run("log", "--first-parent", "--reverse", "--no-show-signature", fields, f"{first}..{last}", "--")
-        entries = (line.split("\0", 2) for line in lines.split("\n") if line)
-        return [(commit, author, subject) for commit, author, subject in entries]
+        commits: list[tuple[str, str, str]] = []
+        for line in lines.split("\n"):
+            if line:
+                commit, author, subject = line.split("\0", 2)
+                commits.append((commit, author, subject))
+        return commits
 
     def show(self, commit: str, path: str) -> str | None:
         """A file's text at a commit, None when it is not there."""
@@ -262,15 +278,12 @@ class Repository:
 
     def lines_with(self, commit: str, texts: Collection[str], pathspecs: Sequence[str]) -> list[str]:
         """The lines of a commit that contain one of the texts, in the files of its pathspecs."""
-        patterns = [part for text in sorted(texts) for part in ("-e", text)]
-        arguments = ["grep", "-h", "-I", "--no-color", "--fixed-strings", *patterns, commit, "--", *pathspecs]
-        result = run_git(self.root, arguments, {}, limit_seconds=ASK_SECONDS)
+        arguments = ["grep", "-h", "-I", "--no-color", "--fixed-strings"]
+        for text in sorted(texts):
+            arguments += ["-e", text]
+        result = run_git(self.root, [*arguments, commit, "--", *pathspecs], limit_seconds=ASK_SECONDS)
         if result.code > 1:  # 1: there is none
-            raise RepositoryError(
-                "git grep failed in {root}: {why}",
-                root=self.root,
-                why=result.errors,
-            )
+            raise RepositoryError("git grep failed in {root}: {why}", root=self.root, why=result.errors)
         return result.output.splitlines()
 
     def user(self) -> str:
@@ -282,32 +295,37 @@ class Repository:
 
     def prefix(self, folder: Path) -> str:
         """The path of a folder inside the repository, e.g. ``models/encoder``, empty for its root."""
-        relative = folder.resolve().relative_to(self.root.resolve())
-        return "" if str(relative) == "." else str(relative)
+        relative = str(folder.resolve().relative_to(self.root.resolve()))
+        if relative == ".":
+            return ""
+        return relative
 
     @contextmanager
     def worktrees(
         self, commits: Mapping[str, str], *, link: Sequence[str] | Mapping[str, Sequence[str]]
     ) -> Iterator[dict[str, Path]]:
-        """Check out each commit in a folder of its own and remove the folders at the end in any case.
+        """Check out each commit in a separate folder and remove the folders at the end in any case.
 
         No path leads from one of them to another by a name that can be known before. ``link`` are paths git ignores (weights,
         data) that the worktrees share with the clone, for all or for each by its name; what one of the commits has is never
-        shared. Folders that a killed perfgate left behind are swept away first: their
-        lock is free.
+        shared. Folders that a killed perfgate left behind are swept away first: their lock is free.
         """
         parent = self.common_folder() / WORKTREE_FOLDER
         with held_back():
             session, lock = self._open_session(parent)
             try:
+                links = link
+                if not isinstance(links, Mapping):
+                    links = dict.fromkeys(commits, links)
                 tracked: set[str] = set()
-                for commit in set(commits.values()) if link else ():
-                    tracked.update(self.files(commit))
+                if link:
+                    for commit in set(commits.values()):
+                        tracked.update(self.files(commit))
                 trees = {}
                 for name, commit in commits.items():
-                    entries_of_side = link.get(name, ()) if isinstance(link, Mapping) else link
-                    entries = [entry for entry in entries_of_side if not _holds_any(entry, tracked)]
-                    trees[name] = self._add_worktree(session / secrets.token_hex(8) / name, commit, entries)
+                    trees[name] = session / secrets.token_hex(8) / name
+                    entries = [entry for entry in links.get(name, ()) if not _holds_any(entry, tracked)]
+                    self._add_worktree(trees[name], commit, entries)
                 yield trees
             finally:
                 self._remove_session(session)
@@ -315,9 +333,7 @@ class Repository:
 
     def files(self, commit: str) -> list[str]:
         """Every file of a commit, relative to the repository."""
-        return [
-            name for name in self._run("ls-tree", "-r", "--name-only", "-z", "--full-tree", commit).split("\0") if name
-        ]
+        return entries_of(self._run("ls-tree", "-r", "--name-only", "-z", "--full-tree", commit))
 
     def common_folder(self) -> Path:
         """The .git folder that all worktrees of the clone share."""
@@ -326,7 +342,7 @@ class Repository:
     def is_shallow(self) -> bool:
         return self._run("rev-parse", "--is-shallow-repository") == "true"
 
-    def _add_worktree(self, path: Path, commit: str, link: Sequence[str]) -> Path:
+    def _add_worktree(self, path: Path, commit: str, link: Sequence[str]) -> None:
         self._run("worktree", "add", "--quiet", "--detach", str(path), commit, env=WITHOUT_LFS)
         fill_worktree(self.root, path, commit)
         for entry in link:
@@ -334,7 +350,6 @@ class Repository:
             if origin.exists() and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.symlink_to(origin)
-        return path
 
     def _open_session(self, parent: Path) -> tuple[Path, int]:
         """Sweep away abandoned sessions, and return a new folder with its lock held."""
@@ -382,12 +397,12 @@ class Repository:
         try:
             return self._run("merge-base", commit, head)
         except RepositoryError:
-            remedy = (
-                "this is a shallow clone, so the common ancestor is cut off; fetch more history "
-                '(`git fetch --unshallow`; in GitHub Actions `fetch-depth: 0`, in GitLab CI `GIT_DEPTH: "0"`)'
-                if self.is_shallow()
-                else "they share no history; give --base a commit that head descends from"
-            )
+            remedy = "they share no history; give --base a commit that head descends from"
+            if self.is_shallow():
+                remedy = (
+                    "this is a shallow clone, so the common ancestor is cut off; fetch more history "
+                    '(`git fetch --unshallow`; in GitHub Actions `fetch-depth: 0`, in GitLab CI `GIT_DEPTH: "0"`)'
+                )
             raise RepositoryError(
                 "no merge base of {revision} and head ({head}): {remedy}",
                 revision=revision,
@@ -400,7 +415,7 @@ class Repository:
 
     def _run(self, *arguments: str, env: dict[str, str] | None = None, stop_when_interrupted: bool = True) -> str:
         """Run git in the clone and return its output."""
-        result = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
+        result = run_git(self.root, arguments, env, stop_when_interrupted=stop_when_interrupted)
         if result.code and "invalid value for 'submodule." in result.errors:
             raise HostileRepositoryError(
                 "git does not read this commit, because its .gitmodules names a command to run ({why}); perfgate "
@@ -418,23 +433,26 @@ class Repository:
         return result.output
 
 
+def _main_names(configured: str) -> tuple[str, ...]:
+    """The names that the main branch may have: the configured name if there is one."""
+    return (configured,) if configured else MAIN_NAMES
+
+
 def _holds_any(entry: str, files: Collection[str]) -> bool:
     """Whether one of some files is a path, or lies below it."""
     path = os.path.normpath(entry)
-    return path == "." or any(file == path or file.startswith(f"{path}/") for file in files)
+    if path == "." or path in files:
+        return True
+    return any(file.startswith(f"{path}/") for file in files)
 
 
 def _not_a_clone(start: Path, words: str) -> RepositoryError:
     if "not a git repository" in words:
         return RepositoryError(
-            "{start} is not in a git repository; run `git init` and commit, or go to a clone",
-            start=start,
+            "{start} is not in a git repository; run `git init` and commit, or go to a clone", start=start
         )
     if "must be run in a work tree" in words:
-        return RepositoryError(
-            "{start} is a bare repository; perfgate needs a work tree",
-            start=start,
-        )
+        return RepositoryError("{start} is a bare repository; perfgate needs a work tree", start=start)
     return RepositoryError(words)  # e.g. `safe.directory`, with git's own remedy
 
 
@@ -449,41 +467,44 @@ def prefix_of(root: Path) -> str:
 # A verdict asks for it five times.
 @cache
 def _prefix_of(folder: Path) -> str:
-    return run_git(folder, ["rev-parse", "--show-prefix"], {}).output
+    return run_git(folder, ["rev-parse", "--show-prefix"]).output
 
 
 def has_commits(root: Path, *commits: str) -> bool:
     """Whether the clone around a folder has all of some commits, without asking any server."""
     names = "".join(f"{commit}^{{commit}}\n" for commit in commits).encode(errors="surrogateescape")
-    result = exchange_with_git(
-        root, ["cat-file", "--batch-check=%(objecttype)"], {"GIT_NO_LAZY_FETCH": "1"}, feed=names
-    )
+    result = run_git(root, ["cat-file", "--batch-check=%(objecttype)"], _ALL_HERE, feed=names)
     return result.code == 0 and result.output.split("\n") == ["commit"] * len(commits)
 
 
 def merge_base(root: Path, first: str, second: str) -> str | None:
     """The common ancestor in the clone around a folder; None if its history is too short."""
-    if run_git(root, ["rev-parse", "--is-shallow-repository"], {}).output != "false":
+    if run_git(root, ["rev-parse", "--is-shallow-repository"]).output != "false":
         return None
-    commits = [fetched_tip(root, name) or _commit(root, name) for name in (first, second)]
-    present = [commit for commit in commits if commit is not None]
-    result = run_git(root, ["merge-base", *present], {"GIT_NO_LAZY_FETCH": "1"}) if len(present) == 2 else None
-    return result.output if result and result.code == 0 else None
+    commits: list[str] = []
+    for name in (first, second):
+        commit = fetched_tip(root, name) or _commit(root, name)
+        if commit is None:
+            return None
+        commits.append(commit)
+    return run_git(root, ["merge-base", *commits], _ALL_HERE).answer
 
 
 def files_between(root: Path, base: str, head: str) -> list[str] | None:
     """The paths that differ between two commits of the clone, since their merge base; None without them."""
     if not has_commits(root, base, head):
         return None
-    result = run_git(root, [*NAMES_OF_CHANGED, f"{base}...{head}", "--"], {})
-    return [name for name in result.output.split("\0") if name] if result.code == 0 else None
+    result = run_git(root, [*NAMES_OF_CHANGED, f"{base}...{head}", "--"])
+    if result.code:
+        return None
+    return entries_of(result.output)
 
 
 def is_behind(root: Path, commit: str, tip: str = "HEAD") -> bool:
     """Whether a commit is the tip, by default the clone's checked-out commit, or an ancestor of it, as far as the clone
     knows.
     """
-    return run_git(root, ["merge-base", "--is-ancestor", commit, tip], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
+    return run_git(root, ["merge-base", "--is-ancestor", commit, tip], _ALL_HERE).code == 0
 
 
 def fetched_tip(root: Path, branch: str) -> str | None:
@@ -491,7 +512,9 @@ def fetched_tip(root: Path, branch: str) -> str | None:
 
     A tag of the same name is not a branch, and an id names a commit even if a branch has the same name.
     """
-    return None if COMMIT_ID.fullmatch(branch) else _commit(root, f"refs/remotes/origin/{branch}")
+    if COMMIT_ID.fullmatch(branch):
+        return None
+    return _commit(root, f"refs/remotes/origin/{branch}")
 
 
 def checked_out(root: Path) -> str | None:
@@ -505,6 +528,4 @@ def commit_named(root: Path, commit: str) -> str | None:
 
 
 def _commit(root: Path, revision: str) -> str | None:
-    arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
-    result = run_git(root, arguments, {})
-    return result.output if result.code == 0 else None
+    return run_git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]).answer

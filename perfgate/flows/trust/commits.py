@@ -21,7 +21,7 @@ from perfgate.conductor.code.code_changes import (
 )
 from perfgate.config import CONFIG_NAME, Config, parse_config
 from perfgate.errors import ConfigError, RepositoryError
-from perfgate.git.commands import contents_of, exchange_with_git
+from perfgate.git.commands import contents_of, run_git
 from perfgate.git.repository import has_commits, prefix_of
 from perfgate.git.settings import alone_in, as_environment, authorization, password_of
 from perfgate.judging.forge.url import is_loopback
@@ -86,7 +86,7 @@ def git_output(folder: Path, arguments: Sequence[str], environ: Mapping[str, str
 
 def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str], *, feed: bytes = b"") -> bytes:
     """The raw output of a git command with ``feed`` as its input. Raises RepositoryError as ``git_output`` does."""
-    result = exchange_with_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
+    result = run_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
     if result.code:
         raise RepositoryError(
             "git {command}: {errors}", command=arguments[0], errors=result.errors[:300] or f"exit code {result.code}"
@@ -176,7 +176,7 @@ def _text_of_code_is_read(repository: Path, commit: str, environ: Mapping[str, s
     for text in (*READERS, "import"):
         search += ["-e", text]
     search += [commit, "--", "*.py"]
-    process = exchange_with_git(repository, search, environ, limit_seconds=FETCH_SECONDS)
+    process = run_git(repository, search, environ, limit_seconds=FETCH_SECONDS)
     if process.code > 1:  # 1: there is none
         return True
     lines = process.data.decode(errors="replace").splitlines()

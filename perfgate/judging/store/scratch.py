@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfgate.errors import RepositoryError, StoreError, StoreRefusedError
-from perfgate.git.commands import GitResult, contents_of, exchange_with_git
+from perfgate.git.commands import GitResult, contents_of, run_git
 from perfgate.judging.store.remote import REMOTE, RemoteBranch
 from perfgate.locale import Activity
 from perfgate.system.interrupts import held_back
@@ -211,7 +211,7 @@ class Scratch:
 
     def _git(self, *arguments: str, feed: bytes = b"", seconds: float = LOCAL_SECONDS) -> GitResult:
         try:
-            return exchange_with_git(self._folder, arguments, self._environment, feed=feed, limit_seconds=seconds)
+            return run_git(self._folder, arguments, self._environment, feed=feed, limit_seconds=seconds)
         except RepositoryError as error:
             raise StoreRefusedError(
                 "{name} cannot be used: {error}; is the server reachable from here?", name=self._link.name, error=error
