@@ -1,7 +1,7 @@
 """One server that answers requests in batches, under a policy for starting a batch: simulated, or driven for real.
 
 Requests are served in the order they came in. A batch consists of the arrivals when the server begins, up to the policy's
-size; later ones do not join it. Times are seconds.
+size; later requests do not join it. Times are seconds.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def highest_rate(keeps: Callable[[float], bool], *, most: float, steps: int = 16
     """The highest rate up to ``most`` that still keeps a promise; 0 if there is none.
 
     A policy that waits for full batches breaks a promise at low rates too, so the search starts from the top: the first
-    of ``steps`` equal steps down at which the promise is kept, and then by bisection between it and the one above.
+    of ``steps`` equal steps down at which the promise is kept, and then by bisection between it and the step above.
     """
     above = most
     for step in range(steps, 0, -1):
@@ -146,5 +146,8 @@ def highest_rate(keeps: Callable[[float], bool], *, most: float, steps: int = 16
         return most
     for _ in range(halvings):
         middle = (rate + above) / 2
-        rate, above = (middle, above) if keeps(middle) else (rate, middle)
+        if keeps(middle):
+            rate = middle
+        else:
+            above = middle
     return rate

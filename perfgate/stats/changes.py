@@ -59,7 +59,7 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
     """The shifts of level of a series, oldest first; logarithms of values make effects relative.
 
     1. Noise: the standard deviation of one value, from differences of neighbours (``noise``). Where most of them are equal,
-       that of the others is tried as well.
+       the noise of the others is tried as well.
     2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, CAP^2) + PENALTY log(n) (shifts) least, found
        by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
        Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), with K as ``CAP``; they let levels be any.
@@ -151,8 +151,11 @@ def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -
     while len(begins) > 1:
         edges = [*begins, series.size]
         factor = _error_factor(series, edges)
-        candidates = [_shift(series, scale, factor, *edges[i : i + 3]) for i in range(len(begins) - 1)]
-        strengths = [_strength(shift, edges[i : i + 3], series.size, min_effect) for i, shift in enumerate(candidates)]
+        candidates: list[LevelShift] = []
+        strengths: list[float] = []
+        for start, index, end in zip(edges, edges[1:], edges[2:]):
+            candidates.append(_shift(series, scale, factor, start, index, end))
+            strengths.append(_strength(candidates[-1], start, end, series.size, min_effect))
         weakest = int(np.argmin(strengths))
         if strengths[weakest] >= 1:
             return candidates
@@ -160,13 +163,13 @@ def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -
     return []
 
 
-def _strength(shift: LevelShift, edges: list[int], size: int, min_effect: float) -> float:
+def _strength(shift: LevelShift, start: int, end: int, size: int, min_effect: float) -> float:
     """How far a shift between two segments exceeds the requirements: 1 is enough, below a half one segment is too short."""
-    start, index, end = edges
+    before, after = shift.at - start, end - shift.at
     # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
     least_after = MIN_LAST if end == size else MIN_VALUES
-    if index - start < MIN_VALUES or end - index < least_after:
-        return 0.5 * min(index - start, end - index) / size
+    if before < MIN_VALUES or after < least_after:
+        return 0.5 * min(before, after) / size
     return 0.5 + 0.5 * min(abs(shift.effect) / min_effect, shift.z / MIN_Z)
 
 
@@ -176,20 +179,26 @@ def _error_factor(series: Floats, edges: list[int]) -> float:
     Their correlation r is estimated from the residuals of the levels, and from differences of neighbours, which correlate
     by (r - 1)/2 and are free of levels and undetected drifts; the smaller estimate counts.
     """
-    beside = np.concatenate(
-        [series[start:end] - np.median(series[start:end]) for start, end in itertools.pairwise(edges)]
-    )
+    residuals: list[Floats] = []
+    for start, end in itertools.pairwise(edges):
+        segment = series[start:end]
+        residuals.append(segment - np.median(segment))
     rises = series[1:] - series[:-1]
-    correlation = min(neighbour_correlation(beside), 1 + 2 * neighbour_correlation(rises - np.median(rises)))
+    correlation = min(
+        neighbour_correlation(np.concatenate(residuals)), 1 + 2 * neighbour_correlation(rises - np.median(rises))
+    )
     return error_factor(min(max(correlation, 0.0), _MOST_ALIKE))
 
 
 def _shift(series: Floats, scale: float, factor: float, start: int, index: int, end: int) -> LevelShift:
-    sides = (series[start:index], series[index:end])
-    before, after = (float(np.median(side)) for side in sides)
-    errors = [
-        max(scale, _MAD * float(np.median(np.abs(side - np.median(side))))) / math.sqrt(side.size) for side in sides
-    ]
+    medians: list[float] = []
+    errors: list[float] = []
+    for side in (series[start:index], series[index:end]):
+        middle = float(np.median(side))
+        deviation = _MAD * float(np.median(np.abs(side - middle)))
+        medians.append(middle)
+        errors.append(max(scale, deviation) / math.sqrt(side.size))
+    before, after = medians
     error = _MEDIAN * factor * math.hypot(*errors)
     effect = after - before
     return LevelShift(index, before, after, effect, effect - _Z95 * error, effect + _Z95 * error, abs(effect) / error)

@@ -5,10 +5,11 @@ A pure search: it knows neither packages nor commits, and asks for as few answer
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-# Of a set of changes, applied together to the old state; `impossible` ones cannot be tried: they do not install, or not run.
+# Of a set of changes, applied together to the old state; an `impossible` set cannot be tried: it does not install, or not run.
 Answer = Literal["slow", "fast", "undecided", "impossible"]
 Trial = Callable[[frozenset[int]], Answer]
 Outcome = Literal["none", "found", "undecided", "impossible"]
@@ -23,7 +24,7 @@ class Culprits(NamedTuple):
     """The result of a search.
 
     ``blocks`` hold the changes that are slow together, and not slow when one block is left out: the first tips the scales,
-    and further ones are only present if it needs them. A block has several changes if no set that separates them can be
+    and further blocks are only present if it needs them. A block has several changes if no set that separates them can be
     tried. With the outcome ``undecided`` the ``suspects`` hold the rest, and with ``none`` or ``impossible``, the answer
     about all changes together, there are no blocks.
     """
@@ -35,7 +36,7 @@ class Culprits(NamedTuple):
     @property
     def changes(self) -> frozenset[int]:
         """All changes of the blocks."""
-        return frozenset(change for block in self.blocks for change in block)
+        return frozenset(itertools.chain(*self.blocks))
 
 
 def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culprits:
@@ -45,26 +46,31 @@ def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culp
     Halving finds the first number of them that is slow, and so the change that tips the scales; alone it is asked about too.
     If it is not slow alone, it needs others before it, which are found in the same way, with it in every set. A single
     culprit among n changes takes log2(n) + 2 trials at most. ``cumulative`` changes contain those before them, as commits
-    and releases do: only the first ones are tried, never one alone.
+    and releases do: only the first changes are tried, never one alone.
     """
     ask = _Answers(trial)
     whole = ask(frozenset(range(count)))
-    if whole != "slow":
-        outcome: Outcome = "none" if whole == "fast" else whole
-        return Culprits(outcome, suspects=tuple(range(count)) if whole == "undecided" else ())
-    found = Culprits("found")
+    if whole == "fast":
+        return Culprits("none")
+    if whole == "impossible":
+        return Culprits("impossible")
+    if whole == "undecided":
+        return Culprits("undecided", suspects=tuple(range(count)))
+    culprits = Culprits("found")
     before = count
     alone: Answer = "fast"
     while alone != "slow":
-        fast, slow, is_open = (0, before, True) if alone == "undecided" else _edge(before, found.changes, ask, alone)
-        block = tuple(range(fast, slow))
-        if is_open:
-            return found._replace(outcome="undecided", suspects=block)
-        found = found._replace(blocks=(*found.blocks, block))
+        edge = _Edge(0, before, is_open=True)
+        if alone != "undecided":
+            edge = _find_edge(before, culprits.changes, ask, alone)
+        block = tuple(range(edge.fast, edge.slow))
+        if edge.is_open:
+            return culprits._replace(outcome="undecided", suspects=block)
+        culprits = culprits._replace(blocks=(*culprits.blocks, block))
         if cumulative:
             break
-        before, alone = fast, ask(found.changes)
-    return found
+        before, alone = edge.fast, ask(culprits.changes)
+    return culprits
 
 
 class _Answers:
@@ -72,26 +78,33 @@ class _Answers:
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._known: dict[frozenset[int], Answer] = {}
+        self._answers: dict[frozenset[int], Answer] = {}
         self.again: set[frozenset[int]] = set()
 
     def __call__(self, changes: frozenset[int]) -> Answer:
-        if changes not in self._known:
-            self._known[changes] = self._trial(changes)
-        return self._known[changes]
+        if changes not in self._answers:
+            self._answers[changes] = self._trial(changes)
+        return self._answers[changes]
 
     def anew(self, changes: frozenset[int]) -> Answer:
         self.again.add(changes)
-        del self._known[changes]
+        del self._answers[changes]
         return self(changes)
 
 
-def _edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> tuple[int, int, bool]:
-    """Halve the first ``count`` changes, which are slow with those that are ``always`` applied, and those ``alone`` are not.
+class _Edge(NamedTuple):
+    """The first ``fast`` changes are not slow, the first ``slow`` are; ``is_open`` if a further answer would be needed."""
 
-    Of the answer, that many first changes are not slow, so many are, and whether a further answer would have been needed.
-    If those alone are impossible, they need some of the others, and a set without them is impossible too. An undecided set is
-    passed over like one that cannot be tried, and tried anew once if nothing else is left: its neighbours may tell enough.
+    fast: int
+    slow: int
+    is_open: bool
+
+
+def _find_edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> _Edge:
+    """Halve the first ``count`` changes, which are slow with the changes that are ``always`` applied; these ``alone`` are not.
+
+    If these alone are impossible, they need some of the others, and a set without them is impossible too. An undecided set is
+    passed over like a set that cannot be tried, and tried anew once if no other is left: its neighbours may tell enough.
     """
     fast, slow = 0, count
     skipped: set[int] = set()
@@ -101,14 +114,16 @@ def _edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> t
         return always | frozenset(range(size))
 
     while len(undecided) <= _MOST_UNDECIDED:
-        if (middle := _next(fast, slow, skipped)) is not None:
+        middle = _next(fast, slow, skipped)
+        if middle is not None:
             answer = ask(applied(middle))
-        elif unclear := [size for size in undecided if fast < size < slow and applied(size) not in ask.again]:
+        else:
+            unclear = [size for size in undecided if fast < size < slow and applied(size) not in ask.again]
+            if not unclear:
+                break
             middle = min(unclear)
             answer = ask.anew(applied(middle))
             undecided.discard(middle)
-        else:
-            break
         if answer == "undecided":
             undecided.add(middle)
         if answer == "undecided" or answer == "impossible" != alone:
@@ -118,7 +133,7 @@ def _edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> t
         else:
             fast = middle
     is_open = len(undecided) > _MOST_UNDECIDED or any(fast < size < slow for size in undecided)
-    return fast, slow, is_open
+    return _Edge(fast, slow, is_open)
 
 
 def _next(fast: int, slow: int, impossible: Iterable[int]) -> int | None:
@@ -133,11 +148,14 @@ def _next(fast: int, slow: int, impossible: Iterable[int]) -> int | None:
         before, after = inside[0] - fast, slow - inside[-1]
         if before == after == 1:
             return None
-        return fast + before // 2 if before >= after else slow - after // 2
+        if before >= after:
+            return fast + before // 2
+        return slow - after // 2
     quarter = (slow - fast) // 4
 
     def cost(size: int) -> int:
         away = min((abs(size - other) for other in inside), default=quarter)
         return abs(2 * size - fast - slow) - 4 * min(away, quarter)
 
-    return min((size for size in range(fast + 1, slow) if size not in impossible), key=cost, default=None)
+    sizes = [size for size in range(fast + 1, slow) if size not in impossible]
+    return min(sizes, key=cost, default=None)

@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def nominal_level(alpha: float, looks: Sequence[float], count: float, *, shape: float) -> float:
-    """The one-sided level at which one may test after ``count`` of at most ``looks[-1]`` observations, or their information.
+    """The one-sided level of a test after ``count`` of at most ``looks[-1]`` observations, or their information.
 
     Tests at these levels at every look err together with probability ``alpha``. A count that was not planned (a pair
     failed, time ran out) gets the level of its own fraction.
@@ -50,15 +50,17 @@ def sequential_p(p: float, looks: Sequence[float], count: float, *, shape: float
     if p <= 0:
         return 0.0
     constant = -float(ndtri(p)) / _fraction(looks, count) ** (shape - 0.5)
-    return _crossing(constant, tuple(looks), shape) if constant > 0 else 1.0
+    if constant <= 0:
+        return 1.0
+    return _crossing(constant, tuple(looks), shape)
 
 
 def log_e_value(differences: Floats, margin: float, *, scale: float) -> float:
     """The logarithm of the evidence against "the differences lie symmetrically around at most ``margin``".
 
     A bettor with stake b multiplies its capital by 1 + b tanh((difference - margin) / scale), which is fair for differences
-    symmetric around the margin, as tanh is odd, and bounded, so that a wild difference decides nothing. The result is that
-    of the mean capital. ``scale`` must not depend on these differences.
+    symmetric around the margin, as tanh is odd, and bounded, so that a wild difference cannot decide. The result belongs
+    to the mean capital. ``scale`` must not depend on these differences.
     """
     signs = np.tanh((np.asarray(differences, dtype=np.float64) - margin) / scale)
     capital = np.log1p(np.asarray(_STAKES)[:, None] * signs[None, :]).sum(axis=1)
@@ -67,7 +69,9 @@ def log_e_value(differences: Floats, margin: float, *, scale: float) -> float:
 
 def log_e_of_p(p: float) -> float:
     """The logarithm of the e-value that a p-value is worth: 1 / (2 sqrt p) (Vovk and Wang 2021, calibrators)."""
-    return math.inf if p <= 0 else -math.log(2.0) - math.log(p) / 2
+    if p <= 0:
+        return math.inf
+    return -math.log(2.0) - math.log(p) / 2
 
 
 def _fraction(looks: Sequence[float], count: float) -> float:

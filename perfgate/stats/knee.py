@@ -13,7 +13,7 @@ from perfgate.stats.summary import CONFIDENCE
 
 # The items per second of each size, one value a round; all sizes have equally many.
 Rates = Mapping[int, Sequence[float]]
-# Sizes whose throughput differs by less count as equally good: the smallest of them is the best.
+# Sizes with a smaller difference in throughput count as equally good: the smallest of them is the best.
 NEARLY = 1.02
 
 
@@ -31,7 +31,7 @@ class Knee(NamedTuple):
 
 
 def nearly_best(typical: Mapping[int, float], gain: float) -> int:
-    """The smallest size whose rate times ``gain`` reaches the highest."""
+    """The smallest size with a rate that, times ``gain``, reaches the highest rate."""
     highest = max(typical.values())
     return min(size for size, rate in typical.items() if rate * gain >= highest)
 
@@ -45,23 +45,27 @@ def smallest_within(rates: Rates, gain: float, *, size: int | None = None) -> Kn
     typical = typical_rates(rates)
     sizes = sorted(rates)
     best = max(sizes, key=typical.__getitem__)
-    found = nearly_best(typical, gain) if size is None else size
+    if size is None:
+        size = nearly_best(typical, gain)
     tail = (1 - CONFIDENCE) / 2
-    earliest, shown = found, max(found, best)
+    earliest, latest = size, max(size, best)
     for smaller in sizes[: sizes.index(best)]:
         behind = np.log(np.asarray(rates[best])) - np.log(np.asarray(rates[smaller]))
         if lower_bound(behind, tail) <= math.log(gain):
             earliest = min(earliest, smaller)
         if upper_bound(behind, tail) < math.log(gain):
-            shown = min(shown, max(found, smaller))
-    return Knee(earliest, found, shown, len(rates[best]))
+            latest = min(latest, max(size, smaller))
+    return Knee(earliest, size, latest, len(rates[best]))
 
 
 def find_knee(rates: Rates, gain: float) -> Knee | None:
     """The size from which on the best one is not ``gain`` times as fast; None if only the largest qualifies."""
     if len(rates) < 2:
         return None
-    return _reached(smallest_within(rates, gain), rates)
+    knee = smallest_within(rates, gain)
+    if knee.size == max(rates):
+        return None
+    return knee
 
 
 def paired_knees(base: Rates, head: Rates, gain: float) -> tuple[Knee, Knee] | None:
@@ -69,8 +73,9 @@ def paired_knees(base: Rates, head: Rates, gain: float) -> tuple[Knee, Knee] | N
     if len(base) < 2:
         return None
     before, after = paired_smallest(base, head, gain)
-    reached = _reached(before, base), _reached(after, head)
-    return None if reached[0] is None or reached[1] is None else (reached[0], reached[1])
+    if before.size == max(base) or after.size == max(head):
+        return None
+    return before, after
 
 
 def paired_smallest(base: Rates, head: Rates, gain: float) -> tuple[Knee, Knee]:
@@ -102,7 +107,3 @@ def _paired_rates(base: Rates, head: Rates) -> tuple[dict[int, float], dict[int,
         else:
             after[size] = before[size] * math.exp(estimate(effects))
     return before, after
-
-
-def _reached(knee: Knee, rates: Rates) -> Knee | None:
-    return None if knee.size == max(rates) else knee

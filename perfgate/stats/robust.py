@@ -30,7 +30,9 @@ def shift(first: Floats, second: Floats) -> SampleEstimate:
     differences = np.sort((second[None, :] - first[:, None]).ravel())
     spread = math.sqrt(first.size * second.size * (first.size + second.size + 1) / 12)
     rank = math.floor(differences.size / 2 - float(ndtri((1 + CONFIDENCE) / 2)) * spread)
-    low, high = (None, None) if rank < 1 else (float(differences[rank - 1]), float(differences[-rank]))
+    low = high = None
+    if rank >= 1:
+        low, high = float(differences[rank - 1]), float(differences[-rank])
     return SampleEstimate(float(np.median(differences)), low, high, first.size + second.size)
 
 
@@ -79,16 +81,17 @@ def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:
         misses = np.abs(columns @ factors - 1.0)
         reach = _HUBER * max(float(np.median(misses)), 1e-9)
         weights = np.sqrt(np.minimum(1.0, reach / np.maximum(misses, 1e-12)))
-    start_up, per_byte = (float(factor) for factor in factors)
+    start_up, per_byte = factors.tolist()
+    bandwidth = math.inf
+    if per_byte > 0:
+        bandwidth = 1.0 / per_byte
     fitted = np.maximum(start_up + per_byte * sizes, 1e-12)
     measured = np.log(seconds)
     total = float(((measured - measured.mean()) ** 2).sum())
-    return TransferLine(
-        start_up=start_up,
-        bandwidth=1.0 / per_byte if per_byte > 0 else math.inf,
-        r2=1.0 - float(((measured - np.log(fitted)) ** 2).sum()) / total if total else 1.0,
-        residual=float(np.median(np.abs(fitted / seconds - 1.0))),
-    )
+    r2 = 1.0
+    if total:
+        r2 -= float(((measured - np.log(fitted)) ** 2).sum()) / total
+    return TransferLine(start_up, bandwidth, r2, residual=float(np.median(np.abs(fitted / seconds - 1.0))))
 
 
 def _not_negative(columns: Floats, target: Floats) -> Floats:

@@ -42,11 +42,11 @@ def largest_not_excluded(p_at: Callable[[float], float], level: float, *, start:
     """The end of the interval from ``start`` towards ``most``: the last value that a test with p-value ``p_at`` keeps."""
     if p_at(most) > level:
         return most
-    kept, excluded = start, most
+    inside, excluded = start, most
     for _ in range(_BISECTIONS):
-        middle = (kept + excluded) / 2
+        middle = (inside + excluded) / 2
         if p_at(middle) > level:
-            kept = middle
+            inside = middle
         else:
             excluded = middle
-    return kept
+    return inside

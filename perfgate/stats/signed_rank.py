@@ -4,8 +4,8 @@ Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 
 confidence bounds from Walsh averages). The random order of base and head makes the paired differences symmetric around the
 effect, which is all the test assumes; that one pair in eight is wild does not matter to it.
 
-Differences may be weighted, by anything that does not change when base and head are swapped: the test is then that of the
-weighted differences, as exact as before, and the Walsh averages are weighted averages.
+Differences may be weighted, by anything that does not change when base and head are swapped: the test is then a test of
+the weighted differences, as exact as before, and the Walsh averages are weighted averages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def walsh_averages(differences: Floats, weights: Floats | None = None) -> Floats
 
 def _averages(differences: Floats, weights: Floats | None) -> Floats:
     """The Walsh averages in no order: to sort them takes longer than to make them."""
-    rows, columns = (_index_pairs if differences.size <= _KEPT_UP_TO else np.triu_indices)(differences.size)
+    if differences.size <= _KEPT_UP_TO:
+        rows, columns = _index_pairs(differences.size)
+    else:
+        rows, columns = np.triu_indices(differences.size)
     if weights is None:
         return (differences[rows] + differences[columns]) / 2
     weighted = differences * weights
@@ -71,14 +74,16 @@ def p_below(differences: Floats, margin: float, weights: Floats | None = None) -
 
 
 def lower_bound(differences: Floats, alpha: float, weights: Floats | None = None) -> float:
-    """The one-sided lower confidence bound at level 1 - alpha; -inf when the pairs are too few to give one."""
+    """The one-sided lower confidence bound at level 1 - alpha; -inf when the pairs are too few for a bound."""
     averages = walsh_averages(differences, weights)
     k = _critical(differences.size, alpha)
-    return float("-inf") if k is None else float(averages[k])
+    if k is None:
+        return -math.inf
+    return float(averages[k])
 
 
 def upper_bound(differences: Floats, alpha: float, weights: Floats | None = None) -> float:
-    """The one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are too few to give one."""
+    """The one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are too few for a bound."""
     return -lower_bound(-differences, alpha, weights)
 
 
@@ -104,9 +109,9 @@ def power(n: int, alpha: float, shift: float) -> float:
     most = n * (n + 1) // 2
     width = most + 1  # half a step of continuity on either side
     centre, relative = (mean + 0.5) / width, variance / width**2
-    sharpness = centre * (1 - centre) / relative - 1 if relative > 1e-12 else math.inf
-    if not math.isfinite(sharpness):
+    if relative <= 1e-12:
         return 1.0
+    sharpness = centre * (1 - centre) / relative - 1
     return float(1 - betainc(centre * sharpness, (1 - centre) * sharpness, (most - critical) / width))
 
 
@@ -121,7 +126,10 @@ def detectable_shift(n: int, alpha: float, probability: float) -> float | None:
         return None
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (low, middle) if power(n, alpha, middle) >= probability else (middle, high)
+        if power(n, alpha, middle) >= probability:
+            high = middle
+        else:
+            low = middle
     return high
 
 
@@ -130,9 +138,9 @@ def _critical(n: int, alpha: float) -> int | None:
     if n > EXACT_UP_TO:
         mean, deviation = _normal_moments(n)
         k = int(np.floor(mean + deviation * ndtri(alpha) - 0.5))
-        return k if k >= 0 else None
-    below = np.nonzero(_cumulative_null(n) <= alpha)[0]
-    return int(below[-1]) if below.size else None
+    else:
+        k = int(np.count_nonzero(_cumulative_null(n) <= alpha)) - 1
+    return k if k >= 0 else None
 
 
 def _upper_tail(n: int, count: int) -> float:

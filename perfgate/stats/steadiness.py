@@ -25,8 +25,8 @@ class Steadiness(NamedTuple):
     """How steady a stretch of calls was.
 
     ``drift`` is how much slower the last calls are than the first, as a share, with its interval of 95 % from ``low`` to
-    ``high``; ``start`` and ``end`` are the first call of the longest stretch at one level and the one after it; ``levels``
-    is how many there are.
+    ``high``; ``start`` is the first call of the longest stretch at one level, and ``end`` the first call after it. ``levels``
+    is the number of levels.
     """
 
     drift: float

@@ -20,7 +20,7 @@ CONFIDENCE = 0.95
 # 662 samples on the second largest, no longer the largest alone, lies above the true P99 with 99 % confidence.
 P99_FLOOR = 662
 
-# Ten samples in the slowest tenth are the fewest whose spread is known.
+# The spread of the slowest tenth needs at least ten samples in it.
 TENTH_FLOOR = 100
 _TENTH = 0.1
 
@@ -59,12 +59,12 @@ def quantile(samples: Samples, probability: float, *, confidence: float = CONFID
     if ordered.size == 0:
         raise ValueError("a quantile needs at least one sample")
     lower, upper = interval_ranks(ordered.size, probability, confidence=confidence)
-    return SampleEstimate(
-        value=float(ordered[_rank(ordered.size, probability) - 1]),
-        low=None if lower is None else float(ordered[lower - 1]),
-        high=None if upper is None else float(ordered[upper - 1]),
-        size=int(ordered.size),
-    )
+    low = high = None
+    if lower is not None:
+        low = float(ordered[lower - 1])
+    if upper is not None:
+        high = float(ordered[upper - 1])
+    return SampleEstimate(float(ordered[_rank(ordered.size, probability) - 1]), low, high, int(ordered.size))
 
 
 def _rank(count: int, probability: float) -> int:
@@ -81,7 +81,10 @@ def interval_ranks(count: int, probability: float, *, confidence: float = CONFID
     tail = (1.0 - confidence) / 2.0
     lower = _last(count, lambda rank: float(bdtr(rank - 1, count, probability)) <= tail)
     beyond = _last(count, lambda rank: float(bdtrc(rank - 1, count, probability)) > tail)
-    return lower or None, beyond + 1 if beyond < count else None
+    upper = None
+    if beyond < count:
+        upper = beyond + 1
+    return lower or None, upper
 
 
 def _last(count: int, holds: Callable[[int], bool]) -> int:
@@ -89,7 +92,10 @@ def _last(count: int, holds: Callable[[int], bool]) -> int:
     good, bad = 0, count + 1
     while bad - good > 1:
         middle = (good + bad) // 2
-        good, bad = (middle, bad) if holds(middle) else (good, middle)
+        if holds(middle):
+            good = middle
+        else:
+            bad = middle
     return good
 
 
@@ -105,9 +111,13 @@ def dependent_quantile(samples: Samples, probability: float) -> SampleEstimate:
     alike = max(1, int(values.size / _dependence(values > plain.value)))
     lower, upper = interval_ranks(alike, probability)
     ordered = np.sort(values)
-    ends = [None if rank is None else ordered[_rank(values.size, rank / alike) - 1] for rank in (lower, upper)]
-    low, high = (None if end is None else float(end) for end in ends)
-    return plain._replace(low=low, high=high)
+    ends: list[float | None] = []
+    for rank in (lower, upper):
+        end = None
+        if rank is not None:
+            end = float(ordered[_rank(values.size, rank / alike) - 1])
+        ends.append(end)
+    return plain._replace(low=ends[0], high=ends[1])
 
 
 def _dependence(above: npt.NDArray[np.bool_]) -> float:
@@ -129,7 +139,9 @@ def linear_quantile(values: npt.NDArray[np.float64], probability: float) -> floa
     index = int(place)
     share = place - index
     low, high = float(ordered[index]), float(ordered[min(index + 1, ordered.size - 1)])
-    return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
+    if share < 0.5:
+        return low + (high - low) * share
+    return high - (high - low) * (1 - share)
 
 
 def median(values: Samples | Sequence[float]) -> float:
@@ -142,7 +154,9 @@ def median(values: Samples | Sequence[float]) -> float:
         return math.nan
     middle = ordered.size // 2
     upper = float(ordered[middle])
-    return upper if ordered.size % 2 else (float(ordered[middle - 1]) + upper) / 2
+    if ordered.size % 2:
+        return upper
+    return (float(ordered[middle - 1]) + upper) / 2
 
 
 def low_location(samples: Samples) -> float:
@@ -182,7 +196,9 @@ def standard_deviation(samples: Samples) -> SampleEstimate:
     if size <= 4 or not deviation:
         return SampleEstimate(deviation, None, None, size)
     cut = int(size / (2 * math.sqrt(size - 4)))
-    centre = float(values[cut : size - cut].mean()) if size > 2 * cut else median(values)
+    centre = median(values)
+    if size > 2 * cut:
+        centre = float(values[cut : size - cut].mean())
     kurtosis = size * float(((values - centre) ** 4).sum()) / float(((values - values.mean()) ** 2).sum()) ** 2
     scale = size / (size - z)
     error = scale * math.sqrt(max(0.0, (kurtosis - (size - 3) / size) / (size - 1)))

@@ -54,7 +54,7 @@ def collector_off() -> Iterator[None]:
 
 
 def thaw() -> None:
-    """Show the collector all live objects again, as in a service: frozen ones cost a collection nothing.
+    """Show the collector all live objects again, as in a service: frozen objects add no time to a collection.
 
     Within a ``quiet`` context they stay frozen, as it promises.
     """

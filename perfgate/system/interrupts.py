@@ -47,15 +47,16 @@ def held_back() -> Iterator[None]:
     """Let no signal interrupt the context but in ``safe_point``; a later ctrl-C cannot spoil the cleaning up either.
 
     A signal that found no safe point raises KeyboardInterrupt at the end. Contexts may nest. Only the main thread gets
-    signals; elsewhere this does nothing.
+    signals; elsewhere this has no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    before = {}
     if not _Note.depth:
         _refuse_swallowed()
-    before = {} if _Note.depth else {number: signal.signal(number, interrupt) for number in _heard()}
-    if not _Note.depth:
+        for number in _heard():
+            before[number] = signal.signal(number, interrupt)
         _Note.arrived = False
     _Note.depth += 1
     try:
@@ -70,7 +71,7 @@ def held_back() -> Iterator[None]:
 
 
 def safe_point() -> None:
-    """Raise KeyboardInterrupt when a signal has arrived: nothing is half-done here."""
+    """Raise KeyboardInterrupt when a signal has arrived: no action is half-done here."""
     if _Note.arrived and _Note.depth:
         raise KeyboardInterrupt
 

@@ -3,7 +3,7 @@
 It is the parent of the program and of every process below it that loses its own parent, so that the CPU time of daemons
 counts. When the program has ended it writes one line of JSON to the descriptor; when the other end is closed, also because
 its holder was killed, it kills all of them. The program runs within the walls of its room, which is JSON. The keeper judges
-what the program takes, and imports nothing of it.
+what the program takes, and imports none of its code.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _end_of(
             os.read(wake, 4096)
         reaped.reap()
     seconds = time.monotonic() - began
-    left = _wait_for_orphans(reaped)
+    orphans = _wait_for_orphans(reaped)
     # CPU time of running processes and the children that they reaped; our own reaped children are counted elsewhere.
     running = cpu_ns_below(os.getpid()) - waited_for_ns(os.getpid())
     end = {
@@ -109,7 +109,7 @@ def _end_of(
         "seconds": seconds,
         "cpu": reaped.cpu + running / 1e9,
         "memory": reaped.memory,
-        "left": [name_of(pid) for pid in left],
+        "left": [name_of(pid) for pid in orphans],
     }
     return json.dumps(end).encode() + b"\n"
 
@@ -136,7 +136,7 @@ class _Reaped:
 
 
 def _wait_for_orphans(reaped: _Reaped) -> list[int]:
-    """Wait while processes that outlive the program end or work; return those that are left, doing nothing or still at it.
+    """Wait while processes that outlive the program end or work; return those left, idle or at work.
 
     A daemon's work for a run is part of it.
     """
@@ -144,10 +144,12 @@ def _wait_for_orphans(reaped: _Reaped) -> list[int]:
     idle = 0
     while True:
         reaped.reap()
-        left = running_below(os.getpid())
-        idle = 0 if any(map(wants_cpu, left)) else idle + 1
-        if not left or idle > _IDLE_ROUNDS or time.monotonic() > ends:
-            return left
+        orphans = running_below(os.getpid())
+        idle += 1
+        if any(map(wants_cpu, orphans)):
+            idle = 0
+        if not orphans or idle > _IDLE_ROUNDS or time.monotonic() > ends:
+            return orphans
         time.sleep(_ROUND_SECONDS)
 
 

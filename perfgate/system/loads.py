@@ -1,7 +1,7 @@
 """Report every module that this process imports, with the state of its file, before any code of the module runs.
 
 The conductor compares the reports with the files as they were before code of the change ran. A report is one datagram to
-an abstract socket of the conductor: nobody but its holder can receive there, so a report cannot be withdrawn. Only what
+an abstract socket of the conductor: only its holder can receive there, so a report cannot be withdrawn. Only what
 every interpreter has is imported here, because programs of a project report too.
 """
 
@@ -69,9 +69,12 @@ def report_loads() -> None:
 
 def loaded_modules() -> list[tuple[str, object, object]]:
     """The modules of this process by name, each with the paths of its source and its bytecode, if it has them."""
-    # From the dictionary of a module: asking a lazy one for an attribute would import it.
-    values = [(name, getattr(module, "__dict__", {})) for name, module in list(sys.modules.items())]
-    return [(name, value.get("__file__"), value.get("__cached__")) for name, value in values]
+    # From the dictionary of a module: asking a lazy module for an attribute would import it.
+    modules: list[tuple[str, object, object]] = []
+    for name, module in list(sys.modules.items()):
+        values = getattr(module, "__dict__", {})
+        modules.append((name, values.get("__file__"), values.get("__cached__")))
+    return modules
 
 
 def _state_of(file: str) -> str:

@@ -21,7 +21,7 @@ _PUNCH_HOLE = 0x02 | 0x01
 def bound_log(path: str | Path, *, begins: int = 0) -> None:
     """Free the space of the middle of a log that is being written, behind ``begins``, once it exceeds its bound.
 
-    The middle becomes a hole, so that no byte moves and nothing is lost that is written meanwhile; ``cut_log`` closes it.
+    The middle becomes a hole, so that no byte moves and no text is lost that is written meanwhile; ``cut_log`` closes it.
     A file system that knows no holes (NFS before version 4.2) gets the log cut while it is written.
     """
     with suppress(OSError), open(path, "r+b", opener=only_a_file) as log:
@@ -31,7 +31,7 @@ def bound_log(path: str | Path, *, begins: int = 0) -> None:
 
 
 def cut_log(path: str | Path, *, begins: int = 0) -> None:
-    """Drop the middle of a log whose writers have ended, behind ``begins``, if it exceeds its bound."""
+    """Drop the middle of a log, behind ``begins``, if it exceeds its bound and its writers have ended."""
     with suppress(OSError), open(path, "r+b", opener=only_a_file) as log:
         if log.seek(0, os.SEEK_END) - begins > MAX_LOG_BYTES:
             _cut(log, begins)
@@ -54,7 +54,7 @@ def _cut(log: BinaryIO, begins: int) -> None:
 
 
 def log_tail(path: Path) -> str | None:
-    """The end of a log, None when nothing was printed."""
+    """The end of a log, None for an empty log."""
     try:
         with open(path, "rb", opener=only_a_file) as log:
             log.seek(0, os.SEEK_END)
@@ -74,7 +74,7 @@ def read_log(path: Path) -> bytes:
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
-    """A text from a worker as one harmless line: in a CI log, a line of its own could be a command to the host."""
+    """A text from a worker as one harmless line: in a CI log, a separate line could be a command to the host."""
     return "".join(character if character.isprintable() else " " for character in text[:limit]).strip()
 
 

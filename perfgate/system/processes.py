@@ -95,12 +95,13 @@ class RunDelay:
 
 def run_delay_ns_below(pid: int) -> int | None:
     """The time that all threads below a process were ready to run without a CPU; None if the kernel does not report it."""
-    threads: list[int] = []
-    for process in process_family(pid):
-        if process != pid:
-            threads += threads_of(process)
-    delays = [delay for delay in map(run_delay_ns, threads) if delay is not None]
-    return sum(delays) if delays else None
+    total: int | None = None
+    for process in _below(pid):
+        for thread in threads_of(process):
+            delay = run_delay_ns(thread)
+            if delay is not None:
+                total = (total or 0) + delay
+    return total
 
 
 def children() -> list[int]:
@@ -109,8 +110,8 @@ def children() -> list[int]:
         for folder in Path("/proc/self/task").iterdir():
             pids += map(int, (folder / "children").read_text().split())
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
-        processes = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
-        return [pid for pid in processes if parent_of(pid) == os.getpid()]
+        ours = os.getpid()
+        return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if parent_of(int(folder.name)) == ours]
     return pids
 
 
@@ -136,14 +137,18 @@ def process_cpu_ns(pid: int) -> int:
 
 def cpu_ns_below(pid: int) -> int:
     """The CPU time of everything below a process, including reaped children; its own is left out."""
-    below = [process for process in process_family(pid) if process != pid]
-    return waited_for_ns(pid) + sum(process_cpu_ns(process) + waited_for_ns(process) for process in below)
+    total = waited_for_ns(pid)
+    for process in _below(pid):
+        total += process_cpu_ns(process) + waited_for_ns(process)
+    return total
 
 
 def waited_for_ns(pid: int) -> int:
     """The CPU time of the processes that a process has waited for: cutime and cstime of proc(5), stat, in ticks."""
     fields = _stat(Path(f"/proc/{pid}"))
-    return (int(fields[13]) + int(fields[14])) * 10**9 // os.sysconf("SC_CLK_TCK") if len(fields) > 14 else 0
+    if len(fields) <= 14:
+        return 0
+    return (int(fields[13]) + int(fields[14])) * 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def process_family(pid: int) -> Iterator[int]:
@@ -153,6 +158,12 @@ def process_family(pid: int) -> Iterator[int]:
         process = pending.pop()
         yield process
         pending.extend(_children_of(process))
+
+
+def _below(pid: int) -> Iterator[int]:
+    family = process_family(pid)
+    next(family)  # the process itself
+    return family
 
 
 def _children_of(pid: int) -> Iterable[int]:
@@ -172,7 +183,7 @@ def threads_of(pid: int) -> list[int]:
 
 def running_below(pid: int) -> list[int]:
     """The processes below a process that have not ended."""
-    return [process for process in process_family(pid) if process != pid and _runs(process)]
+    return [process for process in _below(pid) if _runs(process)]
 
 
 def wants_cpu(pid: int) -> bool:
@@ -247,8 +258,9 @@ def folders_of(pid: int) -> list[Path]:
     with suppress(OSError):
         folders.append(Path(f"/proc/{pid}/cwd").readlink())
     with suppress(OSError):
-        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        folders += [Path(os.fsdecode(entry[5:])) for entry in entries if entry.startswith(b"HOME=")]
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(b"HOME="):
+                folders.append(Path(os.fsdecode(entry[5:])))
     return folders
 
 

@@ -1,4 +1,4 @@
-"""The profiling protocol between the conductor and the processes of a job; it imports nothing that a program may lack."""
+"""The profiling protocol between the conductor and the processes of a job; it imports only signal, which no program lacks."""
 
 from __future__ import annotations
 

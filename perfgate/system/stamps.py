@@ -18,10 +18,10 @@ _IMPORTABLE = (".py", ".pyc", ".pyd", ".pth", ".so", ".zip", ".egg-link")
 _MOST_READS = 3
 
 
-# Inode, mode, size, time of the last write and of the last change; of a link also those of its target.
+# Inode, mode, size, time of the last write and of the last change; of a link also the same numbers of its target.
 Stamp = tuple[int, ...]
 Stamps = dict[str, Stamp]
-# Numbers of a file itself; the stamp of a link ends with those of its target.
+# Numbers of a file itself.
 STATE_LENGTH = 5
 
 
@@ -44,7 +44,7 @@ def stamp_of(path: Path, *, follow: bool = False) -> Stamp | None:
         status = path.stat(follow_symlinks=follow)
     except OSError:
         return None
-    return _stamp(status) + (_target(path) if stat.S_ISLNK(status.st_mode) else ())
+    return _stamp(status, path)
 
 
 def is_library(name: str) -> bool:
@@ -66,14 +66,14 @@ def stamps_below(folder: Path, *, most: int, without: frozenset[str] = frozenset
     Folders directly in it that are called as in ``without`` are left out. A missing or unreadable folder is empty. A file
     is ``.`` alone.
     """
-    found: Stamps = {}
+    stamps: Stamps = {}
     with suppress(OSError):
-        found["."] = _stamp(folder.stat())
+        stamps["."] = _stamp(folder.stat(), folder)
     for name, stamp in _walk(folder, lambda name: name not in without):
-        found[name] = stamp
-        if len(found) > most:
+        stamps[name] = stamp
+        if len(stamps) > most:
             return None
-    return found
+    return stamps
 
 
 def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
@@ -81,13 +81,13 @@ def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
 
     For a folder in which people and programs work, such as a clone that is installed in place.
     """
-    found: Stamps = {}
+    stamps: Stamps = {}
     for name, stamp in _walk(folder, _is_visible, is_importable):
         if not is_folder(stamp):
-            found[name] = stamp
-            if len(found) > most:
+            stamps[name] = stamp
+            if len(stamps) > most:
                 return None
-    return found
+    return stamps
 
 
 def folders_of_code(folder: Path) -> Stamps:
@@ -129,7 +129,7 @@ def _walk(
                 status = entry.stat(follow_symlinks=False)
             except OSError:  # it has gone in the meantime, which its folder shows
                 continue
-            yield name, _stamp(status) + (_target(entry) if stat.S_ISLNK(status.st_mode) else ())
+            yield name, _stamp(status, entry)
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
@@ -156,12 +156,9 @@ def _read_entries(descriptor: int) -> list[os.DirEntry[str]]:
     return []
 
 
-def _target(link: os.DirEntry[str] | Path) -> Stamp:
-    try:
-        return _stamp(link.stat())
-    except OSError:  # it leads nowhere
-        return ()
-
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+def _stamp(status: os.stat_result, entry: os.DirEntry[str] | Path) -> Stamp:
+    stamp = status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    if stat.S_ISLNK(status.st_mode):
+        with suppress(OSError):  # it leads nowhere
+            return stamp + _stamp(entry.stat(), entry)
+    return stamp

@@ -76,10 +76,14 @@ def enter_room(room: Room) -> bool:
     version = _version()
     if version < _FIRST_WITH_REFER:
         return False
-    everything = _READ | _WRITE | _REFER | (_TRUNCATE if version >= _FIRST_WITH_TRUNCATE else 0)
-    scopes = _SCOPE_SIGNALS if version >= _FIRST_WITH_SCOPES else 0
-    attributes = _Ruleset(fs=everything, net=0, scoped=scopes)
-    size = ctypes.sizeof(attributes) if scopes else 8
+    everything = _READ | _WRITE | _REFER
+    if version >= _FIRST_WITH_TRUNCATE:
+        everything |= _TRUNCATE
+    attributes = _Ruleset(fs=everything)
+    size = 8
+    if version >= _FIRST_WITH_SCOPES:
+        attributes.scoped = _SCOPE_SIGNALS
+        size = ctypes.sizeof(attributes)
     ruleset = _system(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0))
     try:
         closed = os.path.realpath(room.closed)

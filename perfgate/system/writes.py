@@ -44,9 +44,9 @@ class WriteWatch:
             self._watches[path] = watch
 
     def is_unwritten(self, path: str) -> bool:
-        """Whether nobody has written to the file since it was watched, and nobody has it open to write."""
+        """Whether no process has written to the file since it was watched, and none has it open to write."""
         watch = self._watches.get(path)
-        # First: whoever closed the file before has left an event, and a mapping that is written leaves none until then.
+        # First: a process that closed the file before has left an event, and a mapping that is written leaves none until then.
         if watch is None or _has_writer(Path(path)):
             return False
         self._read()
@@ -70,7 +70,7 @@ class WriteWatch:
 
 
 def _has_writer(path: Path) -> bool:
-    """Whether a process has the file open to write; the kernel grants nobody a read lease of such a file (fcntl(2))."""
+    """Whether a process has the file open to write; the kernel grants no read lease of such a file (fcntl(2))."""
     try:
         with path.open("rb") as file:
             # A process that opens it meanwhile breaks the lease: by a signal that is ignored unless handled.

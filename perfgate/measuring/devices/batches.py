@@ -38,13 +38,17 @@ def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
         if type(batch) is dict:
             return changed
         return _like(batch, changed)
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(each_tensor(member, change) for member in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)(each_tensor(member, change) for member in batch)
+        members = [each_tensor(member, change) for member in batch]
+        if hasattr(batch, "_fields"):
+            return type(batch)(*members)
+        return type(batch)(members)
     if _is_record(batch):
-        fields = (field.name for field in dataclasses.fields(batch) if field.init)
-        return dataclasses.replace(batch, **{name: each_tensor(getattr(batch, name), change) for name in fields})
+        fields = {}
+        for field in dataclasses.fields(batch):
+            if field.init:
+                fields[field.name] = each_tensor(getattr(batch, field.name), change)
+        return dataclasses.replace(batch, **fields)
     return batch
 
 

@@ -49,16 +49,16 @@ def _check_health(name: str, health: str | None) -> FitnessCheck:
 
 
 def _check_others(name: str, telemetry: DeviceState) -> FitnessCheck:
-    """Whether other processes use the card; those of other containers may be hidden, but their load is not."""
+    """Whether other processes use the card; other containers may hide theirs, but not the load."""
     processes, busy = telemetry.foreign_processes, telemetry.utilization
     memory = ""
     if telemetry.memory_used is not None and telemetry.memory_total is not None:
         memory = f"; {telemetry.memory_used / _GIB:.1f} of {telemetry.memory_total / _GIB:.1f} GiB in use"
     if processes:
-        more = ""
+        names = ", ".join(map(_process, processes[:_NAMED]))
         if len(processes) > _NAMED:
-            more = f" and {len(processes) - _NAMED} more"
-        detail = f"{len(processes)} other: {', '.join(map(_process, processes[:_NAMED]))}{more}{memory}"
+            names += f" and {len(processes) - _NAMED} more"
+        detail = f"{len(processes)} other: {names}{memory}"
         remedy = (
             "wait until they end, or measure on a card of your own: times taken beside another process are not those of a "
             "card alone"
@@ -74,8 +74,12 @@ def _check_others(name: str, telemetry: DeviceState) -> FitnessCheck:
 
 
 def _process(process: DeviceProcess) -> str:
-    memory = "" if process.memory is None else f", {process.memory / _GIB:.1f} GiB"
-    return f"pid {process.pid}{f' ({process.name}{memory})' if process.name else memory}"
+    memory = ""
+    if process.memory is not None:
+        memory = f", {process.memory / _GIB:.1f} GiB"
+    if process.name:
+        return f"pid {process.pid} ({process.name}{memory})"
+    return f"pid {process.pid}{memory}"
 
 
 def _check_heat(name: str, telemetry: DeviceState) -> FitnessCheck:
@@ -91,22 +95,28 @@ def _check_heat(name: str, telemetry: DeviceState) -> FitnessCheck:
 
 
 def _heat(readings: list[DeviceState]) -> list[str]:
-    degrees = [reading.temperature for reading in readings if reading.temperature is not None]
-    watts = [reading.power for reading in readings if reading.power is not None]
+    degrees = _known([reading.temperature for reading in readings])
+    watts = _known([reading.power for reading in readings])
     parts = []
     if degrees:
-        parts = [f"{max(degrees):.0f} °C"]
+        parts.append(f"{max(degrees):.0f} °C")
     if watts:
-        return [*parts, f"{max(watts):.0f} W"]
+        parts.append(f"{max(watts):.0f} W")
     return parts
+
+
+def _known(values: list[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _check_clock(name: str, telemetry: DeviceState) -> FitnessCheck:
     """A low clock is a fault only on a card that computes or reports throttling."""
     share, clock = telemetry.clock_share(), ""
     if telemetry.clock is not None:
-        rated = "" if telemetry.rated_clock is None else f" of {telemetry.rated_clock / 1e6:.0f}"
-        clock = f" ({telemetry.clock / 1e6:.0f}{rated} MHz)"
+        megahertz = f"{telemetry.clock / 1e6:.0f}"
+        if telemetry.rated_clock is not None:
+            megahertz += f" of {telemetry.rated_clock / 1e6:.0f}"
+        clock = f" ({megahertz} MHz)"
     if telemetry.throttled:
         return FitnessCheck(name, "attention", f"slowed down by the driver{clock}", _COOL.format("card"))
     if share is None:
@@ -116,10 +126,10 @@ def _check_clock(name: str, telemetry: DeviceState) -> FitnessCheck:
     if share < FULL_CLOCK and telemetry.at_work:
         detail = f"computing at {share * 100:.0f} % of its clock{clock}"
         return FitnessCheck(name, "attention", detail, _COOL.format("card"))
-    rest = ", idle: the clock under load is another question"
-    if telemetry.at_work or share >= FULL_CLOCK:
-        rest = ""
-    return FitnessCheck(name, "ok", f"{share * 100:.0f} % of the rated clock{clock}{rest}")
+    detail = f"{share * 100:.0f} % of the rated clock{clock}"
+    if share < FULL_CLOCK:
+        detail += ", idle: the clock under load is another question"
+    return FitnessCheck(name, "ok", detail)
 
 
 def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
@@ -141,9 +151,9 @@ def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
 def read_under_load(
     sample: Sample, load: Callable[[], Any], seconds: float, *, clock: Callable[[], float] = time.monotonic
 ) -> list[DeviceState]:
-    """Run ``load`` again and again for so long and return the samples taken beside it.
+    """Run ``load`` again and again for some seconds and return the samples taken meanwhile.
 
-    One call of ``load`` should take milliseconds and end when the device is done. If the device reports nothing, no load
+    One call of ``load`` should take milliseconds and end when the device is done. If the device reports no state, no load
     runs and there are no samples.
     """
     if sample() is None:
@@ -169,18 +179,18 @@ def read_under_load(
     finally:
         stop.set()
         reader.join(PAUSE_SECONDS)
-    return list(readings)
+    return readings.copy()
 
 
 def judge_load(kind: str, readings: list[DeviceState]) -> list[FitnessCheck]:
     clock, throttling = f"{kind} clock under load", f"{kind} throttling under load"
-    busy = [reading.utilization for reading in readings if reading.utilization is not None]
+    busy = _known([reading.utilization for reading in readings])
     if len(readings) < LEAST_READINGS:
         why = f"the driver told its state {len(readings)} times under load, {LEAST_READINGS} are needed"
     elif busy and max(busy) <= AT_WORK:
         why = f"the driver shows a load of {max(busy) * 100:.0f} % at most: its clock is that of a device at rest"
     else:
-        shares = [share for reading in readings if (share := reading.clock_share()) is not None]
+        shares = _known([reading.clock_share() for reading in readings])
         return [_judge_clock(clock, readings, shares), _judge_throttling(throttling, readings, shares)]
     return [FitnessCheck(name, "unavailable", why) for name in (clock, throttling)]
 
@@ -203,10 +213,9 @@ def _judge_clock(name: str, readings: list[DeviceState], shares: list[float]) ->
 def _judge_throttling(name: str, readings: list[DeviceState], shares: list[float]) -> FitnessCheck:
     """The driver's own report or, without one, whether the clock fell under load."""
     answers = [reading.throttled for reading in readings if reading.throttled is not None]
-    parts = _heat(readings)
-    heat = ""
-    if parts:
-        heat = f"; at most {', '.join(parts)}"
+    heat = ", ".join(_heat(readings))
+    if heat:
+        heat = f"; at most {heat}"
     if any(answers):
         detail = f"in {sum(answers)} of {len(answers)} readings{heat}"
         return FitnessCheck(name, "attention", detail, _COOL.format("device"))

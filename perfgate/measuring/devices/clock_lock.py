@@ -1,8 +1,7 @@
 """Lock the clock of a GPU while it is measured, and unlock it after every end, also if perfgate is killed.
 
 A shell waits for the end of a pipe whose other end only perfgate has: the kernel closes it with the process, however that ends.
-It runs in a session of its own, so a Ctrl-C or the end of a terminal does not reach it. What kills a whole container kills it
-too.
+It runs in a new session, so a Ctrl-C or the end of a terminal does not reach it. The end of a whole container kills it too.
 """
 
 from __future__ import annotations

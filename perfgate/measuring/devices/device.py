@@ -15,7 +15,7 @@ Capability = Literal[
     "kernel_timeline",  # the trace has a timeline of the device
     "kernel_times",  # the durations of a call's kernels are known as soon as it ended
     "allocation_count",  # allocations of one call can be counted
-    "spoiled_by_errors",  # after one failed operator nothing that the process does can be trusted
+    "spoiled_by_errors",  # after one failed operator the process cannot be trusted
     "late_analysis",  # a trace takes seconds to be analysed, so it had better be recorded now and analysed later
 ]
 
@@ -49,7 +49,7 @@ class MemoryStatistics(NamedTuple):
 
 
 class FreeMemory(NamedTuple):
-    """The bytes of a device that nobody uses, and all of them."""
+    """The unused bytes of a device, and all of them."""
 
     free: int
     total: int
@@ -203,7 +203,7 @@ class Device(Protocol):
         """The size of the last cache before the device's memory, None if unknown."""
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """A function that reads twice that cache's size and waits for it, so that nothing else stays in it.
+        """A function that reads twice that cache's size and waits for it, so that other contents are evicted.
 
         None if the size is unknown or the memory is not free. The memory is held as long as the function is.
         """
@@ -234,7 +234,7 @@ class Device(Protocol):
         """Move them back."""
 
     def free_memory(self) -> FreeMemory | None:
-        """The device's free memory beside all processes; None if it is unknown, or the host's."""
+        """The device's memory that no process has; None if it is unknown, or the host's."""
 
     def empty_cache(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Profiled blocks: the kernels that calls run, how long each takes, and whether two blocks ran the same ones."""
+"""Profiled blocks: the kernels that calls run, how long each takes, and whether two blocks ran the same kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from perfgate.document.samples import KernelBlocks, KernelRow
 from perfgate.measuring.devices.device import Device, KernelRun
 
-# Rows that a document keeps for one shape, and characters of a name: those of templates take hundreds.
+# Rows that a document keeps for one shape, and characters of a name: names of templates take hundreds.
 MOST_ROWS = 64
 MOST_CHARACTERS = 200
 OTHER_KERNELS = "other kernels"
@@ -48,25 +48,18 @@ class KernelRecorder:
 
 def kernel_columns(blocks: Sequence[KernelBlock]) -> KernelBlocks:
     """The columns of profiled blocks of one shape."""
-    cycles = [_cycles(block.kernels) for block in blocks]
-    return KernelBlocks(
-        quad=[block.quad for block in blocks],
-        calls=[block.calls for block in blocks],
-        busy_ns=[sum(kernel.ns for kernel in block.kernels) for block in blocks],
-        cycles=[count for count in cycles if count is not None] if None not in cycles else [],
-        work=[work_of(block.kernels) for block in blocks],
-        rows=_rows(blocks),
-    )
-
-
-def _cycles(kernels: Iterable[KernelRun]) -> int | None:
-    """The cycles of all kernels; None if one has none."""
-    total = 0
-    for kernel in kernels:
-        if kernel.cycles is None:
-            return None
-        total += kernel.cycles
-    return total
+    columns = KernelBlocks(quad=[], calls=[], busy_ns=[], cycles=[], work=[], rows=_rows(blocks))
+    has_cycles = True
+    for block in blocks:
+        columns.quad.append(block.quad)
+        columns.calls.append(block.calls)
+        columns.busy_ns.append(sum(kernel.ns for kernel in block.kernels))
+        columns.work.append(work_of(block.kernels))
+        has_cycles = has_cycles and all(kernel.cycles is not None for kernel in block.kernels)
+        columns.cycles.append(sum(kernel.cycles or 0 for kernel in block.kernels))
+    if not has_cycles:
+        columns.cycles.clear()
+    return columns
 
 
 def work_of(kernels: Iterable[KernelRun]) -> str:
@@ -86,21 +79,22 @@ def work_of(kernels: Iterable[KernelRun]) -> str:
 
 def _rows(blocks: Sequence[KernelBlock]) -> list[KernelRow]:
     """The kernels by name and launch size: the median over the blocks of a call's nanoseconds, the longest first."""
-    of_blocks: dict[_Kind, list[float]] = defaultdict(lambda: [0.0] * len(blocks))
+    ns_of_call: dict[_Kind, list[float]] = defaultdict(lambda: [0.0] * len(blocks))
     counts: dict[_Kind, float] = defaultdict(float)
     for index, block in enumerate(blocks):
         for kernel in block.kernels:
             kind = kernel.name, kernel.launch
-            of_blocks[kind][index] += kernel.ns / block.calls
+            ns_of_call[kind][index] += kernel.ns / block.calls
             counts[kind] += 1 / block.calls / len(blocks)
     rows: list[KernelRow] = []
-    for (name, launch), times in of_blocks.items():
+    for kind, times in ns_of_call.items():
+        name, launch = kind
         ns = float(np.median(times))
-        rows.append(KernelRow(name=_short(name), launch=launch, count=round(counts[name, launch], 3), ns=round(ns, 1)))
+        rows.append(KernelRow(name=_short(name), launch=launch, count=round(counts[kind], 3), ns=round(ns, 1)))
     rows.sort(key=lambda row: (-row.ns, row.name, row.launch))
-    rest = rows[MOST_ROWS - 1 :]
-    if len(rest) < 2:
+    if len(rows) <= MOST_ROWS:
         return rows
+    rest = rows[MOST_ROWS - 1 :]
     others = KernelRow(name=OTHER_KERNELS, count=sum(row.count for row in rest), ns=sum(row.ns for row in rest))
     return [*rows[: MOST_ROWS - 1], others]
 

@@ -48,15 +48,12 @@ def open_device(kind: str) -> Device:
     try:
         return _open(match[1], int(match[2] or 0))
     except MeasuringError as error:
-        there = [name for name in device_kinds() if name != match[1] and _opens(name)]
-        other_kinds = Message("device.closed-others", {"kinds": ", ".join(there)})
-        alternatives = other_kinds if there else Message("device.closed-no-other")
-        values: dict[str, MessageValue] = {
-            "device": repr(kind),
-            "error": reason_of(error),
-            "alternatives": alternatives,
-        }
-        raise UnmeasuredError(Message("device.closed", values)) from error
+        alternatives = Message("device.closed-no-other")
+        usable = [name for name in device_kinds() if name != match[1] and _opens(name)]
+        if usable:
+            alternatives = Message("device.closed-others", {"kinds": ", ".join(usable)})
+        values: dict[str, MessageValue] = {"device": repr(kind), "error": reason_of(error)}
+        raise UnmeasuredError(Message("device.closed", {**values, "alternatives": alternatives})) from error
 
 
 def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
@@ -100,10 +97,8 @@ def _monitor(kind: str, without: Message) -> tuple[Any, int]:
 
 def clock_commands(kind: str, megahertz: int, host: Host) -> ClockCommands:
     """The commands that lock the clock of a device such as ``cuda:1``. Raises MeasuringError if none can."""
-    match = _KIND.fullmatch(kind)
-    if match is None or match[1] not in monitored_kinds():
-        raise UnmeasuredError(Message("device.no-clock-lock", {"device": kind}))
-    commands: ClockCommands = load_member(monitors, match[1]).clock_commands(host, int(match[2] or 0), megahertz)
+    monitor, index = _monitor(kind, Message("device.no-clock-lock", {"device": kind}))
+    commands: ClockCommands = monitor.clock_commands(host, index, megahertz)
     return commands
 
 

@@ -1,6 +1,6 @@
 """Runs at the start of every Python process of a job: report imports, and catch the signal that starts and ends a profile.
 
-Until the signal comes there is no thread, and no other import of perfgate; unless the whole run is profiled, as that of a
+Until the signal comes there is no thread, and no other import of perfgate, unless the whole run is profiled, as for a
 command. The sitecustomize that this file hides runs after it.
 """
 
@@ -29,7 +29,7 @@ def _run_hidden() -> None:
 
 
 if "PERFGATE_LOADS" in os.environ:
-    with contextlib.suppress(ImportError):  # an interpreter with an import path of its own does not find perfgate
+    with contextlib.suppress(ImportError):  # an interpreter with another import path does not find perfgate
         from perfgate.system.loads import report_loads
 
         report_loads()

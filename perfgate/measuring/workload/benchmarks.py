@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import inspect
 import runpy
+import shlex
 import sys
 import threading
 import timeit
@@ -28,12 +29,12 @@ _MOST_TEXT = 2000
 Timed = Callable[[], Any]
 
 
-def _workload(load: Callable[..., Timed], *named: object) -> Workload:
+def _workload(load: Callable[..., Timed], *arguments: object) -> Workload:
     """The workload with the timed function of a benchmark as its model; the function decides whether gradients are recorded."""
 
     # Names are default values, so that they are part of the workload file's hash.
-    def build(_device: object, *, _named: tuple[object, ...] = (load.__name__, *named)) -> Timed:
-        return load(*named)
+    def build(_device: object, *, _names: tuple[object, ...] = (load.__name__, *arguments)) -> Timed:
+        return load(*arguments)
 
     def inputs(_batch: int, _seed: int) -> tuple[()]:
         return ()
@@ -63,23 +64,9 @@ def pytest_benchmark(test: str) -> Workload:
 
 
 # Without plug-ins that would record, redirect or rewrite something in every call.
-_PYTEST_OPTIONS = [
-    "-q",
-    "-s",
-    "--assert=plain",
-    "-o",
-    "addopts=",
-    "-p",
-    "no:benchmark",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:faulthandler",
-    "-p",
-    "no:logging",
-    "-p",
-    "no:warnings",
-]
+_PYTEST_OPTIONS = shlex.split(
+    "-q -s --assert=plain -o addopts= -p no:benchmark -p no:cacheprovider -p no:faulthandler -p no:logging -p no:warnings"
+)
 
 
 def _timed_by_test(test: str) -> Timed:
@@ -157,10 +144,10 @@ class Benchmark:
         self.extra_info: dict[str, Any] = {}
         self.enabled = True
 
-    def __call__(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def __call__(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         if self._capture.timed is not None:
             raise WorkloadError(Message("workload.benchmark-twice"))
-        self._capture.timed = partial(function, *arguments, **named)
+        self._capture.timed = partial(function, *arguments, **keywords)
         return self._capture.timed()
 
     def pedantic(
@@ -205,13 +192,15 @@ def _timed_by_asv(file: str, name: str, *parameters: Any) -> Timed:
     timed = _attribute(owner, function, file)
     if not function.startswith("time_"):
         raise WorkloadError(Message("workload.not-timed", {"name": name, "file": file}))
-    settings = [timed, owner]
-    if next((one.number for one in settings if hasattr(one, "number")), 0) == 1:
+    if getattr(timed, "number", getattr(owner, "number", 0)) == 1:
         raise WorkloadError(Message("workload.timed-setup", {"name": name, "file": file}))
-    cache = next((one.setup_cache for one in settings if hasattr(one, "setup_cache")), None)
-    arguments = parameters if cache is None else (cache(), *parameters)
-    for setup in [one.setup for one in reversed(settings) if hasattr(one, "setup")]:
-        setup(*arguments)
+    cache = getattr(timed, "setup_cache", getattr(owner, "setup_cache", None))
+    arguments = parameters
+    if cache is not None:
+        arguments = (cache(), *parameters)
+    for setting in (owner, timed):
+        if hasattr(setting, "setup"):
+            setting.setup(*arguments)
     return partial(timed, *arguments)
 
 
@@ -229,7 +218,7 @@ def _import(file: Path) -> Any:
 
 def _attribute(owner: Any, name: str, file: str) -> Any:
     if not hasattr(owner, name):
-        names = ", ".join(sorted(known for known in dir(owner) if not known.startswith("_")))
+        names = ", ".join(sorted(member for member in dir(owner) if not member.startswith("_")))
         raise WorkloadError(Message("workload.missing-attribute", {"file": file, "name": repr(name), "names": names}))
     return getattr(owner, name)
 
@@ -240,7 +229,7 @@ def _attribute(owner: Any, name: str, file: str) -> Any:
 def pyperf_benchmark(script: str, name: str) -> Workload:
     """A workload that calls one benchmark of a pyperf script.
 
-    The script runs once, as a program of its own would, with a ``Runner`` that measures nothing. pyperf must be installed.
+    The script runs once, as a program would, with a ``Runner`` that only keeps the benchmarks. pyperf must be installed.
 
     Args:
         script: The file of the script.
@@ -254,21 +243,24 @@ def pyperf_benchmark(script: str, name: str) -> Workload:
 
 def _timed_by_pyperf(script: str, name: str) -> Timed:
     pyperf = importlib.import_module("pyperf")
-    found: dict[str, Timed] = {}
-    with mock.patch.object(pyperf, "Runner", partial(NamingRunner, found)), mock.patch.object(sys, "argv", [script]):
+    benchmarks: dict[str, Timed] = {}
+    with (
+        mock.patch.object(pyperf, "Runner", partial(NamingRunner, benchmarks)),
+        mock.patch.object(sys, "argv", [script]),
+    ):
         sys.path.insert(0, str(Path(script).resolve().parent))
         runpy.run_path(script, run_name="__main__")
-    if name not in found:
-        values = {"file": script, "name": repr(name), "names": ", ".join(found) or "–"}
+    if name not in benchmarks:
+        values = {"file": script, "name": repr(name), "names": ", ".join(benchmarks) or "–"}
         raise WorkloadError(Message("workload.missing-benchmark", values))
-    return found[name]
+    return benchmarks[name]
 
 
 class NamingRunner:
     """A ``pyperf.Runner`` that keeps each benchmark by its name."""
 
-    def __init__(self, found: dict[str, Timed], **_options: Any) -> None:
-        self._found = found
+    def __init__(self, benchmarks: dict[str, Timed], **_options: Any) -> None:
+        self._benchmarks = benchmarks
         self.argparser = argparse.ArgumentParser()
         self.metadata: dict[str, Any] = {}
         self.args: argparse.Namespace | None = None
@@ -278,10 +270,10 @@ class NamingRunner:
         return self.args
 
     def bench_func(self, name: str, func: Callable[..., Any], *args: Any, **_options: Any) -> None:
-        self._found[name] = partial(func, *args)
+        self._benchmarks[name] = partial(func, *args)
 
     def bench_time_func(self, name: str, time_func: Callable[..., Any], *args: Any, **_options: Any) -> None:
-        self._found[name] = partial(time_func, 1, *args)
+        self._benchmarks[name] = partial(time_func, 1, *args)
 
     def bench_async_func(self, name: str, func: Callable[..., Any], *args: Any, **_options: Any) -> None:
         loop = asyncio.new_event_loop()
@@ -290,14 +282,17 @@ class NamingRunner:
             return loop.run_until_complete(func(*args))
 
         weakref.finalize(call, loop.close)
-        self._found[name] = call
+        self._benchmarks[name] = call
 
     def bench_command(self, name: str, command: list[str]) -> None:
-        """A program of its own is no function that could be called."""
+        """A whole program cannot be called as a function."""
 
     def timeit(self, name: str, stmt: Any = None, setup: Any = "pass", globals: Any = None, **_options: Any) -> None:  # noqa: A002 - as pyperf
-        statement, prepare = (
-            "\n".join(text) if isinstance(text, (list, tuple)) else text for text in (stmt or name, setup)
-        )
-        timer = timeit.Timer(statement, prepare, globals=globals)
-        self._found[name] = partial(timer.timeit, 1)
+        timer = timeit.Timer(_joined(stmt or name), _joined(setup), globals=globals)
+        self._benchmarks[name] = partial(timer.timeit, 1)
+
+
+def _joined(statement: Any) -> Any:
+    if isinstance(statement, (list, tuple)):
+        return "\n".join(statement)
+    return statement

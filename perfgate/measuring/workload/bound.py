@@ -50,7 +50,7 @@ class BoundWorkload:
         return self.preprocess(self.raw_inputs(shape, batch=batch, index=index))
 
     def raw_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
-        items = self.batch if batch is None else batch
+        items = batch or self.batch
         inputs = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
         if inputs is None:
             raise WorkloadError(Message("workload.no-inputs", {"name": repr(self.name), "items": items}))
@@ -63,10 +63,12 @@ class BoundWorkload:
 
     def pool(self, shape: str, *, batch: int | None = None) -> list[Any]:
         """The rotating inputs of a shape on the device, made on first use."""
-        key = (shape, self.batch if batch is None else batch)
+        key = (shape, batch or self.batch)
         if key not in self._pools:
-            hosts = (self.host_inputs(shape, batch=key[1], index=index) for index in range(POOL_SIZE))
-            self._pools[key] = [self.device.to_device(host) for host in hosts]
+            pool: list[Any] = []
+            for index in range(POOL_SIZE):
+                pool.append(self.device.to_device(self.host_inputs(shape, batch=batch, index=index)))
+            self._pools[key] = pool
             self.device.synchronize()
         return self._pools[key]
 
@@ -74,9 +76,9 @@ class BoundWorkload:
         return list(self._pools.values())
 
     def new_inputs(self, shape: str) -> Any:
-        """Inputs on the device that no call has seen: new objects, made from a seed of their own.
+        """Inputs on the device that no call has seen: new objects, made from a new seed.
 
-        The pool never holds them, and both sides get the same ones in the same order.
+        The pool never holds them, and both sides get equal inputs in the same order.
         """
         host = self.host_inputs(shape, index=self._new_index)
         self._new_index += 1
@@ -111,9 +113,9 @@ class BoundWorkload:
         return self.model(inputs)
 
     def around(self, model: Any) -> BoundWorkload:
-        copied = copy.copy(self)
-        copied.model = model
-        return copied
+        bound = copy.copy(self)
+        bound.model = model
+        return bound
 
     def caller(self, shape: str, *, batch: int | None = None) -> Callable[[], Any]:
         """A function that makes one call on the next input of the pool, without waiting for the device."""
@@ -148,17 +150,20 @@ def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
 
 def answered_no(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
     """The falsy result of the workload's check, None for others; its exceptions pass through."""
-    check = workload.workload.check
-    accepted = None if check is None else check(output, inputs)
+    if workload.workload.check is None:
+        return None
+    accepted = workload.workload.check(output, inputs)
     # Not `is False`: a falsy tensor or numpy bool counts too.
-    return f"check returned {accepted!r}"[:MAX_MESSAGE] if accepted is not None and not accepted else None
+    if accepted is None or accepted:
+        return None
+    return f"check returned {accepted!r}"[:MAX_MESSAGE]
 
 
 def words_of(error: Exception) -> str:
     return "".join(traceback.format_exception_only(type(error), error)).strip()[:MAX_MESSAGE]
 
 
-# The name of a preprocessing that is one function without a name of its own.
+# The name of a preprocessing that is a lambda.
 WHOLE = "preprocess"
 
 
@@ -176,7 +181,9 @@ def stages_of(workload: Workload) -> tuple[Stage, ...]:
     if isinstance(preprocess, Mapping):
         return tuple(Stage(name, run) for name, run in preprocess.items())
     name = getattr(preprocess, "__name__", WHOLE)
-    return (Stage(WHOLE if name == "<lambda>" else name, preprocess),)
+    if name == "<lambda>":
+        name = WHOLE
+    return (Stage(name, preprocess),)
 
 
 def line_of(function: Callable[..., Any], root: Path) -> str | None:

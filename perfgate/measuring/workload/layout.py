@@ -29,16 +29,16 @@ _MOST_PAGES = 8
 # What holds no tensor, and is most of what a model holds.
 _PLAIN = (str, bytes, int, float, complex, type(None))
 
-# Of glibc: free memory goes back to the kernel, so that a call's temporaries lie in other pages each time. Which ones of a
-# cache's lines these share made calls of 8 MB tensors 30 % slower for as long as a process lived.
+# Of glibc: free memory goes back to the kernel, so that a call's temporaries lie in other pages each time. Sharing the lines
+# of a cache made calls of 8 MB tensors 30 % slower for as long as a process lived.
 _give_back_memory = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
 
 
 class Layout:
     """The layout of one workload. ``movable`` is whether all of its tensors can be moved: in the host's memory, not too large.
 
-    Tensors of a model are its parameters, buffers and attributes; those of inputs are found in tuples, lists and
-    dictionaries. A tensor that only a closure holds is not found, so a model that is no module and shows no tensor is not
+    Tensors of a model are its parameters, buffers and attributes; inputs are searched as tuples, lists and dictionaries.
+    A tensor that only a closure holds is not found, so a model that is no module and shows no tensor is not
     movable.
     """
 
@@ -53,7 +53,7 @@ class Layout:
     def move(self, seed: int) -> None:
         """Move everything to places chosen by this seed: the same seed does the same on both sides."""
         lot = random.Random(seed)
-        # The old pads go first, so that the new ones can reuse their memory.
+        # The old pads go first, so that new pads can reuse their memory.
         self._held.clear()
         _give_back_memory(0)
         self._held += [bytearray(16 * lot.randrange(65536) + 16), *fill_pools(lot)]
@@ -100,7 +100,10 @@ def _kept_beside(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     for name, value in vars(module).items():
         if name in _REGISTERED:
             continue
-        for part in value if isinstance(value, (list, tuple)) else (value,):
+        parts = value
+        if not isinstance(value, (list, tuple)):
+            parts = [value]
+        for part in parts:
             if isinstance(part, torch.Tensor) and part.grad_fn is None and _movable([part]):
                 yield part
 
@@ -108,14 +111,12 @@ def _kept_beside(module: torch.nn.Module) -> Iterator[torch.Tensor]:
 def _movable(tensors: list[torch.Tensor]) -> bool:
     import torch
 
-    plain = all(
-        tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_inference()
-        for tensor in tensors
-    )
-    return (
-        plain
-        and sum({_address(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}.values()) <= MOST_BYTES
-    )
+    sizes: dict[int, int] = {}
+    for tensor in tensors:
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_inference():
+            return False
+        sizes[_address(tensor)] = tensor.untyped_storage().nbytes()
+    return sum(sizes.values()) <= MOST_BYTES
 
 
 def _move(tensors: list[torch.Tensor]) -> None:
@@ -140,24 +141,30 @@ def fill_pools(lot: random.Random) -> list[object]:
 
     An object of 16 bytes, a float of 24, and byte strings with a header of 33: none of them is a container to collect.
     """
-    sizes = [size for size in _SMALL for _ in range(lot.randrange(_MOST_PAGES * _PAGE // size))]
-    return [
-        bytes(size - 33) if size > 33 else float(number) if size > 16 else object() for number, size in enumerate(sizes)
-    ]
+    objects: list[object] = []
+    for size in _SMALL:
+        for _ in range(lot.randrange(_MOST_PAGES * _PAGE // size)):
+            if size > 33:
+                objects.append(bytes(size - 33))
+            elif size > 16:
+                objects.append(float(len(objects)))
+            else:
+                objects.append(object())
+    return objects
 
 
 # The module of what lies between the holes.
 MODULE = "_perfgate_layout"
 _DEAD_FUNCTIONS = (5, 120)
 _MOST_LINES = 12
-# Holes are left in so many times the memory of a move.
+# Holes are left in this multiple of the memory of a move.
 _FILLS = 4
 # The heap beyond Python's pools has the code objects of more than a few lines: blocks, and the bytes of each.
 _BLOCKS, _BLOCK_BYTES = 600, range(_SMALL.stop, 4 * _PAGE)
 
 
 def scatter_memory(seed: int) -> None:
-    """Define functions that nobody calls, and leave holes at random places of the heap for what is loaded next.
+    """Define functions without a caller, and leave holes at random places of the heap for what is loaded next.
 
     A refactoring moves functions, classes and dictionaries of a module against each other. Where their order in memory is
     drawn by lot at every start, on both sides, such luck varies from start to start as noise does, and the statistics see it
@@ -166,8 +173,11 @@ def scatter_memory(seed: int) -> None:
     lot = random.Random(seed)
     module = ModuleType(MODULE)
     exec(compile(_dead_functions(lot), MODULE, "exec"), module.__dict__)  # noqa: S102 - the source is ours
-    objects = [part for _ in range(_FILLS) for part in fill_pools(lot)]
-    objects += [bytearray(lot.choice(_BLOCK_BYTES)) for _ in range(_BLOCKS)]
+    objects: list[object] = []
+    for _ in range(_FILLS):
+        objects += fill_pools(lot)
+    for _ in range(_BLOCKS):
+        objects.append(bytearray(lot.choice(_BLOCK_BYTES)))
     # Those in the second half of a random order are freed, one after the other: the holes.
     lot.shuffle(objects)
     vars(module)["objects"] = objects[: len(objects) // 2]

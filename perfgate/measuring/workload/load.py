@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -28,9 +28,7 @@ MODULE_NAME = "perfgate_workload"
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles a source file and never looks for bytecode, which any process that can write beside the file could have
-    planted.
-    """
+    """Compiles a source file and never looks for bytecode, which any process that can write there could have planted."""
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
         # importlib then neither reads nor writes bytecode (importlib.abc.SourceLoader.get_code).
@@ -62,7 +60,7 @@ def never_from_bytecode(folders: list[Path]) -> None:
 def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[str]) -> Workload:
     """Import ``file`` with the project's folders in front of the import path and return its workload.
 
-    The workload file's own folder comes last of all: a module beside it can be imported too, and hides no other.
+    The workload file's folder comes last of all: its other modules can be imported too, and hide no module.
     Raises WorkloadError if the file or the name is missing or is not a Workload; exceptions of the file itself pass through
     with their traceback.
     """
@@ -88,7 +86,7 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
 
 def _missing_file(file: Path, root: Path) -> Message:
     """With a suggestion, if the project has a file of a similar name."""
-    # Of equal names the one at the root counts.
+    # Of equal names the file at the root counts.
     paths = [*root.glob("*/*.py"), *root.glob("*.py")]
     files = {path.stem: path.relative_to(root) for path in paths}
     close = difflib.get_close_matches(file.stem, files, n=1)
@@ -99,9 +97,9 @@ def _missing_file(file: Path, root: Path) -> Message:
 
 def _pick(names: Mapping[str, Any], attribute: str, file: Path) -> Workload:
     if attribute not in names:
-        names_of = [name for name, value in names.items() if isinstance(value, Workload)]
-        close = difflib.get_close_matches(attribute, names_of, n=1)
-        values = {"file": str(file), "name": repr(attribute), "names": ", ".join(names_of) or "–"}
+        workloads = [name for name, value in names.items() if isinstance(value, Workload)]
+        close = difflib.get_close_matches(attribute, workloads, n=1)
+        values = {"file": str(file), "name": repr(attribute), "names": ", ".join(workloads) or "–"}
         if close:
             raise WorkloadError(Message("workload.similar-name", {**values, "similar": repr(close[0])}))
         raise WorkloadError(Message("workload.missing-name", values))
@@ -123,8 +121,7 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
         if value is not None and not callable(value):
             raise _refused("workload.optional-function", where, field=name, kind=type(value).__name__)
     preprocess = workload.preprocess
-    stages = preprocess.values() if isinstance(preprocess, Mapping) else [preprocess]
-    if preprocess is not None and not (stages and all(callable(stage) for stage in stages)):
+    if preprocess is not None and not _can_run(preprocess):
         raise _refused("workload.preprocess", where, value=repr(preprocess))
     if not isinstance(workload.grad, bool):
         raise _refused("workload.grad", where, value=repr(workload.grad))
@@ -132,6 +129,12 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
         raise _refused("workload.batch", where, value=repr(workload.batch))
     _check_promises(workload, where)
     _check_shapes(workload.shapes, where)
+
+
+def _can_run(preprocess: object) -> bool:
+    if not isinstance(preprocess, Mapping):
+        return callable(preprocess)
+    return bool(preprocess) and all(callable(stage) for stage in preprocess.values())
 
 
 def _refused(code: str, where: Message, **values: str | Message) -> WorkloadError:
@@ -151,13 +154,16 @@ def _check_promises(workload: Workload, where: Message) -> None:
         raise _refused("workload.traffic", where, value=repr(traffic), remedy=remedy)
     if (traffic.rate is None) == (not len(traffic.arrivals)):
         raise _refused("workload.traffic-rate", where, remedy=remedy)
-    if not all(_above_zero(number) for number in (traffic.rate, traffic.burstiness) if number is not None):
+    if not _above_zero(traffic.burstiness) or (traffic.rate is not None and not _above_zero(traffic.rate)):
         raise _refused("workload.traffic-zero", where, value=repr(traffic), remedy=remedy)
     if traffic.max_wait is not None and not (_is_number(traffic.max_wait) and traffic.max_wait >= 0):
         raise _refused("workload.max-wait", where, value=repr(traffic.max_wait))
-    times = list(traffic.arrivals)
-    if times and not (all(map(_is_number, times)) and times == sorted(times) and times[0] < times[-1]):
+    if len(traffic.arrivals) and not _rise(list(traffic.arrivals)):
         raise _refused("workload.arrivals", where, remedy=remedy)
+
+
+def _rise(times: list[Any]) -> bool:
+    return all(map(_is_number, times)) and times == sorted(times) and times[0] < times[-1]
 
 
 def _above_zero(number: object) -> bool:
@@ -191,20 +197,20 @@ def describe_shapes(workload: Workload) -> dict[str, str]:
 def describe_functions(workload: Workload) -> dict[str, str]:
     """The given functions, each with a hash of its code: 16 hex digits of SHA-256; and ``grad`` if it is on.
 
-    It covers the function's own byte code, constants, names and defaults, so an edited comment changes nothing. Callees are
-    not covered. Two Python versions give two hashes. Objects without code of their own, such as a class, count by their
-    name.
+    It covers the function's byte code, constants, names and defaults, so an edited comment keeps it. Callees are not covered.
+    Two Python versions give two hashes. Objects without code, such as a class, count by their name.
     """
-    functions = {name: getattr(workload, name) for name in FUNCTIONS}
-    hashes = {name: _hash(function) for name, function in functions.items() if function is not None}
-    return {**hashes, "grad": "on"} if workload.grad else hashes
-
-
-def _hash(function: Callable[..., Any] | Mapping[str, Callable[..., Any]]) -> str:
-    digest = hashlib.sha256()
-    for part in _parts(function):
-        digest.update(part.encode(errors="replace") + b"\0")
-    return digest.hexdigest()[:16]
+    hashes: dict[str, str] = {}
+    for name in FUNCTIONS:
+        function = getattr(workload, name)
+        if function is not None:
+            digest = hashlib.sha256()
+            for part in _parts(function):
+                digest.update(part.encode(errors="replace") + b"\0")
+            hashes[name] = digest.hexdigest()[:16]
+    if workload.grad:
+        hashes["grad"] = "on"
+    return hashes
 
 
 def _parts(function: Any) -> Iterator[str]:
@@ -217,10 +223,13 @@ def _parts(function: Any) -> Iterator[str]:
         # Neither file name nor line numbers: they differ between two checkouts of the same code.
         yield function.co_code.hex()
         yield repr((function.co_names, function.co_varnames, function.co_freevars))
-        # The first constant may be the docstring, which measures nothing.
+        # The first constant may be the docstring, which has no effect.
         has_docstring = bool(function.co_consts) and isinstance(function.co_consts[0], str)
         for constant in function.co_consts[has_docstring:]:
-            yield from _parts(constant) if isinstance(constant, CodeType) else [_stable(constant)]
+            if isinstance(constant, CodeType):
+                yield from _parts(constant)
+            else:
+                yield _stable(constant)
     elif isinstance(code, CodeType):
         yield from _parts(code)
         yield from map(_stable, getattr(function, "__defaults__", None) or ())
@@ -238,4 +247,6 @@ def _stable(value: object) -> str:
         return f"{kind}{[_stable(member) for member in value]}"
     if isinstance(value, Mapping):
         return f"{kind}{sorted((_stable(k), _stable(v)) for k, v in value.items())}"
-    return repr(value) if isinstance(value, (str, bytes, int, float, complex, type(None), type(...))) else kind
+    if isinstance(value, (str, bytes, int, float, complex, type(None), type(...))):
+        return repr(value)
+    return kind

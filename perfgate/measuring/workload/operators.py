@@ -59,11 +59,13 @@ def operator(
         )
     """
     make = inputs or random_inputs
-
+    check = None
+    if reference is not None:
+        check = functools.partial(_check, reference, tolerance)
     return Workload(
         build=lambda _: as_model(candidate),
         inputs=lambda _batch, seed, **case: make(seed, **case),
-        check=None if reference is None else functools.partial(_check, reference, tolerance),
+        check=check,
         reference=reference,
         shapes=cases,
     )
@@ -90,14 +92,17 @@ def random_inputs(
         if stride is not None and len(stride) != len(shape):
             values = {"shape": str(tuple(shape)), "strides": str(tuple(stride))}
             raise WorkloadError(Message("workload.case-stride", values))
-        # All elements between the first and the last, those that strides leave out included.
-        size = list(shape) if stride is None else [1 + sum((n - 1) * step for n, step in zip(shape, stride))]
-        numbers = (
-            torch.randn(size, generator=generator).to(kind)
-            if kind.is_floating_point or kind.is_complex
-            else torch.randint(100, size, generator=generator).to(kind)
-        )
-        arguments.append(numbers if stride is None else numbers.as_strided(shape, stride))
+        size = list(shape)
+        if stride is not None:
+            # All elements between the first and the last, with the elements that strides leave out.
+            size = [1 + sum((n - 1) * step for n, step in zip(shape, stride))]
+        if kind.is_floating_point or kind.is_complex:
+            numbers = torch.randn(size, generator=generator).to(kind)
+        else:
+            numbers = torch.randint(100, size, generator=generator).to(kind)
+        if stride is not None:
+            numbers = numbers.as_strided(shape, stride)
+        arguments.append(numbers)
     return tuple(arguments)
 
 
@@ -106,8 +111,8 @@ def as_model(function: Callable[..., Any]) -> torch.nn.Module:
     import torch
 
     class Operator(torch.nn.Module):
-        def forward(self, *arguments: Any, **named: Any) -> Any:
-            return function(*arguments, **named)
+        def forward(self, *arguments: Any, **keywords: Any) -> Any:
+            return function(*arguments, **keywords)
 
     return Operator()
 
@@ -124,12 +129,17 @@ def _check(reference: Callable[..., Any], tolerance: float | None, output: Any, 
         raise AssertionError(f"the reference returns {expected_form}, the candidate {form}")
     for first, second in zip(expected, actual):
         name = str(first.dtype).removeprefix("torch.")
-        allowed = TOLERANCES.get(name, 0.0) if tolerance is None else tolerance
-        exact = first.double() if not first.is_complex() else first.to(torch.complex128)
-        largest = float(exact.abs().nan_to_num(posinf=0.0).max()) if exact.numel() else 0.0
-        close = torch.isclose(second.to(exact.dtype), exact, rtol=0.0, atol=allowed * largest, equal_nan=True)
+        allowed = tolerance
+        if allowed is None:
+            allowed = TOLERANCES.get(name, 0.0)
+        exact = first.to(torch.complex128) if first.is_complex() else first.double()
+        computed = second.to(exact.dtype)
+        largest = 0.0
+        if exact.numel():
+            largest = float(exact.abs().nan_to_num(posinf=0.0).max())
+        close = torch.isclose(computed, exact, rtol=0.0, atol=allowed * largest, equal_nan=True)
         if not bool(close.all()):
-            furthest = float((second.to(exact.dtype) - exact).abs().nan_to_num(nan=float("inf")).max())
+            furthest = float((computed - exact).abs().nan_to_num(nan=float("inf")).max())
             share = furthest / largest if largest else float("inf")
             raise AssertionError(
                 f"{int((~close).sum())} of {close.numel()} {name} values differ from the reference's, by up to {share:.3g} "
@@ -140,4 +150,6 @@ def _check(reference: Callable[..., Any], tolerance: float | None, output: Any, 
 def _called(function: Callable[..., Any], inputs: Any) -> Any:
     if isinstance(inputs, dict):
         return function(**inputs)
-    return function(*inputs) if isinstance(inputs, tuple) else function(inputs)
+    if isinstance(inputs, tuple):
+        return function(*inputs)
+    return function(inputs)

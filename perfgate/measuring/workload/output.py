@@ -30,7 +30,7 @@ _MOST_DEPTH = 8
 
 # The methods of objects with a result that may have to be waited for: it is there once the second method returns.
 _PROMISES = (
-    ("done", "result"),  # concurrent.futures.Future and those of dask, ray and others
+    ("done", "result"),  # concurrent.futures.Future and futures of dask, ray and others
     ("done", "wait"),  # torch.futures.Future
     ("is_completed", "wait"),  # torch.distributed.Work
     ("ready", "get"),  # multiprocessing.pool.AsyncResult
@@ -49,7 +49,7 @@ reading_into: list[Any] = []
 
 
 def read(output: Any, *, depth: int = 0) -> Any:
-    """The output fully computed, unchanged if nothing was deferred.
+    """The output fully computed, unchanged if no part was deferred.
 
     Containers, mappings and dataclasses are walked. An iterator becomes the list of its items, a future, a coroutine or a
     promise of another kind its result. A tensor of a class outside torch is copied once, and an object of a project's class
@@ -72,8 +72,7 @@ def read(output: Any, *, depth: int = 0) -> Any:
     if isinstance(output, (tuple, list)):
         return _read_sequence(output, inner)
     if isinstance(output, (Set, deque)):
-        members = [read(member, depth=inner) for member in output]
-        return output if all(map(_is, members, output)) else members
+        return _read_members(output, inner)
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         return _read_record(output, inner)
     if isinstance(output, _FUNCTIONS):
@@ -84,18 +83,18 @@ def read(output: Any, *, depth: int = 0) -> Any:
 def holds_result(output: Any, inputs: Any) -> bool:
     """Whether an output that was read holds anything that the call may have computed.
 
-    That is a number, a text, an array or a tensor other than the inputs. An object that shows nothing of the kind may not have
-    computed anything yet.
+    That is a number, a text, an array or a tensor other than the inputs. An object without any of these may not have computed
+    anything yet.
     """
     import torch
 
-    given = {tensor.data_ptr() for tensor in _plain_tensors(inputs, torch)}
-    return _holds(output, given, torch, depth=0)
+    addresses = {tensor.data_ptr() for tensor in _plain_tensors(inputs, torch)}
+    return _holds(output, addresses, torch, depth=0)
 
 
-def _holds(output: Any, given: set[int], torch: Any, *, depth: int) -> bool:
+def _holds(output: Any, input_addresses: set[int], torch: Any, *, depth: int) -> bool:
     if isinstance(output, torch.Tensor):
-        return _address(output) not in given
+        return _address(output) not in input_addresses
     if type(output) in _VALUES:
         return output is not None
     if depth > _MOST_DEPTH or isinstance(output, (ModuleType, torch.nn.Module, type)):
@@ -106,16 +105,16 @@ def _holds(output: Any, given: set[int], torch: Any, *, depth: int) -> bool:
     elif isinstance(output, (tuple, list, Set, deque)):
         members = output
     elif dataclasses.is_dataclass(output):
-        members = (getattr(output, field.name) for field in dataclasses.fields(output))
+        members = [getattr(output, field.name) for field in dataclasses.fields(output)]
     elif isinstance(output, _FUNCTIONS):
         return False
     elif _kind(output).__module__.partition(".")[0] in _LIBRARIES_OF_VALUES:
         return True
     elif hasattr(output, "__dict__"):
-        members = (member for name, member in vars(output).items() if not name.startswith("_"))
+        members = [member for name, member in vars(output).items() if not name.startswith("_")]
     else:
         return is_installed(_kind(output))  # an array or an object of a compiled library
-    return any(_holds(member, given, torch, depth=depth + 1) for member in members)
+    return any(_holds(member, input_addresses, torch, depth=depth + 1) for member in members)
 
 
 def _plain_tensors(batch: Any, torch: Any) -> Iterator[Any]:
@@ -131,7 +130,7 @@ def _plain_tensors(batch: Any, torch: Any) -> Iterator[Any]:
 
 
 def _address(tensor: Any) -> int | None:
-    """The address of a tensor's memory, None if it has none of its own: a sparse one, a wrapper."""
+    """The address of a tensor's memory, None if it has none, such as a sparse tensor or a wrapper."""
     try:
         return int(tensor.data_ptr())
     except (RuntimeError, NotImplementedError):
@@ -140,10 +139,6 @@ def _address(tensor: Any) -> int | None:
 
 def _kind(output: Any) -> Any:
     return type(output)
-
-
-def _is(first: Any, second: Any) -> bool:
-    return first is second
 
 
 # --- tensors
@@ -164,7 +159,7 @@ def _read_tensor(tensor: Any, torch: Any) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _holds_its_values(kind: type) -> bool:
-    """Whether a class of tensors computes at once: torch's own and those of its vision and quantization libraries do."""
+    """Whether a class of tensors computes at once: classes of torch and its vision and quantization libraries do."""
     return kind.__module__.partition(".")[0] in ("torch", "torchvision", "torchao", "torch_npu")
 
 
@@ -185,21 +180,40 @@ def _copy_values(tensor: Any, torch: Any) -> None:
 def _read_sequence(output: Any, depth: int) -> Any:
     if _VALUES.issuperset(map(type, output)):
         return output
-    members = [read(member, depth=depth) for member in output]
-    if all(map(_is, members, output)):
+    members = _read_members(output, depth)
+    if members is output:
         return output
     if hasattr(output, "_fields"):
         return type(output)(*members)
-    return tuple(members) if isinstance(output, tuple) else members
+    if isinstance(output, tuple):
+        return tuple(members)
+    return members
+
+
+def _read_members(output: Any, depth: int) -> Any:
+    """A list of the members, or the output itself if none was deferred."""
+    members: list[Any] = []
+    is_changed = False
+    for before in output:
+        after = read(before, depth=depth)
+        members.append(after)
+        is_changed = is_changed or after is not before
+    return members if is_changed else output
 
 
 def _read_mapping(output: Mapping[Any, Any], depth: int) -> Any:
-    changed = {key: after for key, before in output.items() if (after := read(before, depth=depth)) is not before}
+    changed: dict[Any, Any] = {}
+    for key, before in output.items():
+        after = read(before, depth=depth)
+        if after is not before:
+            changed[key] = after
     if not changed:
         return output
     members = {**output, **changed}
+    if type(output) is dict:
+        return members
     try:
-        return members if type(output) is dict else type(output)(members)  # type: ignore[call-arg]
+        return type(output)(members)  # type: ignore[call-arg]
     except TypeError:
         return members
 
@@ -224,8 +238,10 @@ def _read_other(output: Any, depth: int) -> Any:
         return read(_awaited(output), depth=depth)
     if wait := _waiting_method(kind):
         return read(getattr(output, wait)(), depth=depth)
+    if isinstance(output, io.IOBase):
+        return output
     if isinstance(output, Iterator):
-        return output if isinstance(output, io.IOBase) else [read(item, depth=depth) for item in output]
+        return [read(item, depth=depth) for item in output]
     if not is_installed(kind) and not _is_model(output):
         _read_attributes(output, depth)
         _read_properties(output, depth)
@@ -237,14 +253,17 @@ def _read_other(output: Any, depth: int) -> Any:
 
 def _awaited(output: Any) -> Any:
     async def result() -> Any:
-        return [item async for item in output] if isinstance(output, AsyncIterable) else await output
+        if isinstance(output, AsyncIterable):
+            return [item async for item in output]
+        return await output
 
-    loop = output.get_loop() if isinstance(output, asyncio.Future) else asyncio.new_event_loop()
+    if isinstance(output, asyncio.Future):
+        return output.get_loop().run_until_complete(result())
+    loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(result())
     finally:
-        if not isinstance(output, asyncio.Future):
-            loop.close()
+        loop.close()
 
 
 @functools.lru_cache(maxsize=256)
@@ -276,7 +295,7 @@ def _read_properties(output: Any, depth: int) -> None:
     for name in _properties(_kind(output)):
         try:
             value = getattr(output, name)
-        except Exception:  # noqa: BLE001, S112 - a property that does not apply to this object computes nothing
+        except Exception:  # noqa: BLE001, S112 - a property that does not apply to this object
             continue
         with suppress(UnreadOutputError):
             read(value, depth=depth)

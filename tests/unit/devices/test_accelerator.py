@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.backends import _shared
 from perfgate.measuring.devices.backends._shared import AcceleratorDevice
 from perfgate.measuring.devices.device import MemoryCount
@@ -56,6 +57,15 @@ class FakeModule:
         pass
 
 
+class FakeAccelerator(AcceleratorDevice):
+    """A device without a vendor's tool."""
+
+    kind = "fake"
+
+    def read_tool(self) -> DeviceState:
+        return DeviceState()
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
@@ -64,7 +74,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_event_times__hours_after_the_first__differences_still_exact_to_nanoseconds(clock: Clock) -> None:
-    device = AcceleratorDevice(FakeModule(clock), 0)
+    device = FakeAccelerator(FakeModule(clock), 0)
     lot = random.Random(1)
     for _ in range(5):
         device.event().record()
@@ -85,7 +95,7 @@ def test_event_times__hours_after_the_first__differences_still_exact_to_nanoseco
 
 
 def test_event_times__asked_backwards__same_as_forwards(clock: Clock) -> None:
-    device = AcceleratorDevice(FakeModule(clock), 0)
+    device = FakeAccelerator(FakeModule(clock), 0)
     events = []
     for _ in range(2_000):
         clock.passes(60_000_000)
@@ -98,7 +108,7 @@ def test_event_times__asked_backwards__same_as_forwards(clock: Clock) -> None:
 
 
 def test_event__recorded_again__the_new_time(clock: Clock) -> None:
-    device = AcceleratorDevice(FakeModule(clock), 0)
+    device = FakeAccelerator(FakeModule(clock), 0)
     event = device.event()
     event.record()
     first = event.time_ns()
@@ -110,7 +120,7 @@ def test_event__recorded_again__the_new_time(clock: Clock) -> None:
 
 def test_event__never_recorded__says_so(clock: Clock) -> None:
     with pytest.raises(RuntimeError, match="never recorded"):
-        AcceleratorDevice(FakeModule(clock), 0).event().time_ns()
+        FakeAccelerator(FakeModule(clock), 0).event().time_ns()
 
 
 class Allocator(FakeModule):
@@ -156,13 +166,13 @@ def test_count_memory__what_each_call_took_and_left(clock: Clock, requested: boo
         allocator.take(100)
         allocator.give(100)
 
-    counts = AcceleratorDevice(allocator, 0).count_memory([call, call])
+    counts = FakeAccelerator(allocator, 0).count_memory([call, call])
 
     assert counts == [MemoryCount(allocations=2, peak_bytes=2 * unit, kept_bytes=unit)] * 2
 
 
 def test_is_out_of_memory__as_torch_npu_words_it_before_it_has_a_class_for_it(clock: Clock) -> None:
-    device = AcceleratorDevice(FakeModule(clock), 0)
+    device = FakeAccelerator(FakeModule(clock), 0)
     device.kind = "npu"
 
     # torch_npu 2.13 with soft-npu: torch.OutOfMemoryError, a RuntimeError, of this text.

@@ -39,9 +39,6 @@ class TableChip(msgspec.Struct, frozen=True, kw_only=True):
     def is_slice(self) -> bool:
         return _SLICE.search(self.name) is not None
 
-    def is_at(self, npu_id: int, chip_id: int | None) -> bool:
-        return self.npu_id == npu_id and chip_id in (None, self.chip_id)
-
 
 class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
     """``container_pid`` is the process's id in its container, None if there is none or the driver does not report it."""
@@ -53,9 +50,6 @@ class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_on(self, npu_id: int, chip_id: int | None) -> bool:
         return self.npu_id == npu_id and (chip_id is None or self.chip_id in (None, chip_id))
-
-    def is_one_of(self, pids: frozenset[int]) -> bool:
-        return self.process.pid in pids or self.container_pid in pids
 
 
 class InfoTable(msgspec.Struct, kw_only=True):
@@ -70,14 +64,20 @@ class InfoTable(msgspec.Struct, kw_only=True):
     unread: list[str] = []
 
     def chip(self, npu_id: int, chip_id: int | None) -> TableChip | None:
-        return next((chip for chip in self.chips if chip.is_at(npu_id, chip_id)), None)
+        for chip in self.chips:
+            if chip.npu_id == npu_id and chip_id in (None, chip.chip_id):
+                return chip
+        return None
 
     def foreign_processes(self, npu_id: int, chip_id: int | None, own: frozenset[int]) -> list[DeviceProcess] | None:
         """The processes on a chip except for ``own``; None if the table has no processes."""
         if self.processes is None:
             return None
-        on_chip = [row for row in self.processes if row.is_on(npu_id, chip_id)]
-        return [row.process for row in on_chip if not row.is_one_of(own)]
+        processes: list[DeviceProcess] = []
+        for row in self.processes:
+            if row.is_on(npu_id, chip_id) and row.process.pid not in own and row.container_pid not in own:
+                processes.append(row.process)
+        return processes
 
 
 def parse_info(text: str, command: str = "npu-smi info") -> InfoTable:
@@ -114,17 +114,22 @@ class _Reader:
         """Whether this is a row of titles: one with Health or Process id begins a table, one with Bus-Id continues it."""
         if any(map(str.isdigit, "".join(cells))):
             return False
-        titles = [_TITLE.findall(cell) for cell in cells]
-        columns = [list(map(column_of, cell)) for cell in titles]
+        columns: list[list[Column | None]] = []
+        unknown: list[str] = []
+        for cell in cells:
+            titles = _TITLE.findall(cell)
+            columns.append([column_of(title) for title in titles])
+            unknown += [title for title in titles if column_of(title) is None]
         first = ["health"] in columns or ["pid"] in columns
         if not first and ["bus"] not in columns:
             return False
         if ["pid"] in columns:
             self.table.processes = []
-        self._titles = [columns] if first else [*self._titles[:1], columns]
+        if first:
+            self._titles = []
+        self._titles = [*self._titles[:1], columns]
         self._rows = []
-        for cell in titles:
-            self.table.unread += [title for title in cell if column_of(title) is None]
+        self.table.unread += unknown
         return True
 
     def _add_chip_row(self, cells: list[str]) -> None:
@@ -176,13 +181,16 @@ def _values(titles: list[list[Column | None]], cells: list[str]) -> _Row:
 def _chip(row: _Row) -> TableChip:
     name = row.get("name", "")
     used, total = _memory(row)
+    units: dict[str, float] = {}
     load = share(row.get("load"))
-    if _SLICE.search(name):
-        load = None  # npu-smi prints 0 for a virtual NPU, whatever it does (source of npu-smi)
+    if load is not None and not _SLICE.search(
+        name
+    ):  # npu-smi prints 0 for a virtual NPU, whatever it does (its source)
+        units["aicore"] = load
     state = DeviceState(
         temperature=number(row.get("temperature")),
         power=number(row.get("power")),
-        units={} if load is None else {"aicore": load},
+        units=units,
         memory_used=used,
         memory_total=total,
         health=word(row.get("health")),

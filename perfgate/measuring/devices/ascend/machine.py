@@ -1,6 +1,6 @@
 """The state of an Ascend machine: versions that must match, libraries, device nodes, and variables that slow it down.
 
-Nothing is imported. Which versions go together is published: COMPATIBILITY.md of github.com/Ascend/pytorch at b48e6481
+No package is imported. Which versions go together is published: COMPATIBILITY.md of github.com/Ascend/pytorch at b48e6481
 (2026), torch_npu 2.1.0 and later. Versions missing from the table are unknown, not mismatched: pre-releases, patches of
 CANN, and later releases.
 """
@@ -11,6 +11,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,9 +42,9 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     "8.0.RC1": ("2.2.0", "2.1.0.post4"),
     "7.0.0": ("2.1.0",),
 }
-_RELEASE = re.compile(r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})(.{0,80})", re.DOTALL)
-# 2.7.1.post2, 2.7.1.post2+git1a2b3c, 2.7.1rc1, 2.7.1.dev20250901
-_TAIL = re.compile(r"(\.post[0-9]{1,4})?(\+.{0,60})?", re.DOTALL)
+_RELEASE = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}")
+# 2.7.1, 2.7.1.post2 and 2.7.1.post2+git1a2b3c; not 2.7.1rc1 and 2.7.1.dev20250901
+_PUBLISHED = re.compile(rf"({_RELEASE.pattern}(?:\.post[0-9]{{1,4}})?)(?:\+.{{0,60}})?", re.DOTALL)
 # Libraries that libtorch_npu.so of torch_npu 2.13.0 is linked to (readelf); without one of them `import torch` fails if
 # torch loads its backends itself, and `import torch_npu` always.
 NEEDED = ("libascendcl.so", "libhccl.so", "libacl_op_compiler.so", "libge_runner.so", "libgraph.so")
@@ -62,10 +63,10 @@ def check_torch(torch: str, torch_npu: str) -> FitnessCheck:
     if own == needed:
         return FitnessCheck("npu package", "ok", detail)
     # Another minor release has other symbols, and torch_npu does not load; another patch may.
-    far = torch.split(".")[:2] != torch_npu.split(".")[:2]
+    same_minor = torch.split(".")[:2] == torch_npu.split(".")[:2]
     return FitnessCheck(
         "npu package",
-        "unfit" if far else "attention",
+        "attention" if same_minor else "unfit",
         f"{detail}, which is built for torch {needed}",
         f"pip install torch=={needed}, or the torch_npu whose version begins with {own}",
     )
@@ -75,47 +76,48 @@ def check_cann(torch_npu: str, cann: str) -> FitnessCheck:
     """Judge CANN against torch_npu by the published table; a version that is not in it is unknown, not wrong."""
     detail = f"torch_npu {torch_npu}, CANN {cann}"
     published, needed = _published(torch_npu), cann_for(torch_npu)
-    if needed is not None and needed.upper() == cann.upper():
-        return FitnessCheck("npu cann", "ok", detail)
-    listed = LISTED.get(cann.upper())
     if needed is None:
         detail = f"{detail}: torch_npu {torch_npu} is not in the published table"
         return FitnessCheck("npu cann", "unavailable", detail)
-    if not listed:
-        published_pair = f"torch_npu {published} is listed with CANN {needed}"
-        return FitnessCheck(
-            "npu cann", "unavailable", f"{detail}: CANN {cann} is not in the published table; {published_pair}"
+    if needed.upper() == cann.upper():
+        return FitnessCheck("npu cann", "ok", detail)
+    listed = LISTED.get(cann.upper())
+    if listed is None:
+        detail = (
+            f"{detail}: CANN {cann} is not in the published table; torch_npu {published} is listed with CANN {needed}"
         )
-    same = next((name for name in listed if release_of(name) == release_of(torch_npu)), None)
-    return FitnessCheck(
-        "npu cann",
-        "attention",
-        f"{detail}; the published table lists torch_npu {published} with CANN {needed}",
-        f"install CANN {needed}" + (f", or torch_npu {same} for CANN {cann}" if same else ""),
-    )
+        return FitnessCheck("npu cann", "unavailable", detail)
+    detail = f"{detail}; the published table lists torch_npu {published} with CANN {needed}"
+    remedy = f"install CANN {needed}"
+    for version in listed:
+        if release_of(version) == release_of(torch_npu):
+            remedy = f"{remedy}, or torch_npu {version} for CANN {cann}"
+            break
+    return FitnessCheck("npu cann", "attention", detail, remedy)
 
 
 def cann_for(torch_npu: str) -> str | None:
+    """The CANN that a torch_npu is listed with."""
     published = _published(torch_npu)
-    return next((cann for cann, versions in LISTED.items() if published in versions), None)
+    for cann, versions in LISTED.items():
+        if published in versions:
+            return cann
+    return None
 
 
 def release_of(version: str) -> str | None:
     """The first three numbers: 2.7.1 of 2.7.1.post2+cpu."""
     match = _RELEASE.match(version.strip())
     if match:
-        return match[1]
+        return match[0]
     return None
 
 
 def _published(torch_npu: str) -> str | None:
     """The version as the table writes it, None for a pre-release, which the table does not know."""
-    match = _RELEASE.match(torch_npu.strip())
-    tail = None
+    match = _PUBLISHED.fullmatch(torch_npu.strip())
     if match:
-        tail = _TAIL.fullmatch(match[2])
-    if match and tail:
-        return match[1] + (tail[1] or "")
+        return match[1]
     return None
 
 
@@ -136,11 +138,15 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_software(host: Host) -> Software:
-    home = next((host.environ[name] for name in HOME_VARIABLES if host.environ.get(name)), None)
+    home = cann = None
+    for variable in reversed(HOME_VARIABLES):
+        home = host.environ.get(variable) or home
+    if home:
+        cann = cann_version(host.below(home))
     return Software(
         torch=host.version("torch"),
         torch_npu=host.version("torch-npu"),
-        cann=cann_version(host.below(home)) if home else None,
+        cann=cann,
         cann_home=home,
         cann_installed=[f"/{folder.relative_to(host.root)}" for folder in installed_cann(host)],
         driver=_version_in(host.below(f"{ASCEND}/driver/version.info")),
@@ -177,7 +183,11 @@ def cann_version(home: Path) -> str | None:
     files = [*home.glob(_INSTALL_INFO), *home.glob(f"*-linux/{_INSTALL_INFO}")]
     files.sort(key=lambda file: (file.name != "ascend_toolkit_install.info", file))
     files += [home / name for name in _VERSION_FILES]
-    return next((version for file in files if (version := _version_in(file)) is not None), None)
+    for file in files:
+        version = _version_in(file)
+        if version is not None:
+            return version
+    return None
 
 
 def _version_in(file: Path) -> str | None:
@@ -191,9 +201,11 @@ def _version_in(file: Path) -> str | None:
 
 
 def missing_libraries(host: Host, names: tuple[str, ...] = NEEDED) -> list[str]:
-    missing = list(names)
-    for folder in _library_folders(host):
-        missing = [name for name in missing if not os.access(folder / name, os.R_OK)]
+    folders = list(_library_folders(host))
+    missing: list[str] = []
+    for name in names:
+        if not any(os.access(folder / name, os.R_OK) for folder in folders):
+            missing.append(name)
     return missing
 
 
@@ -205,9 +217,10 @@ def _library_folders(host: Host) -> Iterator[Path]:
     for entry in host.environ.get("LD_LIBRARY_PATH", "").split(":"):
         if entry:
             yield host.below(entry)
-    yield from (host.below(folder) for folder in _configured(host, host.below("/etc/ld.so.conf"), set()))
     triplet = f"{platform.machine()}-linux-gnu"
-    yield from (host.below(folder) for folder in (*_DEFAULT, f"/lib/{triplet}", f"/usr/lib/{triplet}"))
+    configured = _configured(host, host.below("/etc/ld.so.conf"), set())
+    for place in (*configured, *_DEFAULT, f"/lib/{triplet}", f"/usr/lib/{triplet}"):
+        yield host.below(place)
 
 
 def _configured(host: Host, file: Path, read: set[Path]) -> Iterator[str]:
@@ -218,7 +231,7 @@ def _configured(host: Host, file: Path, read: set[Path]) -> Iterator[str]:
     for line in text_of(file).splitlines():
         words = line.partition("#")[0].split()
         if len(words) == 2 and words[0] == "include":
-            pattern = host.below(words[1] if words[1].startswith("/") else f"/etc/{words[1]}")
+            pattern = host.below(os.path.join("/etc", words[1]))  # noqa: PTH118 - an absolute path stays
             for included in sorted(pattern.parent.glob(pattern.name or "*")):
                 yield from _configured(host, included, read)
         elif len(words) == 1 and words[0].startswith("/"):
@@ -269,34 +282,36 @@ def is_blocking(environ: Mapping[str, str]) -> bool:
 
 
 def check_environment(environ: Mapping[str, str]) -> list[FitnessCheck]:
-    value = environ.get(BLOCKING)
+    value = environ.get(BLOCKING, "not set")
+    blocking = FitnessCheck("npu blocking", "ok", f"{BLOCKING} is {value or 'empty'}")
     if is_blocking(environ):
         detail = f"{BLOCKING}={value}: every operator waits for the NPU"
         blocking = FitnessCheck("npu blocking", "unfit", detail, f"unset {BLOCKING}")
-    else:
-        detail = f"{BLOCKING} is {'not set' if value is None else value or 'empty'}"
-        blocking = FitnessCheck("npu blocking", "ok", detail)
-    slow = {name: entry for name, entry in _SLOW.items() if environ.get(name, "").strip() in entry.values}
-    if not slow:
+    reasons, remedies = [], []
+    for name, slow in _SLOW.items():
+        setting = environ.get(name, "").strip()
+        if setting in slow.values:
+            reasons.append(f"{name}={setting}: {slow.why}")
+            remedies.append(slow.remedy)
+    if not reasons:
         return [blocking, FitnessCheck("npu settings", "ok", "no variable that slows an NPU down is set")]
-    reasons = "; ".join(f"{name}={environ[name].strip()}: {entry.why}" for name, entry in slow.items())
-    remedies = "; ".join(entry.remedy for entry in slow.values())
-    return [blocking, FitnessCheck("npu settings", "attention", reasons, remedies)]
+    return [blocking, FitnessCheck("npu settings", "attention", "; ".join(reasons), "; ".join(remedies))]
 
 
 # Devices that a process opens besides its card (the driver's container guide); /dev/davinciN is card N by its physical id.
 COMMON = ("davinci_manager", "devmm_svm", "hisi_hdc")
 GROUP = "HwHiAiUser"
-_CARD = re.compile(r"davinci[0-9]{1,5}")
+_CARD = re.compile(r"davinci([0-9]{1,5})")
 
 
 def card_nodes(host: Host) -> list[Path]:
     """``/dev/davinci0`` and so on, by number."""
-    try:
-        names = [entry.name for entry in host.below("/dev").iterdir() if _CARD.fullmatch(entry.name)]
-    except OSError:
-        return []
-    return [host.below(f"/dev/{name}") for name in sorted(names, key=lambda name: int(name[len("davinci") :]))]
+    nodes: dict[int, Path] = {}
+    with suppress(OSError):
+        for entry in host.below("/dev").iterdir():
+            if match := _CARD.fullmatch(entry.name):
+                nodes[int(match[1])] = entry
+    return [nodes[number] for number in sorted(nodes)]
 
 
 def check_nodes(host: Host) -> FitnessCheck:
@@ -304,13 +319,13 @@ def check_nodes(host: Host) -> FitnessCheck:
     name, cards = "npu nodes", card_nodes(host)
     common = [host.below(f"/dev/{node}") for node in COMMON]
     missing = [f"/dev/{path.name}" for path in common if not path.exists()]
-    if not cards or missing:
-        gone = ["/dev/davinci0 …"] * (not cards) + missing
-        detail = f"{', '.join(gone)} {'are' if len(gone) > 1 or not cards else 'is'} not there"
+    if not cards:
+        missing.insert(0, "/dev/davinci0 …")
+    if missing:
+        verb = "is" if cards and len(missing) == 1 else "are"
         devices = " ".join(f"--device /dev/{node}" for node in ("davinci0", *COMMON))
-        return FitnessCheck(
-            name, "unfit", detail, f"install the Ascend driver; in a container, start it with {devices}"
-        )
+        remedy = f"install the Ascend driver; in a container, start it with {devices}"
+        return FitnessCheck(name, "unfit", f"{', '.join(missing)} {verb} not there", remedy)
     join_group = f"as root: usermod -a -G {GROUP} <user>, then log in again"
     usable = [card for card in cards if host.may_use(card)]
     shut = [path for path in common if not host.may_use(path)]

@@ -19,8 +19,8 @@ from perfgate.measuring.devices.cells import MIB, MOST_TEXT, number, scaled, who
 _MAP_TITLE = re.compile(r"\S.{0,40}?\b(?:ID|Name)\b", re.IGNORECASE)
 _PROCESS = re.compile(r"Process id:\s*([0-9]{1,10})\s+Process name:(.*?)\s*Process memory\(MB\):\s*([0-9]{1,12})\s*")
 _NO_PROCESS = "no process in device"
-# Identifies a chip's output: a quantity with its unit, or one of the words of -t health and -t board. Any text has colons.
-_TOLD = re.compile(
+# A key of a chip's output: a quantity with its unit, or a word of -t health and -t board.
+_KEY = re.compile(
     r".{1,60}\((?:%|mb|c|w|mhz|page)\)|healthstatus|softwareversion|firmwareversion|chiptype|chipphysicalid"
 )
 _CHIP, _NAME, _NPU = "chipid", "chipname", "npuid"
@@ -38,6 +38,10 @@ class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
     mcu: bool = False
     values: dict[str, str] = {}
     processes: list[DeviceProcess] | None = None
+
+    def has_values(self) -> bool:
+        """Whether the block is a chip's output, and not any text with colons."""
+        return self.processes is not None or any(_KEY.fullmatch(key) for key in self.values)
 
     def get(self, *keys: str) -> str | None:
         """The value of the first key present, None if it is marked as unavailable."""
@@ -83,18 +87,21 @@ def parse_blocks(text: str, command: str) -> list[ChipBlock]:
         elif key not in _SKIPPED:
             entries.append((key, value))
     blocks += _cut(entries, npu_id)
-    if not any(block.processes is not None or any(map(_TOLD.fullmatch, block.values)) for block in blocks):
+    if not any(block.has_values() for block in blocks):
         raise unread_output(text, command)
     return blocks
 
 
 def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None:
     """The block of a chip, never of the mcu; a block without an id if there is no other."""
-    chips = [block for block in blocks if not block.mcu]
-    matches = [block for block in chips if block.chip_id == chip_id and chip_id is not None]
-    if matches:
-        return matches[0]
-    nameless = [block for block in chips if block.chip_id is None or chip_id is None]
+    nameless: list[ChipBlock] = []
+    for block in blocks:
+        if block.mcu:
+            continue
+        if block.chip_id is None or chip_id is None:
+            nameless.append(block)
+        elif block.chip_id == chip_id:
+            return block
     if len(nameless) == 1:
         return nameless[0]
     return None
@@ -112,7 +119,9 @@ def parse_map(text: str, command: str = "npu-smi info -m") -> list[MappedChip]:
         titles = [column_of(title) for title in _MAP_TITLE.findall(line)]
         if "npu" in titles:
             columns = titles
-        elif columns and (chip := _mapped_chip(columns, line)):
+            continue
+        chip = _mapped_chip(columns, line) if columns else None
+        if chip is not None:
             chips.append(chip)
     if not chips or len({chip.logic_id for chip in chips}) < len(chips):
         raise unread_output(text, command)
@@ -164,7 +173,7 @@ def _cut(entries: list[tuple[str, str]], npu_id: int | None) -> list[ChipBlock]:
 
 
 def _names_chip(key: str, value: str) -> bool:
-    # "Chip Name : 910A" stands inside a block of -t board; only the mcu is known by nothing but its name.
+    # "Chip Name : 910A" stands inside a block of -t board; only the mcu has no other sign than its name.
     return key == _CHIP or (key == _NAME and value.lower() == "mcu")
 
 

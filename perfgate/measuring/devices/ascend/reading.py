@@ -7,10 +7,13 @@ Four numberings: the index of torch, the logic id of the runtime, the NPU ID and
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from perfgate.document.message import Message, UnmeasuredError
+import msgspec
+
+from perfgate.document.message import Message, MessageValue, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.info_table import InfoTable, parse_info
@@ -19,20 +22,30 @@ from perfgate.measuring.devices.cells import MHZ, MIB, share
 from perfgate.measuring.devices.host import Runner, run_tool
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+# "0" or "3, 5": logic ids of at most five digits.
+_DEVICE_LIST = re.compile(r"\s*[0-9]{1,5}\s*(,\s*[0-9]{1,5}\s*)*")
 # Keys of -t usages and -t common, and the unit that each is the load of. Which of them a chip has: facts of the npu-smi
 # manual and of the recorded outputs of 910A, 910B, A3, 310P and 310B.
 _UNITS = {
     "NPU Utilization(%)": "npu",
-    **{
-        f"{core} Usage Rate(%)": core.lower()
-        for core in ("Aicore", "Aivector", "Aicube", "Aicpu", "Ctrlcpu", "Vectorcore")
-    },
-    **{f"{kind} Bandwidth Usage Rate(%)": f"{kind.lower()}_bandwidth" for kind in ("HBM", "DDR", "Memory")},
-    **{f"DVPP {unit} Usage Rate(%)": f"dvpp_{unit.lower()}" for unit in ("VDEC", "VPC", "VENC", "JPEGE", "JPEGD")},
+    "Aicore Usage Rate(%)": "aicore",
+    "Aivector Usage Rate(%)": "aivector",
+    "Aicube Usage Rate(%)": "aicube",
+    "Aicpu Usage Rate(%)": "aicpu",
+    "Ctrlcpu Usage Rate(%)": "ctrlcpu",
+    "Vectorcore Usage Rate(%)": "vectorcore",
+    "HBM Bandwidth Usage Rate(%)": "hbm_bandwidth",
+    "DDR Bandwidth Usage Rate(%)": "ddr_bandwidth",
+    "Memory Bandwidth Usage Rate(%)": "memory_bandwidth",
+    "DVPP VDEC Usage Rate(%)": "dvpp_vdec",
+    "DVPP VPC Usage Rate(%)": "dvpp_vpc",
+    "DVPP VENC Usage Rate(%)": "dvpp_venc",
+    "DVPP JPEGE Usage Rate(%)": "dvpp_jpege",
+    "DVPP JPEGD Usage Rate(%)": "dvpp_jpegd",
 }
 # The computing units. A newer driver reports their joint load; with an older one the load of the busiest is a lower bound.
 _COMPUTE = ("aicore", "aicube", "aivector", "vectorcore")
-_CAPACITY = [(f"{kind} Capacity(MB)", f"{kind} Usage Rate(%)") for kind in ("HBM", "Memory", "DDR")]
+_MEMORIES = ("HBM", "Memory", "DDR")
 
 _T = TypeVar("_T")
 
@@ -53,17 +66,13 @@ def _logic_id(index: int, environ: Mapping[str, str]) -> int:
     text = environ.get(VISIBLE, "").strip()
     if not text:
         return index
-    visible = [entry.strip() for entry in text.split(",")]
-    if not all(entry.isascii() and entry.isdigit() and len(entry) < 6 for entry in visible):
+    if not _DEVICE_LIST.fullmatch(text):
         raise UnmeasuredError(Message("device.npu-list-unreadable", {"variable": VISIBLE, "value": repr(text[:80])}))
-    if index >= len(visible):
-        count = len(visible)
-        raise UnmeasuredError(
-            Message(
-                "device.npu-not-visible",
-                {"index": index, "variable": VISIBLE, "value": text[:80], "count": count, "last": count - 1},
-            )
-        )
+    visible = text.split(",")
+    count = len(visible)
+    if index >= count:
+        values: dict[str, MessageValue] = {"index": index, "variable": VISIBLE, "value": text[:80]}
+        raise UnmeasuredError(Message("device.npu-not-visible", {**values, "count": count, "last": count - 1}))
     return int(visible[index])
 
 
@@ -72,18 +81,21 @@ def read_telemetry(
 ) -> DeviceState:
     """Everything npu-smi reports about torch's ``npu:index``, in four queries; ``own`` are the processes that are not foreign.
 
-    An unanswered query leaves None. Raises UnmeasuredError when npu-smi is not there, shows no such chip, or answers
-    nothing.
+    An unanswered query leaves None. Raises UnmeasuredError when npu-smi is not there, shows no such chip, or does not answer.
     """
     chip = find_chip(index, runner, environ)
     questions = _Questions(chip, runner)
     common, usages = questions.block("common"), questions.block("usages")
-    table = questions.ask(["npu-smi", "info"], parse_info)
-    health = None
-    if table is None or table.chip(chip.npu_id, chip.chip_id) is None:
-        health = questions.block("health", with_chip=True)
+    table = questions.ask(["npu-smi", "info"], parse_info) or InfoTable()
+    listed = table.chip(chip.npu_id, chip.chip_id)
+    if listed is None:
+        row = DeviceState(health=questions.block("health", with_chip=True).get("Health Status"))
+    else:
+        row = listed.state
     questions.must_have_answered()
-    return _telemetry(chip, common=common, usages=usages, health=health, table=table, own=own)
+    state = _telemetry(common, usages, row)
+    processes = table.foreign_processes(chip.npu_id, chip.chip_id, own)
+    return msgspec.structs.replace(state, foreign_processes=processes)
 
 
 def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = False) -> DeviceState:
@@ -93,9 +105,12 @@ def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = Fa
     sample in a run without it. Raises UnmeasuredError if no query is answered.
     """
     questions = _Questions(chip, runner)
-    common, load = questions.block("common"), questions.block("usages") if usages else None
+    common = questions.block("common")
+    loads = ChipBlock()
+    if usages:
+        loads = questions.block("usages")
     questions.must_have_answered()
-    return _telemetry(chip, common=common, usages=load)
+    return _telemetry(common, loads, DeviceState())
 
 
 def read_processes(chip: MappedChip, runner: Runner = run_tool) -> DeviceState:
@@ -103,7 +118,7 @@ def read_processes(chip: MappedChip, runner: Runner = run_tool) -> DeviceState:
     questions = _Questions(chip, runner)
     block = questions.block("proc-mem")
     questions.must_have_answered()
-    return DeviceState(foreign_processes=block.processes if block else None)
+    return DeviceState(foreign_processes=block.processes)
 
 
 class _Questions:
@@ -124,55 +139,50 @@ class _Questions:
         self._answered = True
         return answer
 
-    def block(self, kind: str, *, with_chip: bool = False) -> ChipBlock | None:
+    def block(self, kind: str, *, with_chip: bool = False) -> ChipBlock:
+        """The answer of ``-t`` for the chip; a block without values if there is none."""
+        chip_id = self._chip.chip_id
         # If npu-smi has no chips within a card (Ascend 950), -i is the logic id.
-        card = self._chip.npu_id if self._chip.chip_id is not None else self._chip.logic_id
+        card = self._chip.logic_id if chip_id is None else self._chip.npu_id
         command = ["npu-smi", "info", "-t", kind, "-i", str(card)]
-        if with_chip and self._chip.chip_id is not None:
-            command += ["-c", str(self._chip.chip_id)]
-        blocks = self.ask(command, parse_blocks)
-        if blocks:
-            return find_block(blocks, self._chip.chip_id)
-        return None
+        if with_chip and chip_id is not None:
+            command += ["-c", str(chip_id)]
+        blocks = self.ask(command, parse_blocks) or []
+        return find_block(blocks, chip_id) or ChipBlock()
 
     def must_have_answered(self) -> None:
         if not self._answered and self._failure is not None:
             raise self._failure
 
 
-def _telemetry(
-    chip: MappedChip,
-    *,
-    common: ChipBlock | None = None,
-    usages: ChipBlock | None = None,
-    health: ChipBlock | None = None,
-    table: InfoTable | None = None,
-    own: frozenset[int] = frozenset(),
-) -> DeviceState:
-    """The answers as one record in base units; a question that was not answered is a block without values."""
-    common, usages, health = common or ChipBlock(), usages or ChipBlock(), health or ChipBlock()
-    table = table or InfoTable()
-    listed = table.chip(chip.npu_id, chip.chip_id)
-    row = listed.state if listed else DeviceState()
-    units = _loads(common) | _loads(usages)
+def _telemetry(common: ChipBlock, usages: ChipBlock, row: DeviceState) -> DeviceState:
+    """The answers to ``-t`` and the chip's row of the table as one record in base units."""
+    units = {**_loads(common), **_loads(usages)}
     for name, load in row.units.items():
         units.setdefault(name, load)
     compute = [units[name] for name in _COMPUTE if name in units]
-    used, total = _memory(usages) if row.memory_total is None else (row.memory_used, row.memory_total)
-    temperature, power = common.number("Temperature(C)", "NPU Temperature (C)"), common.number("NPU Real-time Power(W)")
-    power = row.power if power is None else power
+    used, total = row.memory_used, row.memory_total
+    if total is None:
+        used, total = _memory(usages)
+    temperature = common.number("Temperature(C)", "NPU Temperature (C)")
+    if temperature is None:
+        temperature = row.temperature
+    power = common.number("NPU Real-time Power(W)")
+    if power is None:
+        power = row.power
+    # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a running chip draws some power, so 0 means unknown.
+    if power is not None and power <= 0:
+        power = None
     return DeviceState(
-        temperature=row.temperature if temperature is None else temperature,
-        # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a running chip draws some power, so 0 means unknown.
-        power=power if power is not None and power > 0 else None,
+        temperature=temperature,
+        power=power,
         clock=_hertz(common.number("Aicore curFreq(MHZ)")),
         rated_clock=_hertz(common.number("Aicore Freq(MHZ)")),
         utilization=units.get("npu", max(compute, default=None)),
         units=units,
         memory_used=used,
         memory_total=total,
-        health=row.health or health.get("Health Status"),
-        foreign_processes=table.foreign_processes(chip.npu_id, chip.chip_id, own),
+        health=row.health,
     )
 
 
@@ -186,10 +196,11 @@ def _loads(block: ChipBlock) -> dict[str, float]:
 
 
 def _memory(usages: ChipBlock) -> tuple[int | None, int | None]:
-    for capacity, rate in _CAPACITY:
-        total, used = usages.number(capacity), share(usages.get(rate))
-        if total:
-            return (None if used is None else int(total * MIB * used)), int(total * MIB)
+    for kind in _MEMORIES:
+        megabytes, used = usages.number(f"{kind} Capacity(MB)"), share(usages.get(f"{kind} Usage Rate(%)"))
+        if megabytes:
+            total = int(megabytes * MIB)
+            return (None, total) if used is None else (int(megabytes * MIB * used), total)
     return None, None
 
 

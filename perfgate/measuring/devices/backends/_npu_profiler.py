@@ -39,7 +39,7 @@ _TAIL_BYTES = 2_000
 def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Callable[[], None]) -> Path:
     """Profile ``calls`` calls at Level1 and return the folder in ``folder`` that torch_npu wrote, not analysed yet.
 
-    Each call is waited for within its mark ``perfgate.call``, so that nothing of it ends after the profiler. Arguments that
+    Each call is waited for within its mark ``perfgate.call``, so that all of it ends before the profiler. Arguments that
     a torch_npu does not know are left out: one that analyses at once (no ``analyse_flag``) only costs time. Python stacks
     are not recorded: they made calls two to three times as long (three transformer layers, torch_npu 2.13), and lines come
     from the order of operators (``counting.lines``). Raises UnmeasuredError if nothing was written.
@@ -110,22 +110,26 @@ def why_incomplete(folder: Path, recording: Path) -> UnmeasuredError:
 def missing_from(recording: Path) -> list[str]:
     """The files that an analysed recording should have and has not, or has not to their end."""
     results = recording / RESULTS
-    missing = [name for name in _TABLES if not (results / name).is_file() or not (results / name).stat().st_size]
-    if _ends_with(results / _TIMELINE, b"]"):
-        return missing
-    return [*missing, _TIMELINE]
+    missing: list[str] = []
+    for name in _TABLES:
+        table = results / name
+        if not table.is_file() or not table.stat().st_size:
+            missing.append(name)
+    if not _ends_with(results / _TIMELINE, b"]"):
+        missing.append(_TIMELINE)
+    return missing
 
 
 def _run_analysis(folder: Path, paths: Sequence[Path], seconds: float) -> None:
     with (folder / "analysis.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", _ANALYSIS, *map(str, paths)],
-            # -m puts the current folder before all others on the import path; here it holds nothing to import.
+            # -m puts the current folder before all others on the import path; here it has no modules.
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            # It starts processes of its own; all of them must end with it.
+            # It starts further processes; all of them must end with it.
             start_new_session=True,
         )
         try:
@@ -154,13 +158,13 @@ def _tail(file: Path) -> str:
     try:
         text = file.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
     except OSError:
-        text = ""
+        return "nothing"
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines()]
     return " | ".join(line for line in lines if len(line) > 1) or "nothing"
 
 
 def main(paths: list[str]) -> None:
-    """Analyse recordings, those of a folder as many at a time as there are CPUs: the process that ``analyse`` starts."""
+    """Analyse recordings, of a folder one per CPU at a time: the process that ``analyse`` starts."""
     # torch first: it loads torch_npu itself, while importing torch_npu alone fails.
     import torch  # noqa: F401
     from torch_npu.profiler import profiler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import gc
 import gzip
 import importlib.util
@@ -45,10 +46,10 @@ ANCHOR_SECONDS = 0.05
 # 2.1), else rounded up to its blocks of 512 B.
 _GRAPHS = ("CUDAGraph", "NPUGraph")
 _ALLOCATIONS = "allocation.all.allocated"
-_BYTES = ("requested_bytes.all", "allocated_bytes.all")
+_REQUESTED_BYTES, _ROUNDED_BYTES = "requested_bytes.all", "allocated_bytes.all"
 
 
-class TorchDevice:
+class TorchDevice(abc.ABC):
     """The part of ``Device`` that is the same for every torch device, with defaults for unsupported features."""
 
     kind: str
@@ -97,14 +98,15 @@ class TorchDevice:
     def identity(self) -> str:
         return ""
 
+    @abc.abstractmethod
     def handle(self) -> Any:
-        raise NotImplementedError
+        """The ``torch.device``."""
 
     def place(self, model: Any) -> Any:
         return model.to(self.handle())
 
     def park(self, model: Any) -> None:
-        """Do nothing: without memory of its own the device gives none back."""
+        """Leave the weights: a device without separate memory gives none back."""
         del model
 
     def unpark(self, model: Any) -> None:
@@ -128,7 +130,8 @@ class TorchDevice:
                     call()
                     self.synchronize()
         path = folder / f"{name}.json.gz"
-        plain, packed = (path.with_name(f".{path.name}.{os.getpid()}.{word}") for word in ("json", "gz"))
+        plain = path.with_name(f".{path.name}.{os.getpid()}.json")
+        packed = plain.with_suffix(".gz")
         try:
             profiler.export_chrome_trace(str(plain))
             if not plain.is_file() or not plain.stat().st_size:
@@ -140,19 +143,23 @@ class TorchDevice:
             values = {"path": str(path), "error": str(error)}
             raise UnmeasuredError(Message("device.trace-not-writable", values)) from error
         finally:
-            for part in (plain, packed):
-                part.unlink(missing_ok=True)
+            plain.unlink(missing_ok=True)
+            packed.unlink(missing_ok=True)
         return path
 
     def profiler(self) -> Any:
         """A new profiler of torch, to be entered."""
-        raise NotImplementedError
+        # torch.profiler.profile imports hundreds of modules when it starts, seconds in a forked worker (torch 2.13: 822
+        # modules); the profiler inside it writes the same trace.
+        from torch.autograd.profiler import profile
 
-    def synchronize(self) -> None:
-        """Do nothing: a call on a device without a queue returns when it is done."""
+        return profile(use_cpu=True, record_shapes=True, with_stack=True)
+
+    def synchronize(self) -> None:  # noqa: B027 - most devices without a queue have nothing to wait for
+        """Return at once: a call on a device without a queue returns when it is done."""
 
     def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:  # noqa: ARG002
-        """Refuse: a device without capability ``kernel_times`` has no kernels of its own."""
+        """Refuse: the device does not report its kernels."""
         raise MeasuringError("a device of kind {kind} does not report its kernels", kind=self.kind)
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
@@ -171,7 +178,7 @@ class TorchDevice:
         return None
 
     def condition(self) -> DeviceState:
-        """Nothing: a vendor's tool is too slow to be asked between blocks; the conductor asks it in parallel."""
+        """An empty state: a vendor's tool is too slow to be asked between blocks; the conductor asks it in parallel."""
         return DeviceState()
 
 
@@ -302,7 +309,7 @@ class AcceleratorDevice(TorchDevice):
     def cache_bytes(self) -> int | None:
         """The size of the L2 cache; not in the properties of an older torch."""
         size = getattr(self.module.get_device_properties(self.index), "L2_cache_size", None)
-        return int(size) if size else None
+        return size or None
 
     def telemetry(self) -> DeviceState | None:
         try:
@@ -310,16 +317,16 @@ class AcceleratorDevice(TorchDevice):
         except MeasuringError:
             return None
 
+    @abc.abstractmethod
     def read_tool(self) -> DeviceState:
         """The state as the vendor's tool prints it. Raises MeasuringError if it does not."""
-        raise NotImplementedError
 
     def cache_sweeper(self) -> Callable[[], None] | None:
         """A function that reads twice the L2 cache; None also if the device's memory is too full for that."""
         size = self.cache_bytes()
+        if size is None:
+            return None
         try:
-            if size is None:
-                return None
             return sweeper(self.handle(), 2 * size, self.synchronize)
         except RuntimeError as error:
             if self.is_out_of_memory(error):
@@ -360,9 +367,9 @@ class AcceleratorEvent:
         self._mark: _Mark | None = None
 
     def record(self) -> None:
-        # One that was recorded may be the anchor of others.
-        event = self._event if self._mark is None else self._timeline.event()
-        self._mark = self._timeline.mark(event)
+        if self._mark is not None:  # it may be the anchor of others
+            self._event = self._timeline.event()
+        self._mark = self._timeline.mark(self._event)
 
     def wait(self) -> None:
         self._recorded.event.synchronize()
@@ -421,10 +428,10 @@ class _Mark:
             anchor = mark.anchor
             assert anchor is not None
             assert anchor.known_ns is not None
-            for event in (anchor.event, mark.event):
-                event.synchronize()
+            anchor.event.synchronize()
+            mark.event.synchronize()
             mark.known_ns = anchor.known_ns + round(anchor.event.elapsed_time(mark.event) * 1e6)
-            # Nothing behind a known time is needed any more.
+            # The chain behind a known time is no longer needed.
             mark.anchor = None
         assert self.known_ns is not None
         return self.known_ns
@@ -439,15 +446,17 @@ def text_of_error(error: BaseException) -> str:
 
 
 def _held(stats: Mapping[str, int], kind: str) -> int:
-    name = next((name for name in _BYTES if f"{name}.{kind}" in stats), _BYTES[-1])
-    return stats[f"{name}.{kind}"]
+    name = f"{_REQUESTED_BYTES}.{kind}"
+    if name not in stats:
+        name = f"{_ROUNDED_BYTES}.{kind}"
+    return stats[name]
 
 
 def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[[], None]:
     """A function that reads ``size`` bytes of memory of a ``torch.device`` and waits until that is done."""
     import torch
 
-    # Written once: memory that never was is one page of zeros over and over, and reading it evicts nothing.
+    # Written once: memory that was never written is one page of zeros over and over, and reading it evicts no other.
     buffer = torch.ones(size // torch.float32.itemsize, dtype=torch.float32, device=place)
 
     def sweep() -> None:
@@ -464,8 +473,8 @@ def weights_of(model: Any) -> list[Any]:
     keeps the addresses.
     """
     weights = list({id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}.values())
-    storages = {tensor.untyped_storage().data_ptr() for tensor in weights if tensor.numel()}
-    if len(storages) < sum(tensor.numel() > 0 for tensor in weights):
+    addresses = [tensor.untyped_storage().data_ptr() for tensor in weights if tensor.numel()]
+    if len(set(addresses)) < len(addresses):
         raise UnmeasuredError(Message("device.shared-weights"))
     if any(type(entry).__name__ in _GRAPHS for entry in gc.get_objects()):
         raise UnmeasuredError(Message("device.captured-graph"))
@@ -473,12 +482,12 @@ def weights_of(model: Any) -> list[Any]:
 
 
 def open_accelerator(
-    device: type[Accelerator], module: Any, index: int, *, package: str, nothing: str, taken: str
+    device: type[Accelerator], module: Any, index: int, *, package: str, absent: str, taken: str
 ) -> Accelerator:
     """Raises UnmeasuredError if there is no such device, or another process has taken it."""
     count = int(module.device_count())
     if count == 0:
-        raise UnmeasuredError(Message(nothing))
+        raise UnmeasuredError(Message(absent))
     if index >= count:
         values: dict[str, MessageValue] = {"kind": device.kind, "package": package, "index": index, "count": count}
         raise UnmeasuredError(Message("device.not-there", {**values, "last": count - 1}))

@@ -27,7 +27,7 @@ KIND = "cpu"
 _SIZE = re.compile(r"(\d+)([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # How torch words a failed allocation on the host (c10/core/impl/alloc_cpu.cpp: "DefaultCPUAllocator: ... memory").
-_OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
+_OUT_OF_MEMORY = re.compile("DefaultCPUAllocator: (can't allocate|not enough) memory")
 
 
 def open_device(index: int = 0) -> CpuDevice:
@@ -83,13 +83,6 @@ class CpuDevice(TorchDevice):
     def copy_stream(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def profiler(self) -> Any:
-        # torch.profiler.profile imports hundreds of modules when it starts, seconds in a forked worker (torch 2.13: 822
-        # modules); the profiler inside it writes the same trace.
-        from torch.autograd.profiler import profile
-
-        return profile(use_cpu=True, record_shapes=True, with_stack=True)
-
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
         """The allocations of each call, counted at torch's CPU allocator.
 
@@ -114,7 +107,7 @@ class CpuDevice(TorchDevice):
         return None
 
     def reset_memory_peaks(self) -> None:
-        """Do nothing: there are no statistics."""
+        """Return at once: there are no statistics."""
 
     def cache_bytes(self) -> int | None:
         return last_cache_bytes(Path(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}/cache"))
@@ -139,16 +132,18 @@ class CpuDevice(TorchDevice):
 
     def condition(self) -> DeviceState:
         before, self._throttles = self._throttles, _throttle_count()
-        return DeviceState(throttled=None if before is None or self._throttles is None else self._throttles > before)
+        if before is None or self._throttles is None:
+            return DeviceState()
+        return DeviceState(throttled=self._throttles > before)
 
     def telemetry(self) -> DeviceState | None:
         return None
 
     def empty_cache(self) -> None:
-        """Do nothing: torch caches no host memory."""
+        """Return at once: torch caches no host memory."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or any(text in text_of_error(error) for text in _OUT_OF_MEMORY)
+        return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(text_of_error(error)) is not None
 
 
 class HostEvent:
@@ -161,7 +156,7 @@ class HostEvent:
         self._time_ns = perf_counter_ns()
 
     def wait(self) -> None:
-        """Do nothing: the mark is passed when it is recorded."""
+        """Return at once: the mark is passed when it is recorded."""
 
     def time_ns(self) -> int:
         return self._time_ns
@@ -193,8 +188,11 @@ def cpu_model(cpuinfo: str) -> str:
 
     x86 has a ``model name``; aarch64 (Kunpeng, Graviton) only the numbers of implementer and part.
     """
-    lines = (line.partition(":") for line in reversed(cpuinfo.splitlines()))
-    fields = {key.strip(): value.strip() for key, colon, value in lines if colon}  # of several CPUs the first
+    fields: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(key.strip(), value.strip())  # of several CPUs the first
     if "model name" in fields:
         return fields["model name"]
     if "CPU part" in fields:
@@ -233,15 +231,18 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
             starts.append(event.start_time_ns)
     starts.sort()
     calls: list[list[tuple[int, int]]] = [[] for _ in starts]
-    for time_ns, address, size in sorted(blocks, key=lambda block: block[0]):
+    blocks.sort(key=lambda block: block[0])
+    for time_ns, address, size in blocks:
         calls[max(0, bisect_right(starts, time_ns) - 1)].append((address, size))
     return calls
 
 
 def _throttle_count() -> int | None:
     """The number of throttlings of the CPUs this process may use; None if the kernel does not count them."""
-    folders = [Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle") for cpu in os.sched_getaffinity(0)]
-    counts = [text_of(folder / "core_throttle_count") for folder in folders]
-    if all(map(str.isdigit, counts)):
-        return sum(map(int, counts))
-    return None
+    total = 0
+    for cpu in os.sched_getaffinity(0):
+        count = text_of(Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"))
+        if not count.isdigit():
+            return None
+        total += int(count)
+    return total

@@ -26,7 +26,7 @@ def open_device(index: int = 0) -> CudaDevice:
     if torch.version.cuda is None:
         raise UnmeasuredError(Message("device.no-cuda-build", {"version": str(torch.__version__)}))
     return open_accelerator(
-        CudaDevice, torch.cuda, index, package="torch", nothing="device.no-gpu", taken="device.cuda-taken"
+        CudaDevice, torch.cuda, index, package="torch", absent="device.no-gpu", taken="device.cuda-taken"
     )
 
 
@@ -102,7 +102,7 @@ def kernels_of(events: Iterable[Any]) -> list[KernelRun]:
 def _is_kernel(event: Any) -> bool:
     if event.device_type().name != "CUDA":
         return False
-    # Not in torch of old, whose copies are known by their names alone.
+    # Absent in old versions of torch, in which only names distinguish copies.
     if hasattr(event, "activity_type"):
         return bool(event.activity_type() in ("kernel", "concurrent_kernel"))
     is_annotation = hasattr(event, "is_user_annotation") and event.is_user_annotation()
@@ -118,12 +118,18 @@ def _ns(event: Any, name: str) -> int:
 
 def _launch_size(event: Any) -> str:
     """The grid and the block of a launch; empty if torch does not hand them over."""
-    text = ""
-    if hasattr(event, "metadata_json"):
-        text = event.metadata_json()
+    if not hasattr(event, "metadata_json"):
+        return ""
+    text = event.metadata_json()
+    if not text.startswith("{"):
+        text = f"{{{text}}}"
     try:
-        values = json.loads(text if text.startswith("{") else f"{{{text}}}")
+        values = json.loads(text)
     except ValueError:
         return ""
-    sizes = [values[name] for name in ("grid", "block") if name in values]
-    return " ".join("x".join(map(str, size)) for size in sizes if isinstance(size, list))
+    sizes = []
+    for name in ("grid", "block"):
+        size = values.get(name)
+        if isinstance(size, list):
+            sizes.append("x".join(map(str, size)))
+    return " ".join(sizes)

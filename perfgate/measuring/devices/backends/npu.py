@@ -58,7 +58,7 @@ def open_device(index: int = 0) -> NpuDevice:
     require_packages("torch", "torch_npu", install=same)
     module = _import_npu()
     return open_accelerator(
-        NpuDevice, module, index, package="torch_npu", nothing="device.no-npu", taken="device.npu-taken"
+        NpuDevice, module, index, package="torch_npu", absent="device.no-npu", taken="device.npu-taken"
     )
 
 
@@ -100,11 +100,14 @@ class NpuDevice(AcceleratorDevice):
     def _switches(self) -> dict[str, Any]:
         import torch_npu
 
-        compiled = _asked(self.module, "is_jit_compile_false")
+        operators = None
+        precompiled = _asked(self.module, "is_jit_compile_false")
+        if precompiled is not None:
+            operators = "precompiled" if precompiled else "compiled at run time"
         # config.allow_internal_format can be set and not be read; its option can.
         internal = _asked(torch_npu._C, "_npu_getOption", "ALLOW_INTERNAL_FORMAT")
         return {
-            "operators": None if compiled is None else "precompiled" if compiled else "compiled at run time",
+            "operators": operators,
             "internal formats": internal.decode() if isinstance(internal, bytes) else internal,
             "matmul hf32": getattr(getattr(self.module, "matmul", None), "allow_hf32", None),
             "conv hf32": getattr(getattr(self.module, "conv", None), "allow_hf32", None),

@@ -19,7 +19,7 @@ from perfgate.measuring.devices.host import Host, text_of
 
 KIND = "cpu"
 # The zones of the processor by their type, as drivers name them: x86_pkg_temp, cpu-thermal, soc_thermal …; of a machine
-# without such a zone no other is taken, because a battery or a radio is hot for reasons of its own.
+# without such a zone no other is taken, because a battery or a radio is hot for other reasons.
 _PROCESSOR = re.compile(r"x86_pkg|cpu|soc|cluster|tcpu", re.IGNORECASE)
 # A package; zones below it (intel-rapl:0:0, a core or uncore) are part of its energy.
 _PACKAGE = re.compile(r"intel-rapl:\d+")
@@ -39,11 +39,12 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 
 
 
 def open_sensor(host: Host, index: int) -> Sensor:
-    """A reader of the CPU, the only one of its kind. Raises UnmeasuredError if the kernel reports nothing."""
+    """A reader of the CPU, which has index 0. Raises UnmeasuredError if the kernel reports no state of it."""
     if index != 0:
         raise UnmeasuredError(Message("device.no-such-cpu", {"index": index}))
     sensor = CpuSensor(host)
-    if not sensor.shows_anything():
+    state = sensor()
+    if not sensor.has_energy and state.temperature is None and state.clock is None:
         raise UnmeasuredError(Message("system.no-sensor"))
     return sensor
 
@@ -52,34 +53,35 @@ class CpuSensor:
     """Reads the CPUs this process may use; power is the energy since the reading before."""
 
     def __init__(self, host: Host, clock: Callable[[], float] = time.monotonic) -> None:
-        cpus = sorted(os.sched_getaffinity(0))
-        zones = sorted(host.below("/sys/class/thermal").glob("thermal_zone*"))
-        packages = sorted(host.below("/sys/class/powercap").glob("intel-rapl:*"))
         self._clock = clock
-        self._zones = [zone for zone in zones if _PROCESSOR.search(text_of(zone / "type"))]
-        self._clocks = [host.below(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq") for cpu in cpus]
-        self._packages = [package for package in packages if _PACKAGE.fullmatch(package.name)]
-        self._packages = [package for package in self._packages if _number(package / "energy_uj") is not None]
+        self._clocks = [host.below(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq") for cpu in os.sched_getaffinity(0)]
+        self._zones: list[Path] = []
+        for zone in sorted(host.below("/sys/class/thermal").glob("thermal_zone*")):
+            if _PROCESSOR.search(text_of(zone / "type")):
+                self._zones.append(zone)
+        self._packages: list[Path] = []
+        for package in sorted(host.below("/sys/class/powercap").glob("intel-rapl:*")):
+            if _PACKAGE.fullmatch(package.name) and _number(package / "energy_uj") is not None:
+                self._packages.append(package)
+        self.has_energy = bool(self._packages)
         self._before = self._energy()
-
-    def shows_anything(self) -> bool:
-        read = self()
-        return bool(self._packages) or read.temperature is not None or read.clock is not None
 
     def __call__(self) -> DeviceState:
         """The hottest zone, the fastest clock, the lowest rated clock and the power since the reading before.
 
-        The fastest clock is that of a core at work. Rated is the clock without turbo, which only some drivers report
+        The fastest clock belongs to a core at work. Rated is the clock without turbo, which only some drivers report
         (base_frequency of intel_pstate): no CPU holds its highest clock on all cores, so a lower one is not throttling.
         """
         millidegrees = _numbers(self._zones, "temp")
         now, rated = _numbers(self._clocks, "scaling_cur_freq"), _numbers(self._clocks, "base_frequency")
-        return DeviceState(
-            temperature=max(millidegrees) / 1000 if millidegrees else None,
-            power=self._power(),
-            clock=max(now) * _KILOHERTZ if now else None,
-            rated_clock=min(rated) * _KILOHERTZ if rated else None,
-        )
+        temperature = clock = rated_clock = None
+        if millidegrees:
+            temperature = max(millidegrees) / 1000
+        if now:
+            clock = max(now) * _KILOHERTZ
+        if rated:
+            rated_clock = min(rated) * _KILOHERTZ
+        return DeviceState(temperature=temperature, power=self._power(), clock=clock, rated_clock=rated_clock)
 
     def _power(self) -> float | None:
         before, self._before = self._before, self._energy()
@@ -101,8 +103,12 @@ class CpuSensor:
 
 def _numbers(folders: list[Path], name: str) -> list[float]:
     """The numbers in these files, as far as they have one."""
-    numbers = [_number(folder / name) for folder in folders]
-    return [value for value in numbers if value is not None]
+    numbers: list[float] = []
+    for folder in folders:
+        value = _number(folder / name)
+        if value is not None:
+            numbers.append(value)
+    return numbers
 
 
 def _number(path: Path) -> float | None:

@@ -35,6 +35,7 @@ APPS = ("nvidia-smi", f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=
 # that something is wrong. Idle (1), application clocks (2) and display clocks (0x100) do not slow a GPU down.
 _POWER_CAP = 0x4
 _THROTTLED = {0x8: "hardware slowdown", 0x20: "heat (software)", 0x40: "heat (hardware)", 0x80: "power brake"}
+_LOADS = {"gpu": "utilization.gpu", "memory_bandwidth": "utilization.memory"}
 _FAILURES = (
     "nvidia-smi has failed",
     "failed to initialize nvml",
@@ -119,14 +120,18 @@ def parse_rows(text: str, fields: tuple[str, ...], command: str) -> list[dict[st
     if any(failure in text.lower() for failure in _FAILURES):
         raise UnmeasuredError(Message("device.nvidia-smi-fails", printed))
     lines = [line for line in text.replace("\0", "").splitlines() if line.strip()]
+    rows: list[dict[str, str]] = []
     try:
-        cells = list(csv.reader(lines, skipinitialspace=True))
+        for cells in csv.reader(lines, skipinitialspace=True):
+            if len(cells) != len(fields):
+                raise UnmeasuredError(Message("device.nvidia-smi-no-row", {**printed, "count": len(fields)}))
+            rows.append(dict(zip(fields, map(str.strip, cells))))
     except csv.Error as error:
         values = {"command": command, "error": str(error)}
         raise UnmeasuredError(Message("device.nvidia-smi-no-table", values)) from error
-    if not cells or any(len(row) != len(fields) for row in cells):
+    if not rows:
         raise UnmeasuredError(Message("device.nvidia-smi-no-row", {**printed, "count": len(fields)}))
-    return [dict(zip(fields, map(str.strip, row))) for row in cells]
+    return rows
 
 
 def parse_gpus(text: str) -> list[dict[str, str]]:
@@ -154,7 +159,9 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
             {"index": index, "variable": _VISIBLE, "value": visible[:80], "count": len(entries)},
         )
         raise UnmeasuredError(reason)
-    name = identity or (entries[index] if entries else str(index))
+    name = identity
+    if not name:
+        name = entries[index] if entries else str(index)
     if identity or name.startswith("GPU-"):
         column, matches = "uuid", [row for row in rows if row["uuid"].startswith(name)]
     elif environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and len({row["name"] for row in rows}) > 1:
@@ -169,7 +176,7 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
 
 def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> DeviceState:
     units: dict[str, float] = {}
-    for name, column in (("gpu", "utilization.gpu"), ("memory_bandwidth", "utilization.memory")):
+    for name, column in _LOADS.items():
         load = share(row[column])
         if load is not None:
             units[name] = load

@@ -1,4 +1,4 @@
-"""An Ascend NPU: the usual checks, from the package to the card, each with its remedy; and npu-smi beside a run."""
+"""An Ascend NPU: the usual checks, from the package to the card, each with its remedy; and npu-smi during a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perfgate.measuring.devices.card import check_card
 from perfgate.measuring.devices.host import Host
 
 KIND = "npu"
-# torch_npu calls the script that lies beside the msprof it finds on PATH.
+# torch_npu calls the script at this place relative to the msprof it finds on PATH.
 _MSPROF_SCRIPT = "tools/profiler/profiler_tool/analysis/msprof/msprof.py"
 _SEND = (
     "send us the output of `npu-smi info -m`, `npu-smi info` and `npu-smi info -t common -i 0` in an issue: perfgate reads "
