@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -23,7 +24,9 @@ SIDE = Path(__file__).with_name("side.py")
 CLOCKS = ("wall", "p50", "host", "span", "piped", "kernels")
 # One quad in so many also has its kernels profiled.
 PROFILED_QUADS = 4
-END_SECONDS = 20.0
+END_SECONDS = 5.0
+# A start that its time cuts short has at least so many quads.
+LEAST_QUADS = 3
 # Of a normal distribution, over the median absolute deviation.
 _SD_OF_MAD = 1.4826
 
@@ -41,21 +44,34 @@ class Series(NamedTuple):
         return f"{self.model} {self.plant or 'equal'}"
 
 
-def measure(series: Series, device: str) -> dict[str, Any]:
-    """Run all quads of a series; the summary with the raw effects of every quad."""
+def measure(series: Series, device: str, seconds: float) -> dict[str, Any]:
+    """Run the quads of a series that fit into some seconds; the summary with the raw effects of every quad.
+
+    Raises TimeoutError if not a single quad fits.
+    """
     quads: list[dict[str, Any]] = []
     loads: list[float] = []
     calls: list[float] = []
+    ends = time.monotonic() + seconds
     for start in range(series.starts):
-        began = time.perf_counter()
-        with _resident(series, device) as sides:
-            ready = [side.answer() for side in sides]
-            loads.append(time.perf_counter() - began)
-            calls.append(ready[0]["call"])
-            block_calls = max(one["calls"] for one in ready)
-            for number in range(series.quads):
-                quad = _quad(sides, block_calls, leads=(start + number) % 2, profiles=number % PROFILED_QUADS == 0)
-                quads.append({"start": start, **quad})
+        began = time.monotonic()
+        # The starts share the time that is left.
+        start_ends = began + (ends - began) / (series.starts - start)
+        try:
+            with _resident(series, device, ends) as sides:
+                ready = [side.answer() for side in sides]
+                loads.append(time.monotonic() - began)
+                calls.append(ready[0]["call"])
+                block_calls = max(one["calls"] for one in ready)
+                for number in range(series.quads):
+                    if number >= LEAST_QUADS and time.monotonic() > start_ends:
+                        break
+                    quad = _quad(sides, block_calls, leads=(start + number) % 2, profiles=number % PROFILED_QUADS == 0)
+                    quads.append({"start": start, **quad})
+        except TimeoutError:
+            if not quads:
+                raise
+            break
     return {
         "name": series.name,
         "load_seconds": statistics.median(loads),
@@ -68,10 +84,14 @@ def measure(series: Series, device: str) -> dict[str, Any]:
 
 
 class Side:
-    """A process of side.py. What it prints beside its answers goes into ``log``, which is shown if it ends too soon."""
+    """A process of side.py. Its other output goes into ``log``, which is shown if it ends too soon.
 
-    def __init__(self, command: list[str], log: Path) -> None:
+    It must answer before ``ends``, by the monotonic clock.
+    """
+
+    def __init__(self, command: list[str], log: Path, ends: float) -> None:
         self._log = log
+        self._ends = ends
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         with log.open("w") as stderr:
             self._process = subprocess.Popen(
@@ -97,6 +117,8 @@ class Side:
 
     def answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], max(0.0, self._ends - time.monotonic()))[0]:
+            raise TimeoutError("a side of the clocks gave no answer in its time")
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"a side of the clocks ended:\n{self._log.read_text()[-2000:]}")
@@ -105,12 +127,12 @@ class Side:
 
 
 @contextmanager
-def _resident(series: Series, device: str) -> Iterator[list[Side]]:
+def _resident(series: Series, device: str, ends: float) -> Iterator[list[Side]]:
     """Both sides, which load at the same time."""
     command = [sys.executable, str(SIDE), "--device", device, "--model", series.model, "--plant"]
     with tempfile.TemporaryDirectory(prefix="perfgate-clocks-") as folder, ExitStack() as stack:
         yield [
-            stack.enter_context(Side([*command, plant], Path(folder, name)))
+            stack.enter_context(Side([*command, plant], Path(folder, name), ends))
             for name, plant in (("base", ""), ("head", series.plant))
         ]
 

@@ -6,8 +6,10 @@
 
 First six clocks of two resident sides over several starts, of a model bound by the host, one by the device and one by memory,
 then with a kernel and a loop planted (clocks.py); then `perfgate check` of equal code, of a planted kernel, of a planted loop
-and of the demo's mistake. A stage begins only if there is time for it. The file is written after every stage, and a stage that
-is in it is not run again, so a day that was cut short goes on where it ended. The exit code is 0 if every stage is there.
+and of the demo's mistake. The stages share the time that is left, so that a busy host makes each of them smaller and none
+too late: clocks take fewer quads, and a gate gets a smaller budget. A stage that does not end in its time is stopped, with the
+reason in the file. The file is written after every stage. A stage that ended is not run again, so a day that was cut short goes
+on where it was. The exit code is 0 if every stage has ended.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +28,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,8 +37,15 @@ from clocks import CLOCKS, Series, measure
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "perfgate" / "demo"
-# Seconds of the whole day, and those that a stage needs to be begun.
-DAY_SECONDS, CLOCKS_SECONDS, GATE_SECONDS = 720.0, 60.0, 90.0
+# Seconds of the whole day, and of its end.
+DAY_SECONDS, CLOSING_SECONDS = 720.0, 10.0
+# Parts of the day, in proportion to which the stages share it; and the seconds without which a stage does not begin.
+CLOCKS_PART, GATE_PART, LEAST_SECONDS = 2, 5, 30.0
+# Shares of a gate's time: the budget of its pairs, which may be used twice if that decides, and that of the checklist. The
+# steps are the quick ones that name a cause.
+PAIRS_SHARE, CHECKLIST_SHARE, STEPS = 0.3, 0.05, "latency,transfer,top_ops"
+# For perfgate to stop its processes and remove its worktrees.
+STOP_SECONDS = 8.0
 STARTS, QUADS = 4, 24
 QUICK_STARTS, QUICK_QUADS = 2, 3
 SERIES = (("tiny", ""), ("gemm", ""), ("stream", ""), ("gemm", "device"), ("tiny", "host"))
@@ -72,8 +83,10 @@ stack = Workload(
 )
 """
 SETTINGS = 'project = "stack"\ndevice = "{0}"\nworkload = "perf.py:stack"\n'
+BUDGET = "\n[gate]\nbudget = {pairs:.0f}\nchecklist_budget = {checklist:.0f}\n"
 CALL = "        for layer in self.layers:\n"
-# Nothing that runs; before the loop over the layers 1 % more of the device's work; or 2,000 turns of a loop of Python there.
+# A function that is not called; before the loop over the layers 1 % more of the device's work, or 2,000 turns of a loop of
+# Python.
 PLANTS = {
     "equal code": ("import torch\n", "import torch\n\n\ndef unused():\n    return 1\n"),
     "a planted kernel": (CALL, "        self.layers[0](x[: len(x) // 8])\n" + CALL),
@@ -82,10 +95,10 @@ PLANTS = {
 
 
 class Stage(NamedTuple):
-    """A part of the day: the seconds without which it does not begin, and what runs it, which is told the seconds left."""
+    """A part of the day, and what runs it within some seconds."""
 
     name: str
-    needed: float
+    part: int
     run: Callable[[float], dict[str, Any]]
 
 
@@ -102,98 +115,145 @@ def main() -> int:
     if options.table:
         print_tables(json.loads(options.table.read_text()))
         return 0
-    return run_day(options)
+    starts, quads, size = (QUICK_STARTS, QUICK_QUADS, QUICK_SIZE) if options.quick else (STARTS, QUADS, SIZE)
+    return run_day(options, stages(options.device, starts, quads, size))
 
 
-def run_day(options: argparse.Namespace) -> int:
-    """Run the stages that are missing in the file, as far as the time allows."""
+def run_day(options: argparse.Namespace, every: list[Stage]) -> int:
+    """Run the stages that have not ended by the file, as far as the time allows."""
     day = json.loads(options.out.read_text()) if options.out.exists() else {"device": options.device, "stages": {}}
     if day["device"] != options.device:
         raise SystemExit(f"{options.out} is of {day['device']}; name another file with --out")
     day["machine"] = machine()
-    ends = time.monotonic() + options.seconds
-    starts, quads, size = (QUICK_STARTS, QUICK_QUADS, QUICK_SIZE) if options.quick else (STARTS, QUADS, SIZE)
-    missing: list[str] = []
-    for stage in stages(options.device, starts, quads, size):
-        if stage.name in day["stages"]:
+    ends = time.monotonic() + options.seconds - CLOSING_SECONDS
+    ahead = [stage for stage in every if not has_ended(day, stage)]
+    parts = sum(stage.part for stage in ahead)
+    for stage in ahead:
+        seconds = (ends - time.monotonic()) * stage.part / parts
+        parts -= stage.part
+        if seconds < LEAST_SECONDS:
             continue
-        if time.monotonic() + stage.needed > ends:
-            missing.append(stage.name)
-            continue
-        print(f"{stage.name} …", flush=True)
-        began = time.monotonic()
-        with Watch(options.device) as watch:
-            found = stage.run(ends - time.monotonic())
-        day["stages"][stage.name] = {**found, "seconds": round(time.monotonic() - began, 1), "watch": watch.summary()}
+        print(f"{stage.name}, within {seconds:.0f} s …", flush=True)
+        day["stages"][stage.name] = run_stage(stage, options.device, seconds)
         write(options.out, day)
     print_tables(day)
+    missing = [stage.name for stage in every if stage.name not in day["stages"]]
     if missing:
-        print(f"no time for: {', '.join(missing)}; run it again with the same --out")
-    return 1 if missing else 0
+        print(f"no time for: {', '.join(missing)}")
+    for name, stage in day["stages"].items():
+        if "unfinished" in stage:
+            print(f"not ended: {name}: {stage['unfinished']}")
+    if all(has_ended(day, stage) for stage in every):
+        return 0
+    print("run it again with the same --out")
+    return 1
+
+
+def has_ended(day: dict[str, Any], stage: Stage) -> bool:
+    return "unfinished" not in day["stages"].get(stage.name, {"unfinished": "not begun"})
+
+
+def run_stage(stage: Stage, device: str, seconds: float) -> dict[str, Any]:
+    """The result of a stage with its time and the load of the host, or why there is none."""
+    began = time.monotonic()
+    with Watch(device) as watch:
+        try:
+            result = stage.run(seconds)
+        except (RuntimeError, TimeoutError) as error:
+            result = {"unfinished": str(error)}
+    load = f"{os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} CPUs"
+    return {**result, "seconds": round(time.monotonic() - began, 1), "host_load": load, "watch": watch.summary()}
 
 
 def stages(device: str, starts: int, quads: int, size: int = SIZE) -> list[Stage]:
     found: list[Stage] = []
     for model, plant in SERIES:
         series = Series(model, plant, starts, quads)
-        found.append(Stage(f"clocks: {series.name}", CLOCKS_SECONDS, partial(clocks_of, device, series)))
+        found.append(Stage(f"clocks: {series.name}", CLOCKS_PART, partial(clocks_of, device, series)))
     for name, (old, new) in PLANTS.items():
-        found.append(Stage(f"gate: {name}", GATE_SECONDS, partial(gate_stack, device, size, old, new)))
-    found.append(Stage("gate: the demo's mistake", GATE_SECONDS, partial(gate_demo, device)))
+        found.append(Stage(f"gate: {name}", GATE_PART, partial(gate_stack, device, size, old, new)))
+    found.append(Stage("gate: the demo's mistake", GATE_PART, partial(gate_demo, device)))
     return found
 
 
-def clocks_of(device: str, series: Series, _: float) -> dict[str, Any]:
-    return measure(series, device)
+def clocks_of(device: str, series: Series, seconds: float) -> dict[str, Any]:
+    return measure(series, device, seconds)
 
 
-def gate_stack(device: str, size: int, old: str, new: str, left: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="perfgate-day-") as scratch:
+def gate_stack(device: str, size: int, old: str, new: str, seconds: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="perfgate-day-", ignore_cleanup_errors=True) as scratch:
         repository = Path(scratch) / "stack"
         repository.mkdir()
         model = MODEL.replace("{size}", str(size), 1)
         (repository / "model.py").write_text(model)
         (repository / "perf.py").write_text(WORKLOAD)
-        (repository / "perfgate.toml").write_text(SETTINGS.format(device))
+        (repository / "perfgate.toml").write_text(SETTINGS.format(device) + budget(seconds))
         git(repository, "init", "--quiet", "--initial-branch", "main")
         commit(repository, "base")
         (repository / "model.py").write_text(model.replace(old, new, 1))
         commit(repository, "head")
-        return gate(repository, device, left)
+        return gate(repository, device, seconds)
 
 
-def gate_demo(device: str, left: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="perfgate-day-") as scratch:
+def gate_demo(device: str, seconds: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="perfgate-day-", ignore_cleanup_errors=True) as scratch:
         repository = Path(scratch) / "demo"
         shutil.copytree(DEMO / "main", repository)
+        with (repository / "perfgate.toml").open("a") as settings:
+            settings.write(budget(seconds))
         git(repository, "init", "--quiet", "--initial-branch", "main")
         commit(repository, "base")
         shutil.copytree(DEMO / "mistake", repository, dirs_exist_ok=True)
         commit(repository, "head")
-        return gate(repository, device, left)
+        return gate(repository, device, seconds)
 
 
-def gate(repository: Path, device: str, left: float) -> dict[str, Any]:
-    """Gate the last commit; a gate that does not end in time is a result too."""
-    out = repository.parent / "out"
+def budget(seconds: float) -> str:
+    """The settings by which a gate ends within some seconds."""
+    return BUDGET.format(pairs=max(10.0, PAIRS_SHARE * seconds), checklist=CHECKLIST_SHARE * seconds)
+
+
+def gate(repository: Path, device: str, seconds: float) -> dict[str, Any]:
+    """Gate the last commit; the reason if that does not end in time."""
+    out, log = repository.parent / "out", repository.parent / "check.log"
     command = [sys.executable, "-m", "perfgate", "check", "--base", "HEAD~1", "--always", "--device", device]
+    command += ["--steps", STEPS, "--out", str(out)]
     environment = {**os.environ, "PERFGATE_STORE": str(repository.parent / "store.db")}
+    with log.open("w") as output:
+        check = subprocess.Popen(
+            command, cwd=repository, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
     try:
-        done = subprocess.run(
-            [*command, "--out", str(out)], cwd=repository, env=environment, capture_output=True, text=True, timeout=left,
-            check=False,
-        )  # fmt: skip
+        code = check.wait(seconds - STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        return {"verdict": "none", "title": f"not ended after {left:.0f} s"}
-    decision = json.loads((out / "decision.json").read_text()) if (out / "decision.json").exists() else {}
-    comment = (out / "comment.md").read_text() if (out / "comment.md").exists() else done.stderr
-    title = re.search(r"^## .*$", comment, re.MULTILINE)
+        stop(check)
+        return {"verdict": "none", "unfinished": f"no verdict after {seconds:.0f} s; at last: {last_line(log)}"}
+    decision_file, comment_file = out / "decision.json", out / "comment.md"
+    if not decision_file.exists() or not comment_file.exists():
+        return {"verdict": "none", "exit_code": code, "unfinished": last_line(log)}
+    decision = json.loads(decision_file.read_text())
+    title = re.search(r"^## (.*)$", comment_file.read_text(), re.MULTILINE)
     return {
-        "verdict": decision.get("verdict", "none"),
-        "exit_code": done.returncode,
+        "verdict": decision["verdict"],
+        "exit_code": code,
         "pairs": decision.get("pairs"),
-        "title": title[0].removeprefix("## ") if title else comment.strip()[-300:],
+        "title": title[1] if title else "",
     }
+
+
+def stop(check: subprocess.Popen[bytes]) -> None:
+    """Interrupt a check, so that it cleans up, and kill what is left of it."""
+    check.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        check.wait(STOP_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(check.pid, signal.SIGKILL)
+    check.wait()
+
+
+def last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n")
+    return next((line.strip()[-300:] for line in reversed(lines) if line.strip()), "no output")
 
 
 class Watch:
@@ -256,14 +316,14 @@ def print_tables(day: dict[str, Any]) -> None:
             times = (
                 f"{stage['load_seconds']:.1f} s | {1e3 * stage['call_seconds']:.2f} ms | {stage['quad_seconds']:.2f} s"
             )
-            print(f"| {stage['name']} | {times} | " + " | ".join(cells) + " |")
+            print(f"| {stage['name']} ({len(stage['quads'])} quads) | {times} | " + " | ".join(cells) + " |")
         print("\nEffect, spread of a quad within a start, spread of starts.")
     gates = {name: stage for name, stage in day["stages"].items() if "verdict" in stage}
     if gates:
-        print("\n| gate | verdict | pairs | seconds | title |\n|---|---|--:|--:|---|")
+        print("\n| gate | verdict | pairs | seconds | host load | title |\n|---|---|--:|--:|---|---|")
         for name, stage in gates.items():
-            title = stage["title"].replace("|", "\\|")
-            numbers = f"{stage.get('pairs')} | {stage['seconds']:.0f}"
+            title = stage.get("title", stage.get("unfinished", "")).replace("|", "\\|")
+            numbers = f"{stage.get('pairs')} | {stage['seconds']:.0f} | {stage.get('host_load', '–')}"
             print(f"| {name.removeprefix('gate: ')} | {stage['verdict']} | {numbers} | {title} |")
 
 

@@ -14,7 +14,7 @@ from perfgate.locale import Activity
 from perfgate.measuring.checklist.mistakes import ProjectCode
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.worker.spawn import Holdings
-from perfgate.measuring.worker.trial import LineWatch
+from perfgate.measuring.worker.trial import TrialWatch
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import LoadRequest
 
@@ -34,7 +34,7 @@ class LoadedWorkload:
     workload: BoundWorkload
     device: Device
     before: Holdings
-    line_watch: LineWatch | None
+    line_watch: TrialWatch | None
     say: Callable[[Activity], None]
     announce_experiment: Callable[[], None]
     describe_error: Callable[[BaseException], ErrorDetail]

@@ -79,7 +79,7 @@ def copies_that_fit(device: Device) -> int | None:
     return int(_USABLE_SHARE * memory.total / of_one)
 
 
-class LineWatch:
+class TrialWatch:
     """Records the lines of watched files that a trial runs; recording begins before any module of the project is imported."""
 
     def __init__(self, request: LoadRequest, watched: Watched, reports: socket.socket) -> None:

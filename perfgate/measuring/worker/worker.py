@@ -29,7 +29,7 @@ from perfgate.measuring.worker.answers.trials import TrialAnswers
 from perfgate.measuring.worker.host_build import HostBuild, prepare_libraries
 from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
 from perfgate.measuring.worker.spawn import Holdings, write_stacks_to
-from perfgate.measuring.worker.trial import LineWatch
+from perfgate.measuring.worker.trial import TrialWatch
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import scatter_memory
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
@@ -153,7 +153,7 @@ class WorkerLoop:
             scatter_memory(request.layout_seed)
         line_watch = None
         if request.watch is not None and self.reports is not None:
-            line_watch = LineWatch(request, request.watch, self.reports)
+            line_watch = TrialWatch(request, request.watch, self.reports)
         workload = self._build(request, device)
         self.take_up(request, workload, before, line_watch)
         return protocol.Loaded(
@@ -184,7 +184,7 @@ class WorkerLoop:
         request: protocol.LoadRequest,
         workload: BoundWorkload,
         before: Holdings,
-        line_watch: LineWatch | None = None,
+        line_watch: TrialWatch | None = None,
     ) -> None:
         """Answer requests about a workload from now on."""
         loaded = LoadedWorkload(

@@ -122,6 +122,13 @@ def test_examine__virtual_npu__attention(machine: Machine) -> None:
     assert str(found.seen).startswith("910B4vir05_1c_8g is a virtual NPU")
 
 
+def test_examine__container_with_a_share_of_a_card__attention(machine: Machine) -> None:
+    write(machine.root, "etc/ld.so.preload", "/opt/enpu/vcann-rt/lib/libvruntime.so\n")
+    found = machine.examine()["npu slice"]
+    assert found.status == "attention"
+    assert str(found.seen).startswith("/etc/ld.so.preload loads libvruntime.so")
+
+
 def test_examine__nothing_of_an_npu__one_line(tmp_path: Path) -> None:
     found = examine_device(
         "npu", Host(environ={}, root=tmp_path, version=lambda name: None, find_program=lambda name, environ: None)

@@ -190,6 +190,7 @@ def test_parse_blocks__processes__none_is_not_unknown() -> None:
             "DrvMngGetConsoleLogLevel failed.\ndcmi module initialize failed. ret is -8020",
             "another container or process",
         ),
+        ("Container ID verify failed (session ct_id=0; device ct_id=12)", "belongs to another container"),
         ("dcmi module initialize failed. ret is -1", "driver's library does not start"),
         ("npu-smi: error while loading shared libraries: libdrvdsmi_host.so", "LD_LIBRARY_PATH"),
         ("bash: npu-smi: command not found", "install the Ascend driver"),

@@ -6,10 +6,12 @@ from perfgate.document.message import Message, UnmeasuredError
 from perfgate.measuring.devices.cells import MOST_TEXT, quoted
 
 # Printed texts in lower case, and the message for each. Sources: error_container_-8005 and usage_text_on_wrong_type of the
-# recorded outputs, the return values of the DCMI manual (-8005 not ready, -8020 in use), the dynamic linker of glibc.
+# recorded outputs, the return values of the DCMI manual (-8005 not ready, -8020 in use), the driver's refusal of a card that
+# has the id of another container, the dynamic linker of glibc.
 _REFUSALS = (
     ("ret is -8005", "device.npu-hidden"),
     ("ret is -8020", "device.npu-in-use"),
+    ("container id verify failed", "device.npu-other-container"),
     ("dcmi module initialize failed", "device.npu-driver-stopped"),
     ("error while loading shared libraries", "device.npu-driver-not-found"),
     ("command not found", "device.npu-smi-not-installed"),

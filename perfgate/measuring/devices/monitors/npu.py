@@ -26,11 +26,14 @@ from perfgate.measuring.devices.ascend.machine import (
 )
 from perfgate.measuring.devices.ascend.reading import find_chip, read_processes, read_state, read_telemetry
 from perfgate.measuring.devices.card import check_card
-from perfgate.measuring.devices.host import Host
+from perfgate.measuring.devices.host import Host, text_of
 
 KIND = "npu"
 # torch_npu calls the script at this place relative to the msprof it finds on PATH.
 _MSPROF_SCRIPT = "tools/profiler/profiler_tool/analysis/msprof/msprof.py"
+# The library with which MindCluster shares one card among containers, and the file that loads it into every program (its
+# manual, "soft partitioning-based virtualization"). npu-smi shows the whole card.
+_SHARING_LIBRARY, _PRELOAD = "libvruntime.so", "/etc/ld.so.preload"
 _SEND = (
     "send us the output of `npu-smi info -m`, `npu-smi info` and `npu-smi info -t common -i 0` in an issue: perfgate reads "
     "every format that it was shown"
@@ -158,11 +161,15 @@ def _check_output(host: Host, index: int) -> list[FitnessCheck]:
         detail = f"npu-smi {table.version} prints what perfgate does not understand: {'; '.join(table.unread[:3])}"
         checks = [FitnessCheck("npu output", "attention", detail, _SEND)]
     listed = table.chip(chip.npu_id, chip.chip_id)
+    sharing = ""
     if listed and listed.is_slice:
-        detail = (
+        sharing = (
             f"{listed.name} is a virtual NPU: others share its card's clock and bandwidth, and npu-smi hides its load"
         )
-        checks.append(FitnessCheck("npu slice", "attention", detail, "measure on a whole card"))
+    elif _SHARING_LIBRARY in text_of(host.below(_PRELOAD)):
+        sharing = f"{_PRELOAD} loads {_SHARING_LIBRARY}: this container has a share of its card, whose other users slow it down"
+    if sharing:
+        checks.append(FitnessCheck("npu slice", "attention", sharing, "measure on a whole card"))
     return checks
 
 
