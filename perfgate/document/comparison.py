@@ -52,6 +52,11 @@ class ComparedMetric(ShapeEntry, frozen=True, kw_only=True, tag_field="kind", ta
         """Whether there is no verdict while this is undecided."""
         return False
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is a time, or another number that both sides measured in turns."""
+        return False
+
 
 class NumberComparison(ComparedMetric, frozen=True, kw_only=True):
     """A number of both sides. ``delta`` is head/base - 1, None if base is 0; a worsening by ``tolerance`` is allowed."""
@@ -64,6 +69,11 @@ class NumberComparison(ComparedMetric, frozen=True, kw_only=True):
     def must_decide(self) -> bool:
         """Whether there is no verdict while this is undecided."""
         return self.gating
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is a time, or another number that both sides measured in turns."""
+        return self.unit == "s"
 
     @property
     def worsening(self) -> float:
@@ -110,6 +120,11 @@ class Paired(NumberComparison, frozen=True, kw_only=True):
     excluded: float | None = None
     effects: list[float] = []
     clock: Clock = "wall"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is a time, or another number that both sides measured in turns."""
+        return True
 
     @property
     def is_of_job(self) -> bool:

@@ -121,14 +121,14 @@ def summarize_steps(head: RunDocument) -> list[StepSummary]:
 
 
 def _left_out(head: RunDocument, workload: str, number: int) -> StepSummary:
-    asked = set()
+    steps: set[int] = set()
     for record in head.workloads:
         if record.name == workload:
-            asked.update(record.steps)
+            steps.update(record.steps)
     code = "gate.step-without-result"
     if head.session.command == FROM_PROFILE:
         code = "gate.step-not-recorded"
-    elif asked and number not in asked:
+    elif steps and number not in steps:
         code = "gate.step-not-asked"
     slug = CARDS[number].slug
     return StepSummary(number=number, slug=slug, workload=workload, status=LEFT_OUT, reason=Message(code))

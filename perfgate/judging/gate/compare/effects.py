@@ -143,11 +143,11 @@ def _below_floor(row: Paired, margin: float, floor: float) -> Paired:
 
 def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> Message:
     """Name the slowdown that the pairs do not exclude, and the bound that they show instead."""
-    shown = Message("gate.too-few-pairs", {"pairs": pairs})
+    evidence = Message("gate.too-few-pairs", {"pairs": pairs})
     if bounds:
         values = {"bound": rounded(change_of(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
-        shown = Message("gate.upper-bound", values)
-    return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": shown})
+        evidence = Message("gate.upper-bound", values)
+    return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": evidence})
 
 
 def _with_doubts(row: Paired, number: Number, worse: Differences, errors: Errors) -> Paired:

@@ -116,7 +116,7 @@ def _expected(workload: str, kernels: list[ShapeKernels], policy: Policy) -> Bou
 
 
 def _kernels_missing(missing: dict[str, str]) -> Message:
-    named = []
+    kernels: list[Message] = []
     for pattern, nearest in missing.items():
-        named.append(Message("gate.kernel-missing", {"kernel": pattern, "nearest": nearest}))
-    return Message("gate.kernels-missing", {"kernels": named})
+        kernels.append(Message("gate.kernel-missing", {"kernel": pattern, "nearest": nearest}))
+    return Message("gate.kernels-missing", {"kernels": kernels})

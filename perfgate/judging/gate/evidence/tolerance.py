@@ -46,8 +46,8 @@ def is_named(policy: Policy, metric: str, place: ShapePlace) -> bool:
 
 def repeated_metrics(policy: Policy) -> tuple[str, ...]:
     """The metrics of the checklist that a tolerance names in full; a pattern names none, for it may cover a whole step."""
-    named = {parse_place(key).metric for key in policy.tolerances}
-    return tuple(sorted(name for name in named if name in METRICS and METRICS[name].repeatable))
+    metrics = {parse_place(key).metric for key in policy.tolerances}
+    return tuple(sorted(name for name in metrics if name in METRICS and METRICS[name].repeatable))
 
 
 def metrics_in_turns(policy: Policy) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from perfgate.catalogue.names import PREPROCESSING
-from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Paired
+from perfgate.document.comparison import Bound, Comparison, Exact
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import Cause
 from perfgate.document.run import RunDocument
@@ -111,20 +111,17 @@ def _with_causes_of_calls(comparisons: Sequence[Comparison]) -> list[Comparison]
     """The comparisons; timings without a cause, such as instructions and throughput, take the cause of the call."""
     of_calls: dict[ShapePlace, int] = {}
     for comparison in comparisons:
-        if _is_timed(comparison) and comparison.cause is not None:
+        if _is_slower(comparison) and comparison.cause is not None:
             of_calls.setdefault(comparison.place, comparison.cause)
     listed = list(comparisons)
     for index, comparison in enumerate(comparisons):
-        if _is_timed(comparison) and comparison.cause is None:
+        if _is_slower(comparison) and comparison.cause is None:
             listed[index] = replace(comparison, cause=of_calls.get(comparison.place))
     return listed
 
 
-def _is_timed(comparison: Comparison) -> bool:
-    if comparison.metric == PREPROCESSING or comparison.outcome != "regressed":
-        return False
-    is_time = isinstance(comparison, NumberComparison) and comparison.unit == "s"
-    return is_time or isinstance(comparison, Paired)
+def _is_slower(comparison: Comparison) -> bool:
+    return comparison.is_timed and comparison.outcome == "regressed" and comparison.metric != PREPROCESSING
 
 
 def _is_worse(comparison: Comparison) -> bool:

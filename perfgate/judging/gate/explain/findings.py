@@ -55,9 +55,10 @@ def _without_contradicted(step: StepSummary, numbers: Sequence[StepComparison]) 
     findings = [finding for finding in step.findings if not _is_contradicted(finding, numbers, "head")]
     if len(findings) == len(step.findings):
         return step
-    is_harmless = all(finding.severity == "info" for finding in findings)
-    status = "ok" if step.status == "attention" and is_harmless else step.status
-    return replace(step, findings=findings, status=status)
+    step = replace(step, findings=findings)
+    if step.status == "attention" and all(finding.severity == "info" for finding in findings):
+        return replace(step, status="ok")
+    return step
 
 
 def _is_contradicted(finding: Finding, numbers: Sequence[StepComparison], side: Side) -> bool:
@@ -108,8 +109,7 @@ def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int |
     for number, cause in enumerate(causes):
         if cause.workload != workload or shape not in (None, "", cause.shape):
             continue
-        lines = [cause.line, *(site.line for site in cause.sites)]
-        if line and line in lines:
+        if line and (line == cause.line or any(line == site.line for site in cause.sites)):
             return number
         if operator and operator == cause.op and by_operator is None:
             by_operator = number

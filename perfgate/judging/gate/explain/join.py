@@ -49,34 +49,30 @@ def joined_causes(decision: DecisionDocument) -> list[Cause]:
     causes: dict[_Identity, Cause] = {}
     for fact in (*_compared(decision.comparisons), *_changed(decision.operators), *_explained(decision)):
         identity = _Identity.of(fact)
-        known = causes.get(identity)
-        causes[identity] = fact if known is None else _join(known, fact)
+        cause = causes.get(identity)
+        causes[identity] = fact if cause is None else _join(cause, fact)
     compiled = _compiled_operators(decision.comparisons)
     return [replace(c, compiling=compiled.get((c.place, c.op))) for c in _without_covered(causes)]
 
 
-def _join(known: Cause, fact: Cause) -> Cause:
+def _join(cause: Cause, fact: Cause) -> Cause:
     """Add a further source. Counts of an earlier, exact source stay; an explanation knows the time better."""
-    counts = known if known.base_count or known.head_count else fact
-    line = known if known.line else fact
-    is_explained = fact.rank is not None
-    explanation = fact if is_explained else known
-    is_timed = is_explained or known.more_time is None
+    joined = replace(cause, mentions=cause.mentions + fact.mentions, counted=cause.counted or fact.counted)
+    if not (cause.base_count or cause.head_count):
+        joined = replace(joined, base_count=fact.base_count, head_count=fact.head_count)
+    if not cause.line:
+        joined = replace(joined, line=fact.line, sites=fact.sites)
+    if fact.rank is None:
+        return joined if cause.more_time is not None else replace(joined, more_time=fact.more_time)
     return replace(
-        known,
-        base_count=counts.base_count,
-        head_count=counts.head_count,
-        more_time=fact.more_time if is_timed else known.more_time,
-        line=line.line,
-        sites=line.sites,
-        mentions=known.mentions + fact.mentions,
-        counted=known.counted or fact.counted,
-        rank=explanation.rank,
-        kind=explanation.kind,
-        function=explanation.function,
-        inputs_change=explanation.inputs_change,
-        base_inputs=explanation.base_inputs,
-        head_inputs=explanation.head_inputs,
+        joined,
+        more_time=fact.more_time,
+        rank=fact.rank,
+        kind=fact.kind,
+        function=fact.function,
+        inputs_change=fact.inputs_change,
+        base_inputs=fact.base_inputs,
+        head_inputs=fact.head_inputs,
     )
 
 
@@ -153,15 +149,10 @@ def _explained(decision: DecisionDocument) -> Iterator[Cause]:
         for rank, part in enumerate(explanation.contributions):
             if part.seconds > 0:
                 fact = explained_fact(explanation.place, part.function or part.op, part)
-                is_counted = part.is_counted
-                yield replace(
-                    fact,
-                    base_count=(part.base_count or 0) if is_counted else 0.0,
-                    head_count=(part.head_count or 0) if is_counted else 0.0,
-                    more_time=part.seconds,
-                    sites=part.sites,
-                    rank=rank,
-                )
+                fact = replace(fact, more_time=part.seconds, sites=part.sites, rank=rank)
+                if part.is_counted:
+                    fact = replace(fact, base_count=part.base_count or 0.0, head_count=part.head_count or 0.0)
+                yield fact
 
 
 def explained_fact(place: ShapePlace, name: str, part: OperatorDelta) -> Cause:

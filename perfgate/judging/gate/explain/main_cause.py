@@ -70,13 +70,14 @@ def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
 def _of_grown_parts(
     amount: Amount, grown: set[tuple[str, Aspect | None, str]], causes: Iterable[Cause]
 ) -> Cause | None:
-    matches = []
+    first: Cause | None = None
     for cause in causes:
         is_also = cause.also is not None and (cause.op, cause.also, cause.ranks) in grown
         if is_also or (cause.op, cause.aspect, cause.ranks) in grown:
-            matches.append(cause)
-    of_amount = [cause for cause in matches if cause.amount == amount]
-    return next(iter(of_amount or matches), None)
+            if cause.amount == amount:
+                return cause
+            first = first or cause
+    return first
 
 
 def _tested(comparison: Comparison, operators: Iterable[OperatorDelta]) -> Cause | None:

@@ -27,30 +27,30 @@ def joined(
     changes: Iterable[OperatorDelta], tests: Iterable[OperatorDelta], times: Iterable[OperatorDelta]
 ) -> list[OperatorDelta]:
     """Each operator of a shape once, in the order of the lists: its counts, its test, and its times."""
-    known: dict[_Key, OperatorDelta] = {}
+    rows: dict[_Key, OperatorDelta] = {}
     for delta in (*changes, *tests, *times):
         key = delta.workload, delta.shape, delta.op
-        first = known.get(key)
+        first = rows.get(key)
         if first is None:
-            known[key] = delta
+            rows[key] = delta
         elif delta.outcome != "untested":
-            known[key] = replace(delta, base_count=first.base_count, head_count=first.head_count)
+            rows[key] = replace(delta, base_count=first.base_count, head_count=first.head_count)
         else:
-            known[key] = replace(first, base=delta.base, head=delta.head, seconds=delta.seconds)
-    return list(known.values())
+            rows[key] = replace(first, base=delta.base, head=delta.head, seconds=delta.seconds)
+    return list(rows.values())
 
 
 def mark_alone(decision: DecisionDocument) -> list[OperatorDelta]:
     """The decision's operators; one that runs more often, or that a count or an explanation names, is left to the causes."""
-    named: set[_Key] = set()
+    explained: set[_Key] = set()
     for comparison in decision.comparisons:
-        named |= {(*comparison.place, part.name) for part in comparison.parts if part.aspect is None}
+        explained |= {(*comparison.place, part.name) for part in comparison.parts if part.aspect is None}
     for explanation in decision.explanations:
-        named |= {(*explanation.place, part.op) for part in explanation.contributions}
+        explained |= {(*explanation.place, part.op) for part in explanation.contributions}
     marked = []
     for delta in decision.operators:
-        is_named = delta.base_count is not None or (*delta.place, delta.op) in named
-        marked.append(replace(delta, alone=delta.outcome == "regressed" and not is_named))
+        is_explained = delta.base_count is not None or (*delta.place, delta.op) in explained
+        marked.append(replace(delta, alone=delta.outcome == "regressed" and not is_explained))
     return marked
 
 
@@ -92,13 +92,12 @@ def _heaviest(pairs: PairedTimes) -> list[str]:
 
 
 def _time(place: ShapePlace, operator: str, pairs: PairedTimes, differences: Mapping[_Key, float]) -> OperatorDelta:
-    of_base = [base.get(operator, 0.0) for base, _ in pairs]
-    of_head = [head.get(operator, 0.0) for _, head in pairs]
+    times = np.array([(base.get(operator, 0.0), head.get(operator, 0.0)) for base, head in pairs])
     difference = differences.get((*place, operator))
     if difference is None:
-        difference = estimate(np.array(of_head) - np.array(of_base))
+        difference = estimate(times[:, 1] - times[:, 0])
     if any(operator in head for _, head in pairs):
-        before = median(of_base)
+        before = median(times[:, 0])
         after = max(0.0, before + difference)
     else:
         before, after = max(0.0, -difference), 0.0

@@ -198,8 +198,11 @@ def grown_functions(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
 
 
 def _is_called_by_change(lines: Iterable[ProfiledLine], code: ChangedCode) -> bool:
-    origins = [code.origin(line.line) for line in lines]
-    return any(origin is not None and origin.reach == "caller" for origin in origins)
+    for line in lines:
+        origin = code.origin(line.line)
+        if origin is not None and origin.reach == "caller":
+            return True
+    return False
 
 
 def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) -> bool:

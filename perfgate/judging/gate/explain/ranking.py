@@ -176,12 +176,15 @@ def changed_function(top: Cause, causes: Iterable[Cause]) -> Cause | None:
     name = top.op
     if origin.function and not top.op.endswith(f".{origin.function}"):
         name = origin.function
-    slower = [cause for cause in causes if cause.origin and cause.origin.function == origin.function]
+    more_time = 0.0
+    for cause in causes:
+        if cause.origin and cause.origin.function == origin.function:
+            more_time += cause.more_time or 0.0
     return Cause(
         workload=top.workload,
         shape=top.shape,
         op=name,
-        more_time=sum(cause.more_time or 0.0 for cause in slower),
+        more_time=more_time,
         line=origin.line,
         rank=top.rank,
         stage=True,

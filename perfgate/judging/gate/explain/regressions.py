@@ -72,15 +72,18 @@ class _Group:
 
     @classmethod
     def of(cls, comparisons: list[Comparison], decision: DecisionDocument) -> _Group:
-        causes = sorted({comparison.cause for comparison in comparisons if comparison.cause is not None})
-        timed = [comparison for comparison in comparisons if _is_timed(comparison)]
-        return cls(
-            causes=causes,
-            comparisons=comparisons,
-            places={comparison.place for comparison in comparisons},
-            more_time=max((decision.causes[number].more_time or 0.0 for number in causes), default=0.0),
-            slower=sorted(timed, key=lambda comparison: comparison.metric != LATENCY),
-        )
+        causes: set[int] = set()
+        slower: list[Comparison] = []
+        more_time = 0.0
+        for comparison in comparisons:
+            if comparison.cause is not None:
+                causes.add(comparison.cause)
+                more_time = max(more_time, decision.causes[comparison.cause].more_time or 0.0)
+            if comparison.is_timed:
+                slower.append(comparison)
+        slower.sort(key=lambda comparison: comparison.metric != LATENCY)
+        places = {comparison.place for comparison in comparisons}
+        return cls(sorted(causes), comparisons, places, more_time, slower)
 
     @property
     def is_judged(self) -> bool:
@@ -89,7 +92,7 @@ class _Group:
     @property
     def has_counts(self) -> bool:
         """Whether something other than times and rules got worse."""
-        return any(not (_is_timed(row) or isinstance(row, (Bound, Checked))) for row in self.comparisons)
+        return any(isinstance(row, (Exact, Recorded)) and not row.is_timed for row in self.comparisons)
 
 
 class _Regressions:
@@ -122,8 +125,8 @@ class _Regressions:
         if comparison.cause is not None:
             group = self._decision.causes[comparison.cause].group
             return "cause", comparison.cause if group is None else group
-        if _is_timed(comparison):
-            return "time", comparison.workload, comparison.shape
+        if comparison.is_timed:
+            return "time", comparison.place
         return type(comparison), comparison.metric, comparison.name
 
     def _order(self, group: _Group) -> tuple[float, ...]:
@@ -175,22 +178,22 @@ class _Regressions:
 
 def _certain_costs(fast_paths: Iterable[Paired]) -> Sequence[Comparison]:
     """The fast paths that certainly slowed down, in too few pairs for an alarm, the worst first."""
-    slower = [time for time in fast_paths if time.outcome == "inconclusive" and time.excludes_no_change]
-    slower = [time for time in slower if (time.delta or 0.0) > 0.0]
+    slower: list[Paired] = []
+    for time in fast_paths:
+        if time.outcome == "inconclusive" and time.excludes_no_change and (time.delta or 0.0) > 0.0:
+            slower.append(time)
     return sorted(slower, key=lambda time: -(time.delta or 0.0))
 
 
 def _largest_slowdown(fast_paths: Sequence[Paired]) -> float | None:
     """The largest slowdown that the intervals of fast paths allow; None if times prove none."""
-    if any(time.outcome == "not_comparable" for time in fast_paths):
-        return None
-    ends = [time.interval[1] for time in fast_paths if time.interval]
-    return max(0.0, *ends) if ends else None
-
-
-def _is_timed(comparison: Comparison) -> bool:
-    """Whether it is a time, or another number that both sides measured in turns."""
-    return isinstance(comparison, Paired) or (isinstance(comparison, NumberComparison) and comparison.unit == "s")
+    largest: float | None = None
+    for time in fast_paths:
+        if time.outcome == "not_comparable":
+            return None
+        if time.interval:
+            largest = max(largest or 0.0, time.interval[1])
+    return largest
 
 
 # --- the order in which people read comparisons
