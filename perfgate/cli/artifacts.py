@@ -61,18 +61,18 @@ def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:
     return show
 
 
-def say_kept(done: KeptArtifacts) -> None:
+def say_kept(kept_files: KeptArtifacts) -> None:
     """The lines about a folder with kept artifacts."""
-    for why in done.left_out:
+    for why in kept_files.left_out:
         click.echo(cleaned(sentence("not kept: {why}", why=why), whole=True), err=True)
     click.echo(
         cleaned(
             sentence(
                 "artifacts sent to {place}: {sent} ({size}); already there: {there}",
-                place=done.place,
-                sent=done.sent,
-                size=bytes_text(done.sent_bytes),
-                there=done.there,
+                place=kept_files.place,
+                sent=kept_files.sent,
+                size=bytes_text(kept_files.sent_bytes),
+                there=kept_files.there,
             ),
             whole=True,
         )

@@ -25,12 +25,10 @@ from perfgate.cli.options import (
     workload_option,
 )
 from perfgate.cli.streams import people_on_stderr, print_json
-from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
-from perfgate.locale import sentence
+from perfgate.errors import UsageError
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
-    from perfgate.flows.shared.options import CheckOptions
 
 
 @click.command("local", cls=RecordCommand)
@@ -88,91 +86,44 @@ def COMMAND(
     if hook and as_json:
         raise UsageError("--hook may judge several commits and prints no JSON; leave out --json, or --hook")
     drop_secrets(directory, allow_token=allow_token)
-    from dataclasses import replace
-
-    from perfgate.config import report_language
-    from perfgate.flows.shared.options import FIRST_STEPS, CheckOptions
-    from perfgate.judging.gate.verdict import exit_code
-
-    request = options.record(CheckOptions, work_tree=not hook, language=report_language(language, directory))
-    if hook:
-        # A push waits for the check, so most informational steps are omitted.
-        short = replace(request, steps=FIRST_STEPS if request.steps is None else request.steps)
-        raise SystemExit(_judge_push(directory, short, remote, strict=strict))
-    decision = _check(directory, request, brief=brief)
-    code = exit_code(decision)
-    with people_on_stderr(as_json):
-        _show(decision, code, request, brief=brief)
-    if as_json:
-        print_json(decision)
-    raise SystemExit(code)
-
-
-def _judge_push(directory: Path, options: CheckOptions, remote: tuple[str, ...], *, strict: bool) -> int:
-    """Judge every pushed commit and return the exit code of the first that must not be pushed."""
-    import os
-    from dataclasses import replace
-
-    from perfgate.config import load_config
-    from perfgate.flows.check.hook import pushed
-    from perfgate.git.repository import Repository
-
-    lines = sys.stdin.read().splitlines() if remote else []
-    main_branch = load_config(directory).store.main_branch
-    pushes = pushed(
-        Repository(directory), os.environ, remote=remote[0] if remote else None, lines=lines, main_branch=main_branch
-    )
-    codes = [EXIT_PASS]
-    for number, push in enumerate(pushes):
-        base = options.base or push.base
-        if base is None:
-            click.echo("perfgate: " + sentence("nothing to compare with yet, the remote has no main branch"))
-        elif not push.is_news:
-            click.echo(
-                "perfgate: "
-                + sentence("nothing to judge, {head} is in {base} already", head=push.head[:12], base=push.base)
-            )
-        else:
-            out = options.out if len(pushes) == 1 else options.out / str(number + 1)
-            codes.append(_judge_commit(directory, replace(options, head=push.head, base=base, out=out), strict=strict))
-    return next((code for code in codes if code), EXIT_PASS)
-
-
-def _judge_commit(directory: Path, options: CheckOptions, *, strict: bool) -> int:
-    from perfgate.flows.check.hook import hook_code
-
-    try:
-        decision = _check(directory, options, brief=True)
-    except MachineBusyError as error:
-        if strict:
-            raise
-        click.echo(f"perfgate: INCONCLUSIVE: {error.shown}")
-        return EXIT_PASS
-    code = hook_code(decision, strict=strict)
-    _show(decision, code, options, brief=True)
-    return code
-
-
-def _check(directory: Path, options: CheckOptions, *, brief: bool) -> DecisionDocument:
-    from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.check.job import check_change
-
-    with TerminalProgress(brief=brief) as progress:
-        return check_change(directory, options, progress)
-
-
-def _show(decision: DecisionDocument, code: int, options: CheckOptions, *, brief: bool) -> None:
-    """Print the decision: one line if it is ``brief`` and the exit code is 0, else the report."""
     from rich.console import Console
 
     from perfgate.cli.pages import say_pages
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.config import report_language
+    from perfgate.flows.check.job import check_change
+    from perfgate.flows.check.local import GitPush, judge_push, judge_work_tree
+    from perfgate.flows.shared.doors import Doors
+    from perfgate.flows.shared.options import CheckOptions
     from perfgate.flows.shared.results import folder_to_name
+    from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import LET_THROUGH, render_line, render_terminal
 
-    if brief and not code:
-        undecided = decision.verdict == "INCONCLUSIVE"
-        render_line(decision, Console(), options.language, after=LET_THROUGH if undecided else "")
-        return
-    render_terminal(decision, Console(), options.language, folder=folder_to_name(options.out))
-    if decision.verdict != "SKIPPED":
-        say_pages(options.out, decision)
+    spoken = report_language(language, directory)
+    request = options.record(CheckOptions, language=spoken)
+    brief = brief or hook
+
+    def judge(check_options: CheckOptions) -> DecisionDocument:
+        with TerminalProgress(brief=brief) as progress:
+            return check_change(directory, check_options, progress)
+
+    def show(decision: DecisionDocument, code: int, out: Path) -> None:
+        """Print the decision: one line if it is ``brief`` and the exit code is 0, else the report."""
+        with people_on_stderr(as_json):
+            if brief and not code:
+                undecided = decision.verdict == "INCONCLUSIVE"
+                render_line(decision, Console(), spoken, after=LET_THROUGH if undecided else "")
+                return
+            render_terminal(decision, Console(), spoken, folder=folder_to_name(out))
+            if decision.verdict != "SKIPPED":
+                say_pages(out, decision)
+
+    if hook:
+        push = GitPush(strict=strict)
+        if remote:
+            push = GitPush(remote[0], sys.stdin.read().splitlines(), strict)
+        raise SystemExit(judge_push(directory, push, request, Doors.of_this_process(click.echo), judge, show))
+    decision = judge_work_tree(request, judge, show)
+    if as_json:
+        print_json(decision)
+    raise SystemExit(exit_code(decision))

@@ -147,12 +147,12 @@ def upload(folder: Path, as_json: bool, directory: Path) -> None:
 
     with TerminalProgress() as progress:
         doors = Doors.of_this_process(click.echo)
-        store, done = artifacts.upload(directory, folder, doors, sending(progress))
+        store, upload_result = artifacts.upload(directory, folder, doors, sending(progress))
     if as_json:
-        print_json({"kept": done.artifacts, "sent": done.sent, "left_out": done.left_out})
+        print_json({"kept": upload_result.artifacts, "sent": upload_result.sent, "left_out": upload_result.left_out})
     else:
-        say_kept(done)
-        for link in store.links(done.artifacts):
+        say_kept(upload_result)
+        for link in store.links(upload_result.artifacts):
             click.echo(f"  {link.address or link.place}")
 
 
@@ -206,10 +206,9 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
 
 
 def _advance(progress: TerminalProgress) -> Advance:
-    def advance(project: str, done: int, runs: int) -> None:
-        progress.status(
-            cleaned(sentence("{project}: {done} of {runs} runs", project=project, done=done, runs=runs), whole=True)
-        )
+    def advance(project: str, number: int, runs: int) -> None:
+        text = sentence("{project}: {done} of {runs} runs", project=project, done=number, runs=runs)
+        progress.status(cleaned(text, whole=True))
 
     return advance
 
@@ -240,22 +239,22 @@ def _say_not_copied(copied: Copied, source: str, target: str) -> None:
         click.echo(cleaned(reason, whole=True), err=True)
 
 
-def _finish(done: Exported, as_json: bool, *more: str) -> None:
+def _finish(exported: Exported, as_json: bool, *more: str) -> None:
     """Print the counts, with further lines for people. Exits with 1 if something was damaged."""
-    for why in done.damaged:
+    for why in exported.damaged:
         click.echo(cleaned(sentence("left out: {why}", why=why), whole=True), err=True)
     if as_json:
-        print_json(done)
+        print_json(exported)
     else:
         counts = sentence(
             "runs: {runs}; acceptances: {acceptances}; triages: {triages}; confirmations: {confirmations}; "
             "verdicts: {verdicts}",
-            runs=done.runs,
-            acceptances=done.acceptances,
-            triages=done.triages,
-            confirmations=done.confirmations,
-            verdicts=done.gates,
+            runs=exported.runs,
+            acceptances=exported.acceptances,
+            triages=exported.triages,
+            confirmations=exported.confirmations,
+            verdicts=exported.gates,
         )
         click.echo("\n".join((counts, *more)))
-    if done.damaged:
+    if exported.damaged:
         click.get_current_context().exit(EXIT_FAIL)

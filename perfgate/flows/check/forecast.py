@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 
 from perfgate.conductor.workers.foresight import Foresight, Part
 from perfgate.flows.shared.doors import Progress
@@ -44,7 +45,7 @@ class Forecast:
         self._so_far: tuple[float, float] | None = None
 
     def plan(self, workloads: Sequence[str], parts: Sequence[Part] = PARTS) -> None:
-        self._to_come = [(part, workload) for workload in workloads for part in parts]
+        self._to_come = [(part, workload) for workload, part in product(workloads, parts)]
 
     def leave_out(self, workload: str) -> None:
         """Drop the parts still to come of a workload."""
@@ -75,7 +76,9 @@ class Forecast:
             self._last_number = foresight.number
         now = self._clock()
         remaining = self._left_of_part(foresight, now - self._part_began)
-        whole = None if remaining is None else remaining + self._later(remaining + now - self._part_began)
+        whole = None
+        if remaining is not None:
+            whole = remaining + self._later(remaining + now - self._part_began)
         self._progress.expect(
             replace(
                 foresight,
@@ -98,7 +101,9 @@ class Forecast:
         if foresight.left is None or foresight.number is None or foresight.goal is None:
             return max(0.0, self._usual(part) - elapsed)
         to_go = foresight.goal - foresight.number + 1
-        needed = 0 if self.needed is None else self.needed - foresight.number + 1
+        needed = 0
+        if self.needed is not None:
+            needed = self.needed - foresight.number + 1
         # After the guaranteed looks, the budget ends the pairs.
         return max(foresight.left, min(foresight.left / to_go * needed, budget_left))
 

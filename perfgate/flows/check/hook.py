@@ -1,4 +1,4 @@
-"""``perfgate local --hook``: find the commits that a ``git push`` is about to send, and allow or stop the push."""
+"""``perfgate local --hook``: the commits that a ``git push`` is about to send, and whether it may."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.schema import schema_path
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.init.files import render_starter, written_files
-from perfgate.flows.init.inputs import Forge, InitOptions, Inputs, inputs_of, needs_lock, python_of
+from perfgate.flows.init.inputs import Forge, InitOptions, inputs_of, needs_lock, python_of
 from perfgate.flows.init.installed import Revision, address, installed_revision, named_revision, remedy
 from perfgate.flows.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
 from perfgate.flows.init.project import NewProject, read_project
@@ -66,11 +66,36 @@ _USUAL_HOST: Mapping[Forge, str] = {
     "gitcode": "gitcode.com",
     "gitea": "codeberg.org",
 }
-# Variables of the templates.
-Values = dict[str, str | bool | list[str] | Inputs | None]
 CHOICES = "--github, --gitlab, --gitee, --gitcode or --gitea"
 # The schema of perfgate.toml for editors, if no server is known to have it.
 _SCHEMA = ".perfgate/config.schema.json"
+
+
+@dataclass(frozen=True)
+class StarterVariables:
+    """The variables of the templates of all files."""
+
+    forge: Forge | None
+    package: str
+    forges_package: str
+    project: str
+    model_package: str
+    python_path: Sequence[str]
+    device: str
+    job: str | None
+    backend: str
+    main_branch: str
+    main_is_found: bool
+    schema: str
+
+
+@dataclass(frozen=True)
+class CalledFiles:
+    """The variables of CI files that call perfgate's own: a commit of it, and its address if it is on another server."""
+
+    action: str
+    commit: str
+    remote: str | None = None
 
 
 # Runs the workload in the new files; the distributions that it loaded files of, None if it could not be tried here.
@@ -124,14 +149,15 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
     revision = None
     if forge:
         revision = _revision(forge, options, origin)
-    values = _values(repository, forge, options, revision, project)
     name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
-    values["project"] = (not below and name_in_origin) or project.name or folder.resolve().name
+    name = (not below and name_in_origin) or project.name or folder.resolve().name
+    starter = _starter_variables(repository, forge, options, revision, project, name)
+    values = vars(starter)
     if forge:
         inputs = inputs_of(repository, folder, forge, options, project)
-        values["inputs"] = {"package": str(values["package"]), **inputs}
-    if forge and forge in _CI_FILES:
-        values.update(_called(forge, revision, origin))
+        values = {**values, "inputs": {"package": starter.package, **inputs}}
+    if revision and forge and forge in _CI_FILES:
+        values |= vars(_called(forge, revision, origin))
     texts = {file: render_starter(template, values) for file, template in templates.items()}
     # Before anything is written or tried: uv is missing, or a dependency file cannot be read.
     declared = None
@@ -144,7 +170,7 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
         if declared:
             lock, imported = _lock(declared, folder, options, project, loaded)
             _replace_lock(folder, lock)
-    if values["schema"] == _SCHEMA and not options.ci_only:
+    if starter.schema == _SCHEMA and not options.ci_only:
         _lay_schema(folder)
     files = [*texts, *lock_files]
     lines = ""
@@ -271,7 +297,7 @@ def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]
     try:
         forge = _forge_of(origin)
         revision = _revision(forge, options, origin)
-        if forge in _CI_FILES:
+        if revision and forge and forge in _CI_FILES:
             _called(forge, revision, origin)
     except UsageError as error:
         return None, str(error)
@@ -309,15 +335,12 @@ def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | Non
     return installed_revision()
 
 
-def _called(forge: Forge, revision: Revision | None, origin: str) -> Values:
-    if revision is None:
-        return {}
+def _called(forge: Forge, revision: Revision, origin: str) -> CalledFiles:
     host = _host(origin) or _USUAL_HOST[forge]
-    called: Values = {"action": revision.path, "commit": revision.commit, "remote": None}
     if revision.host == host:
-        return called
+        return CalledFiles(revision.path, revision.commit)
     if forge == "gitlab" and (template := revision.file_address("templates/perfgate.yml")):
-        return {**called, "remote": template}
+        return CalledFiles(revision.path, revision.commit, template)
     raise UsageError(
         "perfgate was installed from {host}, whose files {server} does not call, so {remedy}",
         host=revision.host,
@@ -334,32 +357,32 @@ def _schema_address(revision: Revision | None) -> str:
         return _SCHEMA
 
 
-def _values(
+def _starter_variables(
     repository: Repository,
     forge: Forge | None,
     options: InitOptions,
     revision: Revision | None,
     project: NewProject,
-) -> Values:
-    """The variables of the templates."""
+    name: str,
+) -> StarterVariables:
     branch, is_found = _main_branch(repository, options.branch)
     package, forges_package = options.package or "", FORGES_PACKAGE
     if revision:
         package, forges_package = options.package or revision.package, revision.plugin(FORGES_PACKAGE)
-    return {
-        "forge": forge,
-        "package": package,
-        "forges_package": forges_package,
-        "project": project.name,
-        "model_package": project.package or "mymodel",
-        "python_path": list(project.python_path),
-        "device": options.device,
-        "job": options.job,
-        "backend": _BACKENDS[options.device],
-        "main_branch": branch,
-        "main_is_found": is_found,
-        "schema": _schema_address(revision),
-    }
+    return StarterVariables(
+        forge=forge,
+        package=package,
+        forges_package=forges_package,
+        project=name,
+        model_package=project.package or "mymodel",
+        python_path=project.python_path,
+        device=options.device,
+        job=options.job,
+        backend=_BACKENDS[options.device],
+        main_branch=branch,
+        main_is_found=is_found,
+        schema=_schema_address(revision),
+    )
 
 
 def keeps_no_runs(folder: Path) -> bool:

@@ -88,6 +88,11 @@ def run_from_profile(
         if contradicted and step.number in _OF_TIMES:
             step = _without_values(step, together(contradicted))
         steps.append(step)
+    counters, operators, kernel_times = checklist.counters, checklist.operators, checklist.kernel_times
+    if incomplete:
+        counters, kernel_times = [], []
+    if contradicted:
+        operators = []
     advised = advise_profile(profile, workload, say)
     artifacts: list[Artifact] = []
     if keep_files:
@@ -108,9 +113,9 @@ def run_from_profile(
             )
         ],
         steps=steps,
-        counters=[] if incomplete else checklist.counters,
-        operators=[] if contradicted else checklist.operators,
-        kernel_times=[] if incomplete else checklist.kernel_times,
+        counters=counters,
+        operators=operators,
+        kernel_times=kernel_times,
         artifacts=artifacts,
         advisories=advised.found,
         warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],

@@ -60,13 +60,13 @@ class ChangeOptions:
 
 @dataclass(frozen=True)
 class CheckOptions(ChangeOptions):
-    """The options of a check of a change: how it is measured, and where the results go.
+    """The options of a check: how the change is measured, and where the results go.
 
-    ``append`` adds pairs to an earlier job's in ``out``, if any. ``append_from`` is a folder with the results of earlier
-    attempts of a CI job: pairs are added to theirs if they are compatible, else everything is measured anew. ``steps`` of the
-    checklist run on both sides, None is all; ``checklist_budget`` are the seconds for their turns, None is the value of
-    perfgate.toml. After ``time_budget`` seconds no new part begins. Without ``cost`` no pairs are measured once counters fail
-    the gate. With ``decided`` pairs end when it holds, not when the verdict is clear, and none are profiled.
+    ``append`` adds pairs to an earlier job's in ``out``, if any; ``append_from`` is a folder with earlier attempts of a CI job,
+    to which pairs are added if they are compatible. ``steps`` of the checklist run on both sides, None is all;
+    ``checklist_budget`` are the seconds for their turns. After ``time_budget`` seconds no new part begins. Without ``cost`` no
+    pairs are measured once counters fail the gate. With ``decided`` pairs end when it holds, not when the verdict is clear,
+    and none are profiled.
     """
 
     out: Path

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.config import CONFIG_NAME, Config, load_config, parse_config
+from perfgate.config import Config, load_config
 from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.history import Acceptance, History, HistorySeries, Triage
 from perfgate.document.run import RunDocument
@@ -62,11 +62,6 @@ def open_store_at(location: str, root: Path, environ: Mapping[str, str], *, is_s
     if location.startswith(PREFIX):
         access = _access_of_job(environ)
     return open_location(location, StorePlace(root, environ, access, is_served))
-
-
-def config_of_project(project: str, root: Path) -> Config:
-    """The settings of a stored project without a perfgate.toml here: the defaults. ``root`` may hold its clone."""
-    return msgspec.structs.replace(parse_config("", root / CONFIG_NAME, needs_workload=False), project=project)
 
 
 def store_location_in(location: str | None, folder: Path, environ: Mapping[str, str]) -> str:
