@@ -88,7 +88,7 @@ MOST_COPIES = 64
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How worker processes run."""
 
-    threads: Annotated[Count, doc("Threads of torch. 0: as many as CPUs are granted.")] = 0
+    threads: Annotated[Count, doc("Threads of torch. 0: one for each granted CPU.")] = 0
     python_path: Annotated[
         list[str], doc("Folders of the project that are put on Python's path, where they exist.")
     ] = msgspec.field(default_factory=lambda: [".", "src"])
@@ -97,7 +97,7 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         doc("Modules that are imported once, before workers are forked. `[]`: every worker imports for itself."),
     ] = msgspec.field(default_factory=lambda: ["torch"])
     pass_env: Annotated[
-        list[str], doc("Environment variables that workers see beside the usual few. Never name a token.")
+        list[str], doc("Environment variables that workers see in addition to the usual few. Never name a token.")
     ] = []
     link: Annotated[
         list[str],
@@ -108,7 +108,7 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         doc("Patterns of the files that define dependencies. Where they differ between base and head, `setup` runs."),
     ] = msgspec.field(default_factory=lambda: list(REQUIREMENTS))
     setup: Annotated[
-        str, doc("The shell command that installs the dependencies of one side into a virtual environment of its own.")
+        str, doc("The shell command that installs the dependencies of one side into a separate virtual environment.")
     ] = ""
     setup_timeout: Annotated[Seconds, doc("Seconds that `setup` may take.")] = 1800.0
     inherit_packages: Annotated[
@@ -186,8 +186,9 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     checklist_budget: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
         doc(
-            "Seconds for each workload in which base and head measure the steps of the checklist again in turns, beside the "
-            "pairs and the first turn. Steps that need more are named, and shown without a difference. 0: none are compared."
+            "Seconds for each workload in which base and head measure the steps of the checklist again in turns, "
+            "in addition to the pairs and the first turn. Steps that need more are named, and shown without a "
+            "difference. 0: none are compared."
         ),
     ] = 8.0
     unmeasured: Annotated[
@@ -264,12 +265,14 @@ class ArtifactSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     url: Annotated[
         str,
         doc(
-            "The address under which a browser reads what lies in `path`, for links: that of the bucket, or "
-            "`https://HOST/artifacts` of a `perfgate serve`. Empty: with a service as `[store] path`, that one's."
+            "The address under which a browser reads what lies in `path`, for links: the bucket's, or "
+            "`https://HOST/artifacts` of a `perfgate serve`. Empty: with a service as `[store] path`, the "
+            "service's."
         ),
     ] = ""
     keep_days: Annotated[
-        Count, doc("Days after which `perfgate store prune` removes artifacts, 0 for never. Those of regressions stay.")
+        Count,
+        doc("Days after which `perfgate store prune` removes artifacts, 0 for never. Artifacts of regressions stay."),
     ] = 0
     keep_gb: Annotated[
         Annotated[float, msgspec.Meta(ge=0)],
@@ -297,7 +300,7 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         list[Text],
         doc(
             "Parts of names: of the compiler's entry, of running the graph and, where there is one, of its native code between "
-            "them. Unset: those of the device's own compiler, on an NPU `npu_fx_compiler inference` (also with `_`), "
+            "them. Unset: the names of the device's own compiler, on an NPU `npu_fx_compiler inference` (also with `_`), "
             "`ExecuteGraph` and `TorchNpuGraphBase::Run`."
         ),
     ] = []
@@ -309,7 +312,7 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     communication: Annotated[
         list[Text],
         doc(
-            "Regular expressions: kernels whose names match one communicate, beside those of the libraries that are known."
+            "Regular expressions: kernels whose names match one communicate, in addition to the known libraries' kernels."
         ),
     ] = []
 
@@ -318,7 +321,7 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How comments and reports read; documents are language-neutral."""
 
     language: Annotated[
-        Language | None, doc("The language of comments, reports and the terminal; unset, that of the locale.")
+        Language | None, doc("The language of comments, reports and the terminal; unset, the locale's.")
     ] = None
 
 

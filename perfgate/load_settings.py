@@ -66,8 +66,8 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     requests: Annotated[
         Requests,
         doc(
-            "Requests of one turn. Of a log or a dataset each turn has the next so many; after the last come the first again, "
-            "with a number before each prompt."
+            "Requests of one turn. From a log or a dataset each turn takes the next requests; after the last come"
+            " the first again, with a number before each prompt."
         ),
     ] = 8
     rate: Annotated[
@@ -98,8 +98,8 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     output: Annotated[
         Length | None,
         doc(
-            "Tokens that a request asks for, written as `input` is. Unset: 16; of a dataset as many as the recorded answer has "
-            "words."
+            "Tokens that a request asks for, written as `input` is. Unset: 16; with a dataset, the number of "
+            "words in the recorded answer."
         ),
     ] = None
     log: Annotated[

@@ -31,8 +31,8 @@ def turn(loss: SupportsFloat | None = None, samples: int | None = None) -> None:
     device, reports, and returns when the next turn is granted. When the check is over it ends the process.
 
     Args:
-        loss: A number or a tensor of one element. Base and head must compute equal ones. It is read at the end of a turn, so no
-            step waits for the device.
+        loss: A number or a tensor of one element. Base and head must compute equal losses. It is read at the end of a turn, so
+            no step waits for the device.
         samples: The number of samples that this rank processed in the step. It must be equal in base and head.
 
     Example:

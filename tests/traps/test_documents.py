@@ -86,7 +86,7 @@ def test_other_testbed() -> set[str]:
 
 @caught(
     "sides of two sessions",
-    fools="yesterday's base beside today's head: 51 to 64 % of such comparisons of equal code differ by more than 5 %",
+    fools="yesterday's base next to today's head: 51 to 64 % of such comparisons of equal code differ by more than 5 %",
     by="pairs of two sessions are refused",
     named="refused DocumentError",
 )
@@ -99,8 +99,8 @@ def test_sides_of_two_sessions() -> set[str]:
 
 @caught(
     "stored runs of a faster day",
-    fools="a baseline recorded on an idle machine fails every change of a busy one",
-    by="stored runs stand in a section of their own; the verdict rests on what one job measured",
+    fools="a baseline recorded on an idle machine fails every change of a busy machine",
+    by="stored runs are shown in a separate section; the verdict rests on what one job measured",
     named="verdict PASS",
 )
 def test_stored_runs_of_a_faster_day() -> set[str]:
@@ -270,7 +270,7 @@ def seen_as(columns: BlockColumns, *, used: float, out_of_turn: float = 0.0) -> 
 
 @caught(
     "a head that takes more CPUs and gives them back",
-    fools="CPUs are widened at the start of a call and narrowed at its end, so that nobody sees it",
+    fools="CPUs are widened at the start of a call and narrowed at its end, so that it goes unnoticed",
     by="the kernel's accounting of CPU time shows more than was granted",
     named="invalid worker_changed",
 )
@@ -320,7 +320,7 @@ def test_both_work_out_of_turn__one_has_much_longer_turns__still_alike() -> None
 
 
 @not_caught(
-    "a head that works out of turn beside a framework that does so too",
+    "a head that works out of turn next to a framework that does so too",
     fools="where both sides poll while they wait, as torch_npu does, the head may add as much again and slow the base by it",
     because="a framework's own threads work in bursts, and the side with longer turns shows less of them; pairs on such a "
     "device have several CPUs, so that a busy thread need not take the other side's",
@@ -343,7 +343,7 @@ def judged_job(kind: JobKind, head: Does, change: Callable[[RunDocument], RunDoc
 @caught(
     "the direction of a job's number turned round in the artifact",
     fools='both documents call a time better when it is "higher", so that the slowdown is an improvement',
-    by="unit, direction and gating of a number are those of the base's `perfgate.toml` and of perfgate's catalogue",
+    by="unit, direction and gating of a number come from the base's `perfgate.toml` and from perfgate's catalogue",
     named="number.step: regressed",
 )
 def test_direction_turned_round() -> set[str]:

@@ -239,8 +239,8 @@ def test_base_differs_from_itself() -> set[str]:
 @not_caught(
     "a neighbour outside the job that knows whose turn it is",
     fools="a process outside the job (a cron entry, another container) burns the CPU whenever the base runs",
-    because="the kernel's accounting covers the worker's own processes; from inside a job nobody can tell "
-    "whose process it is. The report shows how long workers waited for a CPU",
+    because="the kernel's accounting covers the worker's own processes; from inside a job it is impossible to "
+    "tell whose process it is. The report shows how long workers waited for a CPU",
 )
 def test_neighbour_that_knows_the_turn() -> set[str]:
     def slowed() -> Call:

@@ -189,7 +189,7 @@ def test_detects_the_timing_loop() -> set[str]:
 
 @caught(
     "a head that works in its first calls only",
-    fools="the call that is checked is real, and all later ones return its output",
+    fools="the call that is checked is real, and all later calls return its output",
     by="the workload's check looks at the last call of a timed block too",
     named="correctness: regressed",
 )

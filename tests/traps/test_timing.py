@@ -28,7 +28,7 @@ def host_device() -> FakeDevice:
 
 
 @caught(
-    "nobody waits for the device",
+    "no call waits for the device",
     fools="a call on an asynchronous device returns when it is queued; timing without a synchronisation times the launch",
     by="every call of a block ends with a synchronisation, inside its time",
     named="latency.low: regressed",
@@ -48,7 +48,7 @@ def test_no_synchronisation() -> set[str]:
 @caught(
     "launches alone get slower",
     fools="device time, the usual number on an accelerator, does not move when the host takes longer to launch",
-    by="the host's clock around launch and synchronisation decides, device time is a column of its own",
+    by="the host's clock around launch and synchronisation decides, device time is a separate column",
     named="latency.low: regressed",
 )
 def test_launch_bound_head() -> set[str]:
@@ -65,7 +65,7 @@ def test_launch_bound_head() -> set[str]:
 @caught(
     "lazy compilation in the head's first call",
     fools="without warm-up, one call of two seconds is a mean of calls and a lost P99",
-    by="warming up goes on until blocks agree; the first call is a metric of its own",
+    by="warming up goes on until blocks agree; the first call is a separate metric",
     named="latency.low: unchanged",
 )
 def test_lazy_compilation() -> set[str]:
@@ -127,7 +127,7 @@ def tailed(every: int, extra: int) -> Side:
 @caught(
     "only the tail gets slower, and outliers are filtered",
     fools="percentiles after an interquartile filter cannot see a loss of one call in forty",
-    by="no call is dropped; P99 is a metric of its own, on device or CPU time",
+    by="no call is dropped; P99 is a separate metric, on device or CPU time",
     named="latency.p99: regressed",
 )
 def test_filtered_tail() -> set[str]:

@@ -58,7 +58,7 @@ class Workload:
         call: ``call(model, inputs)`` makes one call and returns its output. Default: ``model(*inputs)``.
         train_step: ``train_step(model, inputs)`` makes one training iteration, with gradients on. If given, it is the call.
         preprocess: ``preprocess(raw)`` turns what ``inputs`` returned into what the model takes, on the host. A mapping of
-            names to functions is run in its order, and each of these stages has a time of its own.
+            names to functions is run in its order, and each of these stages is timed separately.
         preprocess_on_device: ``preprocess_on_device(raw)`` does the same work on a raw batch that is on the device.
         check: ``check(output, inputs)`` raises an exception or returns False if the output is wrong.
         reference: Does the same work natively and is called on the inputs as the model is. Step 4 compares the two.
@@ -68,8 +68,8 @@ class Workload:
         batch_sizes: The batch sizes that step 5 may try. Empty: powers of two up to 64.
         sla: What the workload promises.
         traffic: How its requests arrive.
-        ranks: The number of processes of one machine that the model is spread over in use. Step 16 measures the collectives
-            of so many; 0 means as many as there are accelerators.
+        ranks: The number of processes of one machine that the model is spread over in use. Step 16 measures their collectives;
+            0 means one for each accelerator.
         grad: False: calls run under ``torch.inference_mode()``. True: the code decides, so that a lost ``no_grad`` shows.
         host_build: On an accelerator perfgate builds the model once on the host, by ``build(torch.device("cpu"))``, and every
             process copies it to the device, if it then equals the result of ``build(device)``. False: every process builds.
