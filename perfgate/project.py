@@ -56,6 +56,13 @@ def _folders(folder: Path) -> Iterator[Path]:
                 yield Path(child.path)
 
 
+def below(prefix: str, name: str) -> str:
+    """The path of a file of the project in the folder ``prefix`` of a repository, from the repository's top."""
+    if prefix:
+        return f"{prefix}/{name}"
+    return name
+
+
 def choices(projects: list[str]) -> str:
     """How to name one of several projects on the command line: ``-C a or -C b``."""
     return " or ".join(f"-C {project}" for project in projects)

@@ -29,6 +29,8 @@ LOCK_SECONDS = 3600.0
 _GUARD_SECONDS = 2.0
 _GUARD_POLL = 0.01
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+# The locks that this process holds: the gates and counts of a bisection measure under the lock of the search.
+_HELD: set[Path] = set()
 
 
 def lock_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -43,9 +45,13 @@ def machine_lock(
     """Hold the machine while measuring; wait in line for the holder, and report it. Yields the seconds of that wait.
 
     Lock and place in line die with their process, so a killed job never blocks the next. First come, first served, if the
-    folder beside the lock is writable; otherwise the first to poll a free lock gets it. Raises MachineBusyError after
-    ``timeout`` seconds.
+    folder beside the lock is writable; otherwise the first to poll a free lock gets it. A context inside one of this process
+    does not wait. Raises MachineBusyError after ``timeout`` seconds.
     """
+    place = path.absolute()
+    if place in _HELD:
+        yield 0.0
+        return
     began = time.monotonic()
     with held_back():
         descriptor = _open(path)
@@ -57,9 +63,11 @@ def machine_lock(
             finally:
                 ticket.give_back()
             _write(descriptor, f"{who}, since {_now()}\n")
+            _HELD.add(place)
             try:
                 yield time.monotonic() - began
             finally:
+                _HELD.discard(place)
                 _write(descriptor, "")
         finally:
             os.close(descriptor)

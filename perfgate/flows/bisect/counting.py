@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist.checklist import ChecklistPlan, run_checklist
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
@@ -30,6 +29,7 @@ from perfgate.flows.trust.commits import config_at
 from perfgate.git.repository import Repository
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.project import below
 
 COUNTING_STEP = 4
 # The folder of the workers' logs, inside the bisection's.
@@ -83,21 +83,16 @@ class StateCounter:
         Raises ImpossibleStateError if the code of the new state does not load, MeasuringError if the machine cannot measure,
         and ConfigError or RepositoryError for a commit without a valid configuration or checkout.
         """
-        repository = Repository(self.directory)
-        before, after = (
-            repository.resolve(revision or self.options.head or "HEAD") for revision in (sides.base, sides.head)
-        )
-        of_base, of_head = (config_at(self.directory, commit, None).config for commit in (before, after))
+        repository, named = Repository(self.directory), self.options.head or "HEAD"
+        before, after = repository.resolve(sides.base or named), repository.resolve(sides.head or named)
+        of_base = config_at(self.directory, before, None).config
+        of_head = config_at(self.directory, after, None).config
         if of_head is None or not set(workloads) <= {reference.name for reference in of_head.references}:
             return None
         prefix = repository.prefix(self.directory)
-        link = [f"{prefix}/{entry}" if prefix else entry for entry in of_head.measure.link]
-        purpose = f"perfgate bisect in {self.directory.resolve()}"
-        with (
-            machine_lock(lock_path(), purpose=purpose, say=self.progress.note),
-            repository.worktrees({"base": before, "head": after}, link=link) as trees,
-        ):
-            base, head = (trees[side] / prefix for side in ("base", "head"))
+        link = [below(prefix, entry) for entry in of_head.measure.link]
+        with repository.worktrees({"base": before, "head": after}, link=link) as trees:
+            base, head = trees["base"] / prefix, trees["head"] / prefix
             config = msgspec.structs.replace(load_config(head, device=self.options.device), project=of_head.project)
             if sides.comparing == "code" and _has_own_environment(config, of_base, base, head):
                 return None
@@ -166,6 +161,10 @@ def _settings(config: Config) -> Config:
 
 def _has_own_environment(config: Config, of_base: Config | None, base: Path, head: Path) -> bool:
     """Whether a gate would build a separate environment for each side."""
-    setup, before = config.measure.setup, of_base.measure.setup if of_base else ""
-    needs = (read_requirements(root, config.measure.requirements) for root in (base, head))
-    return bool(setup) and (before not in ("", setup) or bool(differing_files(*needs)))
+    setup = config.measure.setup
+    if not setup:
+        return False
+    if of_base and of_base.measure.setup not in ("", setup):
+        return True
+    requirements = config.measure.requirements
+    return bool(differing_files(read_requirements(base, requirements), read_requirements(head, requirements)))

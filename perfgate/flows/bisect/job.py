@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS
+from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.config import Config, load_config
 from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, BisectionTrial
 from perfgate.document.budget import PlacePattern
@@ -32,6 +33,7 @@ from perfgate.flows.shared.doors import Check, Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import prepare_out, remove_results
 from perfgate.git.repository import Repository
+from perfgate.project import below
 from perfgate.stats.culprits import Answer, Culprits, find_culprits
 from perfgate.version import __version__
 
@@ -85,15 +87,16 @@ def bisect_commits(
         pattern=metric,
         error=error,
     )
-    culprits = find_culprits(len(states.changes), search.ask, cumulative=True)
-    confirmation = _confirmed(search, states, culprits)
-    if culprits.outcome == "found" and confirmation is None:
-        search.gate_smallest()
-    deciding = search.deciding(culprits)
-    document = _document(search, culprits, commit=bad, began=began, cumulative=True, deciding=deciding)
+    with _machine(directory, progress):
+        culprits = find_culprits(len(states.changes), search.ask, cumulative=True)
+        confirmation = _confirmed(search, states, culprits)
+        if culprits.outcome == "found" and confirmation is None:
+            search.gate_smallest()
+    document = _document(search, culprits, commit=bad, began=began, cumulative=True)
     document = msgspec.structs.replace(document, good=good, irrelevant=states.irrelevant, confirmation=confirmation)
-    slow = confirmation if confirmation and confirmation.answer == "slow" else None
-    return _written(document, search, slow or (None if deciding is None else search.tried[deciding]))
+    if confirmation and confirmation.answer == "slow":
+        return _written(document, search, confirmation)
+    return _written(document, search, search.deciding_trial(document.deciding))
 
 
 def judge_commit(
@@ -144,7 +147,7 @@ def bisect_stack(
     repository = Repository(directory)
     commit = repository.resolve(options.head or "HEAD")
     config = load_config(directory, device=options.device)
-    with _checkout(repository, directory, commit, config) as checkout:
+    with _machine(directory, progress), _checkout(repository, directory, commit, config) as checkout:
         maker = StackMaker(config, checkout, options.out / "logs", progress.status, os.environ)
         states: PackageStates | EnvironmentStates
         if isinstance(versions, (dict, ReleaseRange)):
@@ -155,20 +158,25 @@ def bisect_stack(
         culprits = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
         if culprits.outcome == "found":
             search.gate_smallest()
-    deciding = search.deciding(culprits)
-    document = _document(search, culprits, commit=commit, began=began, cumulative=states.cumulative, deciding=deciding)
-    return _written(document, search, None if deciding is None else search.tried[deciding])
+    document = _document(search, culprits, commit=commit, began=began, cumulative=states.cumulative)
+    return _written(document, search, search.deciding_trial(document.deciding))
+
+
+def _machine(directory: Path, progress: Progress) -> AbstractContextManager[float]:
+    """The machine, held for the whole search: its gates and counts do not queue behind those of others."""
+    return machine_lock(lock_path(), purpose=f"perfgate bisect in {directory.resolve()}", say=progress.note)
 
 
 def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
     """The options of a whole gate, limited to the steps that a search needs; creates the output folder."""
     out = prepare_out(options.out)
     remove_results(out, [BISECTION_FILE])
-    steps = options.steps
-    if steps is None:
-        pattern_steps = {METRICS[pattern.metric].step} if pattern and pattern.metric in METRICS else set()
-        steps = tuple(sorted({*_DECIDING_STEPS, *pattern_steps}))
-    return replace(options, out=out, steps=steps)
+    if options.steps is not None:
+        return replace(options, out=out)
+    steps = set(_DECIDING_STEPS)
+    if pattern and pattern.metric in METRICS:
+        steps.add(METRICS[pattern.metric].step)
+    return replace(options, out=out, steps=tuple(sorted(steps)))
 
 
 def _confirmed(search: Search, states: CommitStates, culprits: Culprits) -> BisectionTrial | None:
@@ -180,9 +188,7 @@ def _confirmed(search: Search, states: CommitStates, culprits: Culprits) -> Bise
     return sides and search.gate(sides, BisectionTrial(changes=[position], answer="impossible"), CONFIRMATION)
 
 
-def _document(
-    search: Search, culprits: Culprits, *, commit: str, began: float, cumulative: bool, deciding: int | None
-) -> BisectionDocument:
+def _document(search: Search, culprits: Culprits, *, commit: str, began: float, cumulative: bool) -> BisectionDocument:
     return BisectionDocument(
         commit=commit,
         perfgate_version=__version__,
@@ -193,7 +199,7 @@ def _document(
         suspects=list(culprits.suspects),
         followed=search.signal.names,
         tried=search.tried,
-        deciding=deciding,
+        deciding=search.deciding(culprits),
         duration=round(time.monotonic() - began, 1),
         error=search.wrong(),
     )
@@ -202,7 +208,9 @@ def _document(
 def _written(document: BisectionDocument, search: Search, trial: BisectionTrial | None) -> Bisected:
     text = msgspec.json.format(msgspec.json.encode(document)).decode()
     write_text_atomically(search.options.out / BISECTION_FILE, text + "\n")
-    return document, search.decisions.get(trial.folder) if trial and trial.folder else None
+    if trial is None or trial.folder is None:
+        return document, None
+    return document, search.decisions.get(trial.folder)
 
 
 @contextmanager
@@ -212,6 +220,6 @@ def _checkout(repository: Repository, directory: Path, commit: str, config: Conf
         yield directory
         return
     prefix = repository.prefix(directory)
-    link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
+    link = [below(prefix, entry) for entry in config.measure.link]
     with repository.worktrees({"setup": commit}, link=link) as trees:
         yield trees["setup"] / prefix

@@ -141,14 +141,15 @@ class Search:
 
     def gate_smallest(self) -> None:
         """Gate the smallest slow state if no gate has compared its times yet: its comment is to show them."""
-        slow = [position for position, trial in enumerate(self.tried) if trial.answer == "slow"]
-        position = min(slow, key=lambda at: len(self.tried[at].changes))
-        trial = self.tried[position]
+        slow = [trial for trial in self.tried if trial.answer == "slow"]
+        trial = min(slow, key=lambda trial: len(trial.changes))
+        position = self.tried.index(trial)
         decision = self.decisions.get(trial.folder or "")
         if decision is None or not any(_is_timed(comparison) for comparison in decision.comparisons):
             sides = self.states.sides(frozenset(trial.changes), number=position + 1)
             gated = self.gate(sides, trial, _folder(position + 1))
-            self.tried[position] = gated if gated.answer == "slow" else trial
+            if gated.answer == "slow":
+                self.tried[position] = gated
 
     def _count(self, sides: TrialSides, trial: BisectionTrial) -> BisectionTrial | None:
         """Answer a trial by the exact counters alone; None if a gate must."""
@@ -171,23 +172,30 @@ class Search:
 
     def _base_counts(self, comparisons: Sequence[Comparison]) -> dict[PlacePattern, float | None]:
         """The old state's value of each followed count."""
-        counts = [comparison for comparison in comparisons if isinstance(comparison, Exact)]
-        return {place_of(count): count.base for count in counts if place_of(count) in self.signal.counters}
+        counts: dict[PlacePattern, float | None] = {}
+        for comparison in comparisons:
+            place = place_of(comparison)
+            if isinstance(comparison, Exact) and place in self.signal.counters:
+                counts[place] = comparison.base
+        return counts
 
     def _gate_of_trial(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
         """Answer a trial by a gate that measures only what the search needs, and stops once it knows that."""
-        counters_answer = bool(self.signal.counters) if self.signal.places else may_be_counted(self.pattern)
-        options = replace(self.options, cost=not counters_answer, checklist_budget=0.0)
+        options = replace(self.options, cost=not may_be_counted(self.pattern), checklist_budget=0.0)
         if self.signal.places:
             # The steps of the checklist that measure what is followed; the pairs measure everything else.
-            followed = [comparison for comparison in self._together if place_of(comparison) in self.signal.places]
-            measured = {
-                measuring_step(comparison.metric)
-                for comparison in followed
-                if not (isinstance(comparison, Paired) and comparison.is_of_call)
-            }
-            steps = tuple(number for number in self.options.steps or () if number in measured)
-            options = replace(options, steps=steps, workloads=tuple(sorted(self.signal.workloads)))
+            measured: set[int] = set()
+            for comparison in self._together:
+                is_of_pairs = isinstance(comparison, Paired) and comparison.is_of_call
+                if place_of(comparison) in self.signal.places and not is_of_pairs:
+                    measured.add(measuring_step(comparison.metric))
+            steps = tuple(measured.intersection(self.options.steps or ()))
+            options = replace(
+                options,
+                cost=not self.signal.counters,
+                steps=tuple(sorted(steps)),
+                workloads=tuple(sorted(self.signal.workloads)),
+            )
         if self.signal.time:
             options = replace(options, budgets=_BUDGET_OF_A_TIME, decided=self._decides)
         return self._gate(options, sides, trial, folder)
@@ -195,15 +203,13 @@ class Search:
     def _decides(self, comparisons: Sequence[Comparison], looks: Sequence[int]) -> bool:
         """Whether pairs may end: the answer is known, or two looks found no clock that times both sides fairly."""
         reading = read_time(comparisons, self.signal, looks, self._share())
-        if reading is None:
-            times = [
-                comparison
-                for comparison in comparisons
-                if isinstance(comparison, Paired) and place_of(comparison) == self.signal.time
-            ]
-            pairs = [time.pairs or 0 for time in times]
-            return max(pairs, default=0) >= looks[min(1, len(looks) - 1)]
-        return reading.answer != "undecided"
+        if reading is not None:
+            return reading.answer != "undecided"
+        pairs = 0
+        for comparison in comparisons:
+            if isinstance(comparison, Paired) and place_of(comparison) == self.signal.time:
+                pairs = max(pairs, comparison.pairs or 0)
+        return pairs >= looks[min(1, len(looks) - 1)]
 
     def _gate(self, options: CheckOptions, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
         """Answer a trial by a gate; by a second if the search's first is inconclusive or a later one gave no answer.
@@ -221,7 +227,9 @@ class Search:
                 or read_time(decision.comparisons, self.signal, decision.policy.looks, self._share()) is None
             )
             if repeated:
-                longer = options if self.signal.time else replace(options, budgets=MORE_BUDGET)
+                longer = options
+                if not self.signal.time:
+                    longer = replace(options, budgets=MORE_BUDGET)
                 self.progress.note(
                     sentence("inconclusive; retrying with {times} times the budget", times=f"{longer.budgets:g}")
                 )
@@ -257,11 +265,23 @@ class Search:
 
     def deciding(self, culprits: Culprits) -> int | None:
         """The gate with the comment to show: of the smallest slow state, else the last gate."""
-        gates = [position for position, trial in enumerate(self.tried) if trial.folder]
-        slow = [position for position in gates if self.tried[position].answer == "slow"]
-        if culprits.outcome == "found" and slow:
-            return min(slow, key=lambda position: len(self.tried[position].changes))
-        return gates[-1] if gates else None
+        last, smallest = None, None
+        for position, trial in enumerate(self.tried):
+            if trial.folder:
+                last = position
+                if trial.answer == "slow" and self._is_smaller(trial, smallest):
+                    smallest = position
+        if culprits.outcome == "found" and smallest is not None:
+            return smallest
+        return last
+
+    def _is_smaller(self, trial: BisectionTrial, than: int | None) -> bool:
+        return than is None or len(trial.changes) < len(self.tried[than].changes)
+
+    def deciding_trial(self, position: int | None) -> BisectionTrial | None:
+        if position is None:
+            return None
+        return self.tried[position]
 
 
 def may_be_counted(pattern: PlacePattern | None) -> bool:
@@ -276,15 +296,18 @@ def _is_timed(comparison: Comparison) -> bool:
 def _answered(
     trial: BisectionTrial, decision: DecisionDocument, reading: TrialReading, *, folder: str, repeated: bool
 ) -> BisectionTrial:
-    failure = next((failure for failure in decision.failures if failure.side == "head"), None)
-    is_impossible = failure and reading.answer == "impossible"
+    reason = None
+    for failure in decision.failures:
+        if failure.side == "head" and reading.answer == "impossible":
+            reason = english(as_message(failure.error.message))
+            break
     return msgspec.structs.replace(
         trial,
         answer=reading.answer,
         answered_by="gate",
         folder=folder,
         repeated=repeated,
-        reason=english(as_message(failure.error.message)) if failure and is_impossible else None,
+        reason=reason,
         error=reading.error,
     )
 

@@ -25,7 +25,7 @@ from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
 from perfgate.judging.gate.paths import always_relevant, excluded_files, files_taken_in, skipped, skipped_because
 from perfgate.locale import Activity
 from perfgate.measuring.devices.registry import refuse_unknown_kind
-from perfgate.project import choices, projects_below
+from perfgate.project import below, choices, projects_below
 
 _CODE = ("*.py", "*.toml", "*.cfg", "*.txt", "*.in", "*.yml", "*.yaml", "*.json", "*.sh")
 # Folders that hold a project's packages but are not packages themselves.
@@ -79,7 +79,7 @@ class Change:
         """The linked paths of each checkout, which are relative to its perfgate.toml, from the top of the repository."""
         links: dict[str, list[str]] = {}
         for side, settings in self.measure_settings.items():
-            links[side] = [_inside(self.prefix, entry) for entry in settings.link]
+            links[side] = [below(self.prefix, entry) for entry in settings.link]
         return {**links, "harness": links["head"]}
 
     def path_of(self, path: str) -> str:
@@ -205,7 +205,7 @@ def _reason_to_skip(change: Change) -> Message | None:
 def _configuration(repository: Repository, directory: Path, prefix: str, options: ChangeOptions) -> Config:
     if options.head is None:
         return load_config(directory, device=options.device)
-    file = _inside(prefix, CONFIG_NAME)
+    file = below(prefix, CONFIG_NAME)
     text = repository.show(repository.resolve(options.head), file)
     if text is None:
         raise ConfigError("{head} has no {file}, which names the code to measure", head=options.head, file=file)
@@ -286,12 +286,12 @@ def _is_named(change: Change, commits: tuple[str, str], changed: Sequence[str], 
     repository, prefix = change.repository, change.prefix
     own: set[str] = set()
     for file in repository.files(commits[0]):
-        if file.startswith(_inside(prefix, "")) and _owner_of(file, list(projects), "") is None:
+        if file.startswith(below(prefix, "")) and _owner_of(file, list(projects), "") is None:
             own |= _names_of(file)
     names = set().union(*map(_names_of, changed)) - own
     if not names:
         return True
-    pathspecs = [f":(top){_inside(prefix, pattern)}" for pattern in _CODE]
+    pathspecs = [f":(top){below(prefix, pattern)}" for pattern in _CODE]
     pathspecs += [f":(top,exclude){project}" for project in sorted(projects)]
     mention = re.compile(_MENTION.replace("NAME", f"(?:{'|'.join(map(re.escape, sorted(names)))})"))
     for commit in commits:
@@ -308,11 +308,5 @@ def _names_of(file: str) -> set[str]:
 
 def _owner_of(file: str, projects: Sequence[str], prefix: str) -> str | None:
     """The innermost project that a file of the repository lies in; ``prefix`` is the folder that projects are relative to."""
-    holders = [project for project in projects if file.startswith(_inside(prefix, f"{project}/"))]
+    holders = [project for project in projects if file.startswith(below(prefix, f"{project}/"))]
     return max(holders, key=len, default=None)
-
-
-def _inside(prefix: str, name: str) -> str:
-    if prefix:
-        return f"{prefix}/{name}"
-    return name

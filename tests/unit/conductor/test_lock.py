@@ -52,6 +52,25 @@ def test_machine_lock__held_by_another__says_who_and_gives_up_in_time(tmp_path: 
     )
 
 
+def test_machine_lock__held_by_this_process__no_wait_and_held_until_the_outer_end(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+
+    def is_free() -> bool:
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    with machine_lock(path, purpose="perfgate bisect", say=print, timeout=0.0):
+        with machine_lock(path, purpose="perfgate check", say=print, timeout=0.0) as queued:
+            assert queued == 0.0
+            assert not is_free()
+        assert not is_free()
+    assert is_free()
+
+
 def test_machine_lock__holder_killed__free_at_once(tmp_path: Path) -> None:
     holder = _holder(tmp_path / "lock")
     holder.kill()

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil, log2
@@ -14,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perfgate.conductor.machine.lock import machine_lock
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import load_config
 from perfgate.document.bisection import BisectionDocument
@@ -36,6 +38,14 @@ from tests.fakes.documents import make_comparison, make_counter, make_decision, 
 from tests.fakes.remote import git
 
 TOML = 'project = "demo"\nworkload = "workload.py:encoder"\n'
+
+
+@pytest.fixture(autouse=True)
+def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The lock that a search takes, in place of the machine's."""
+    path = tmp_path / "machine.lock"
+    monkeypatch.setenv("PERFGATE_LOCK", str(path))
+    return path
 
 
 @dataclass
@@ -285,6 +295,29 @@ def test_bisect__noisy_times__found_and_the_stated_error_within_what_was_allowed
     assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[culprit]]
     assert document.followed == ["encoder/long latency.low"]
     assert 0 < document.error <= 0.05
+
+
+def test_bisect__gates_and_counts__under_one_lock_that_ends_with_the_search(tmp_path: Path, lock: Path) -> None:
+    holders: list[str] = []
+
+    class WatchingGate(SimulatedGate):
+        def __call__(self, directory: Path, options: CheckOptions, progress: Quiet) -> DecisionDocument:
+            with machine_lock(lock, purpose="perfgate check", say=print, timeout=0.0):
+                holders.append(lock.read_text())
+            return super().__call__(directory, options, progress)
+
+    class WatchingCounter(StatedCounts):
+        def compare(self, sides: TrialSides, workloads: Collection[str]) -> list[Comparison] | None:
+            holders.append(lock.read_text())
+            return super().compare(sides, workloads)
+
+    history = make_history(tmp_path / "clone", 20, 13)
+    gate, counter = WatchingGate(history), WatchingCounter(history)
+    search(gate, tmp_path / "out", counter=counter)
+    assert len(holders) == len(gate.asked) + len(counter.asked) > 4
+    assert re.fullmatch(rf"process {os.getpid()} on \S+: perfgate bisect in {history.root}, since .* UTC\n", holders[0])
+    assert set(holders) == {holders[0]}
+    assert lock.read_text() == ""
 
 
 def test_bisect__gate_without_a_fair_clock__measured_anew_and_not_passed_over(tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from perfgate.flows.bisect.stacks import StackMaker
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.judging.report.render.bisection import BisectionWords, bisection_code
 from tests.fakes.documents import make_counter, make_decision
-from tests.unit.flows.test_bisect_commits import Quiet, make_history
+from tests.unit.flows.test_bisect_commits import Quiet, lock, make_history
+
+__all__ = ["lock"]
 
 # Versions from 1.4 on are slow; 1.3 has no script, and that of 1.5 fails.
 VERSIONS = ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7"]
