@@ -38,7 +38,7 @@ found, recordings = {}, {}
 for name in ("plain", "autocast", "formats", "ranges", "waiting", "graph"):
     bound = BoundWorkload(name, getattr(npu_workloads, name), device, seed=1)
     block = BlockRecorder(bound, device).record("default", calls=5, quad=0, sequence=0)
-    counted = count_calls(bound, device, "default", root=Path(npu_workloads.__file__).parent)
+    counted = count_calls(bound, "default", root=Path(npu_workloads.__file__).parent)
     recordings[name] = device.record_raw(bound.caller("default"), calls=4, folder=Path.cwd())
     found[name] = {
         "timed": bool((block.calls.wall > 0).all() and (block.calls.cpu > 0).all()),

@@ -1,19 +1,22 @@
 """Audit single calls operator by operator: their copies, the causes of these, and the layout and precision of the work.
 
-The copies are the same as in the exact counters (``counting.dispatch.copied``), classified by the property that they change.
+The copies are the same as in the exact counters (``OperatorCall.copies``), classified by the property that they change.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.trace.model.recording import Kernel
+
+if TYPE_CHECKING:
+    from perfgate.measuring.counting.operator_calls import OperatorCall
 
 # The property that a copy changes: the order in memory, the device, the dtype, or none.
 Cause = Literal["layout", "device", "dtype", "duplicate"]
@@ -25,8 +28,12 @@ _WARM_UP_CALLS = 2
 _CONVOLUTIONS = frozenset({"aten::convolution", "aten::_convolution", "aten::mkldnn_convolution"})
 # Operators that bring a tensor into or out of oneDNN's own blocked formats (aten/src/ATen/native/mkldnn/MKLDNNConversions.cpp).
 _REORDERS = frozenset(
-    f"aten::{name}"
-    for name in ("to_mkldnn", "_to_dense", "mkldnn_reorder_conv2d_weight", "mkldnn_reorder_conv3d_weight")
+    {
+        "aten::to_mkldnn",
+        "aten::_to_dense",
+        "aten::mkldnn_reorder_conv2d_weight",
+        "aten::mkldnn_reorder_conv3d_weight",
+    }
 )
 # Names of the two orders by number of dimensions, as Ascend's tables word them.
 _ORDERS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
@@ -94,17 +101,14 @@ def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[Aud
         call()
     audits = [audit_call(context, call) for _ in range(calls)]
     last = audits[-1]
-    if any(_names(audit) != _names(last) for audit in audits):
+    names = {tuple(op.name for op in audit) for audit in audits}
+    if len(names) > 1:
         return last
     typical = []
     for ops in zip(*audits):
         host_ns = np.median([op.host_ns for op in ops])
         typical.append(ops[-1]._replace(host_ns=int(host_ns)))
     return typical
-
-
-def _names(audit: Sequence[AuditedOp]) -> list[str]:
-    return [op.name for op in audit]
 
 
 def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]:
@@ -126,8 +130,8 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
             self.host_ns = clock() - started
             return result
 
-        def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
-            ops.append(_audited(func, name, args, keywords, result, lines.of(sys._getframe(2)), self.host_ns))
+        def saw(self, call: OperatorCall) -> None:
+            ops.append(_audited(call, lines.of(sys._getframe(2)), self.host_ns))
 
     with Auditor():  # type: ignore[no-untyped-call]
         call()
@@ -135,47 +139,36 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
     return ops
 
 
-def _audited(
-    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None, host_ns: int
-) -> AuditedOp:
-    from perfgate.measuring.counting.dispatch import MAX_INPUTS, copied, form_of, is_view
-
-    view = is_view(func)
-    inputs = list(tensors((args, keywords)))
-    copies = tuple(_copy(target, source) for target, source in copied(name, args, result))
-    product = _product(func, args, keywords, result, inputs)
-    results = [] if view else [tensor for tensor in tensors(result) if not tensor.is_nested]
-    written = bytes_of(results) or (0 if view else sum(copy.size for copy in copies))
-    return AuditedOp(
-        name=name,
-        line=line,
-        host_ns=host_ns,
-        written=written,
-        inputs=", ".join(form_of(tensor) for tensor in inputs)[:MAX_INPUTS],
-        copies=copies,
-        reorder=_pair(result, inputs[0]) if name in _REORDERS and inputs else None,
-        product=product,
-        convolution=Convolution(_order(args[0]), _order(args[1])) if name in _CONVOLUTIONS else None,
-    )
+def _audited(call: OperatorCall, line: str | None, host_ns: int) -> AuditedOp:
+    copies = tuple(_copy(target, source) for target, source in call.copies())
+    written = 0
+    if not call.is_view:
+        results = [tensor for tensor in tensors(call.result) if not tensor.is_nested]
+        written = bytes_of(results) or sum(copy.size for copy in copies)
+    reorder: str | None = None
+    if call.name in _REORDERS and call.inputs:
+        reorder = _pair(call.result, call.inputs[0])
+    convolution: Convolution | None = None
+    if call.name in _CONVOLUTIONS:
+        convolution = Convolution(_order(call.args[0]), _order(call.args[1]))
+    return AuditedOp(call.name, line, host_ns, written, call.forms(), copies, reorder, _product(call), convolution)
 
 
 def _copy(target: Any, source: Any) -> Copy:
-    from perfgate.measuring.counting.dispatch import layout_differs
+    from perfgate.measuring.counting.operator_calls import layout_differs
 
-    cause: Cause = "duplicate"
+    size = target.numel() * target.element_size()
     if layout_differs(target, source):
-        cause = "layout"
-    elif target.device != source.device:
-        cause = "device"
-    elif target.dtype != source.dtype:
-        cause = "dtype"
-    pair = f"{_dtype(source)} -> {_dtype(target)}" if cause == "dtype" else _pair(target, source)
-    return Copy(cause, pair, target.numel() * target.element_size())
+        return Copy("layout", _pair(target, source), size)
+    if target.device != source.device:
+        return Copy("device", _pair(target, source), size)
+    if target.dtype != source.dtype:
+        return Copy("dtype", f"{_dtype(source)} -> {_dtype(target)}", size)
+    return Copy("duplicate", _pair(target, source), size)
 
 
 def _pair(target: Any, source: Any) -> str:
-    before, after = (_order(tensor, either="contiguous") for tensor in (source, target))
-    return f"{before} -> {after}"
+    return f"{_order(source, either='contiguous')} -> {_order(target, either='contiguous')}"
 
 
 def _order(tensor: Any, *, either: str = EITHER) -> str:
@@ -207,15 +200,14 @@ def _dtype(tensor: Any) -> str:
     return str(tensor.dtype).rpartition(".")[2]
 
 
-def _product(
-    func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, inputs: list[Any]
-) -> AuditedProduct | None:
-    from perfgate.measuring.counting.dispatch import LOW_PRECISION, flops_of
+def _product(call: OperatorCall) -> AuditedProduct | None:
+    from perfgate.measuring.counting.operator_calls import LOW_PRECISION
 
-    flops = flops_of(func, args, keywords, result)
-    floating = [tensor for tensor in inputs if tensor.is_floating_point()]
+    flops = call.flops()
+    floating = [tensor for tensor in call.inputs if tensor.is_floating_point()]
     if not flops or not floating:
         return None
     # A product in lower precision may still add a bias in full.
-    low = [tensor for tensor in inputs if tensor.dtype in LOW_PRECISION]
-    return AuditedProduct(flops, _dtype(low[0] if low else floating[0]), bool(low))
+    low = [tensor for tensor in call.inputs if tensor.dtype in LOW_PRECISION]
+    first = (low or floating)[0]
+    return AuditedProduct(flops, _dtype(first), bool(low))

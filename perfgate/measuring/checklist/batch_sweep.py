@@ -11,7 +11,6 @@ from itertools import chain
 from perfgate.document.sweep import Sweep
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.step import StepContext
-from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time_calls, timed_call
 from perfgate.measuring.workload.bound import BoundWorkload
 
@@ -50,19 +49,21 @@ def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -
         context.doing("trying batch size {size}", size=size)
         call_once = partial(_seconds_of_a_call, context, shape, size)
         tried = call_once() if size == configured else experiment(context, call_once)
-        if not isinstance(tried, FailedExperiment):
-            sweep.call_seconds[size] = tried
-            sweep.sizes = sorted(sweep.call_seconds)
-            if size == configured or tried <= effort.call_seconds:
-                continue
-            sweep.too_slow = size
-        elif not tried.out_of_memory:
+        if isinstance(tried, FailedExperiment):
+            if tried.out_of_memory:
+                sweep.out_of_memory = size
+                break
             sweep.refused[size] = tried.reason
             continue
-        else:
-            sweep.out_of_memory = size
-        break
-    forget(context, shape, [*sweep.refused, *([sweep.out_of_memory] if sweep.out_of_memory else [])])
+        sweep.call_seconds[size] = tried
+        sweep.sizes = sorted(sweep.call_seconds)
+        if size != configured and tried > effort.call_seconds:
+            sweep.too_slow = size
+            break
+    unusable = list(sweep.refused)
+    if sweep.out_of_memory:
+        unusable.append(sweep.out_of_memory)
+    forget(context, shape, unusable)
 
 
 def _powers_of_two(seconds: dict[int, float], gain: float) -> Iterator[int]:
@@ -122,19 +123,17 @@ def _visit(context: StepContext, shape: str, size: int, effort: SweepEffort, swe
 
 
 def _measure_once(context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep) -> None:
-    rate, latencies = measure_size(context.workload, context.device, shape, size, seconds=effort.visit_seconds)
+    rate, latencies = measure_size(context.workload, shape, size, seconds=effort.visit_seconds)
     sweep.rates.setdefault(size, []).append(rate)
     sweep.latencies.setdefault(size, []).extend(latencies)
 
 
-def measure_size(
-    workload: BoundWorkload, device: Device, shape: str, size: int, *, seconds: float
-) -> tuple[float, list[float]]:
+def measure_size(workload: BoundWorkload, shape: str, size: int, *, seconds: float) -> tuple[float, list[float]]:
     """The items per second of calls with one batch size over about ``seconds``, after an unrecorded call.
 
     With them come the seconds of a few single calls if the workload promises a P99.
     """
-    call = workload.caller(shape, batch=size)
+    call, device = workload.caller(shape, batch=size), workload.device
     (rate,), _ = measure_throughput(call, device, items=size, window_seconds=seconds, windows=1)
     if workload.workload.sla.p99 is None:
         return float(rate), []

@@ -41,10 +41,9 @@ def recorded_checklist(context: RecordingContext) -> RecordedChecklist:
     members = find_steps()
     for number in _NUMBERS:
         step: object = members.get(number)
+        outcome = not_applicable(Message("times.calls-needed"))
         if isinstance(step, RecordedStep):
             outcome = step.judge_recording(context)
-        else:
-            outcome = not_applicable(Message("times.calls-needed"))
         checklist.steps.append(step_result(card(number), context.workload, outcome))
         checklist.counters.extend(outcome.counters)
         checklist.operators.extend(outcome.operators)
@@ -81,10 +80,11 @@ class CollectiveShares(NamedTuple):
 def collective_shares(summary: DeviceSummary) -> CollectiveShares:
     timed = [collective for collective in summary.timeline.collectives or () if collective.elapsed_ns]
     elapsed = sum(collective.elapsed_ns or 0 for collective in timed)
-    shares: list[float | None] = []
-    for part in ("wait_ns", "transit_ns", "idle_ns"):
+    shares: list[float | None] = [None, None, None]
+    for index, part in enumerate(("wait_ns", "transit_ns", "idle_ns")):
         times = [getattr(collective, part) for collective in timed]
-        shares.append(None if not timed or None in times else sum(times) / elapsed)
+        if timed and None not in times:
+            shares[index] = sum(times) / elapsed
     return CollectiveShares(len(timed), *shares)
 
 
@@ -92,10 +92,10 @@ def waiting_shares(summaries: Sequence[DeviceSummary]) -> list[float | None]:
     """For each rank the share of its time in collectives without a transfer; unknown shares take the mean of the others."""
     shares = [collective_shares(summary).without_transfer for summary in summaries]
     recorded = [share for share in shares if share is not None]
-    usual = None
-    if recorded:
-        usual = statistics.mean(recorded)
-    return [usual if share is None else share for share in shares]
+    if not recorded:
+        return shares
+    mean = statistics.mean(recorded)
+    return [mean if share is None else share for share in shares]
 
 
 def device_times_missing(summary: DeviceSummary) -> Message:
@@ -111,12 +111,9 @@ def device_times_missing(summary: DeviceSummary) -> Message:
 
 def setting_number(settings: Mapping[str, str], *names: str) -> int | None:
     """The first of these settings, None if it is not a positive number: ranks that differ are written as several numbers."""
-    for name in names:
-        if name in settings:
-            text = settings[name]
-            if text.isdecimal() and int(text):
-                return int(text)
-            return None
+    text = next((settings[name] for name in names if name in settings), "")
+    if text.isdecimal():
+        return int(text) or None
     return None
 
 
@@ -124,18 +121,25 @@ def or_absent(outcome: StepOutcome) -> StepOutcome:
     """The outcome; if all of its values are missing it becomes absent, and their reasons become its reason."""
     if all(value.value is None for value in outcome.values):
         reasons = [value.reason for value in outcome.values if isinstance(value.reason, Message)]
-        outcome.absent = "not_applicable" if all(reason == NO_DEVICE for reason in reasons) else "unavailable"
+        outcome.absent = "not_applicable"
+        if any(reason != NO_DEVICE for reason in reasons):
+            outcome.absent = "unavailable"
         outcome.reason = together(reasons)
     return outcome
 
 
 def busy_window(summary: DeviceSummary) -> TimeSpan | None:
     """From the first to the last task of the steps on the device; None if no task of a device was recorded."""
-    device = [part.inside() for part in summary.work if not summary.on_host]
-    busy = [(int(events.start.min()), int(events.end.max())) for events in device if len(events)]
-    if busy:
-        return TimeSpan(min(start for start, _ in busy), max(end for _, end in busy))
-    return None
+    if summary.on_host:
+        return None
+    starts: list[int] = []
+    ends: list[int] = []
+    for part in summary.work:
+        events = part.inside()
+        if len(events):
+            starts.append(int(events.start.min()))
+            ends.append(int(events.end.max()))
+    return TimeSpan(min(starts), max(ends)) if starts else None
 
 
 def add_rate(outcome: StepOutcome, metric: str, readings: Readings, window: TimeSpan) -> float | None:

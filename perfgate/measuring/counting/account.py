@@ -21,6 +21,7 @@ from perfgate.measuring.counting.counters import code_at
 from perfgate.measuring.counting.lines import CallLines, RowKey
 from perfgate.measuring.counting.tally import Dispatched
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.timing.calls import timed_call
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.analysis.stacks import attributed_share, stacks_of
 from perfgate.trace.model.arithmetic import Intervals, intersection, joined, union
@@ -50,34 +51,40 @@ def account_for(
     roof: Roof | None = None,
 ) -> CallAccount:
     """Of the faster half of the traced calls, with operators dispatched in ``order``; ``roof`` is the device's."""
-    calls, (chosen, _) = trace.spans(), trace.by_length()
+    calls = trace.spans()
+    chosen, _ = trace.by_length()
     stacks = stacks_of(trace.events)
     lines = CallLines(stacks, calls, order, root)
-    on_device = bool(stacks.on_device.any())
-    parts = _device_parts(trace, calls, chosen) if on_device else _host_parts(stacks, calls, chosen)
-    rows = _rows(stacks, calls, chosen, lines, root, on_device=on_device)
+    no_lines = lines.missing
+    if stacks.on_device.any():
+        parts = _device_parts(trace, calls, chosen)
+        if no_lines is None and not attributed_share(stacks):
+            no_lines = _NOT_JOINED
+    else:
+        parts = _host_parts(stacks, calls, chosen)
+    rows = _rows(stacks, calls, chosen, lines, root)
+    wall_ns = int((calls.end - calls.start)[chosen].sum())
     return CallAccount(
         workload=workload,
         shape=shape,
         calls=trace.calls,
-        wall=sum(int(calls.end[call] - calls.start[call]) for call in chosen) / len(chosen) / 1e9,
+        wall=wall_ns / len(chosen) / 1e9,
         parts={part: ns / len(chosen) / 1e9 for part, ns in parts.items()},
         rows=rows[:MAX_ROWS],
         more_time=sum(row.self_time for row in rows[MAX_ROWS:]),
-        no_lines=lines.missing or (_NOT_JOINED if on_device and not attributed_share(stacks) else None),
+        no_lines=no_lines,
         roof=roof,
         work=work_of(order),
     )
 
 
-def _rows(
-    stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLines, root: Path, *, on_device: bool
-) -> list[CallRow]:
+def _rows(stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLines, root: Path) -> list[CallRow]:
     """Sum up the events of each row: device events on a device, and the project's functions in any case.
 
     Self times of nested events on one thread add up to the time that they cover. So on a single thread the rows of
     operators add up to their part, and those of functions to at most the rest.
     """
+    on_device = bool(stacks.on_device.any())
     owners = span_of(stacks.events, calls, launches=stacks.events.of_kind("runtime"))
     events: dict[RowKey, list[int]] = {}
     for event in np.flatnonzero(np.isin(owners, chosen)).tolist():
@@ -86,21 +93,28 @@ def _rows(
             events.setdefault(key, []).append(event)
     rows = []
     for key, members in events.items():
-        operators = [operator for event in members if (operator := lines.operator(event)) is not None]
-        flops = [operator.flops for operator in operators if operator.flops is not None]
-        rows.append(
-            CallRow(
-                op=key.op,
-                kind=key.kind,
-                self_time=int(stacks.own[members].sum()) / len(chosen) / 1e9,
-                count=sum(map(lines.runs, members)) / len(chosen),
-                inputs=key.inputs,
-                line=key.line,
-                code=code_at(root, key.line),
-                flops=sum(flops) / len(chosen) if flops else None,
-                moved_bytes=sum(operator.moved_bytes for operator in operators) / len(chosen) if operators else None,
-            )
+        runs = 0
+        flops: int | None = None
+        moved_bytes: int | None = None
+        for event in members:
+            runs += lines.runs(event)
+            operator = lines.operator(event)
+            if operator is not None:
+                moved_bytes = (moved_bytes or 0) + operator.moved_bytes
+                if operator.flops is not None:
+                    flops = (flops or 0) + operator.flops
+        row = CallRow(
+            op=key.op,
+            kind=key.kind,
+            self_time=int(stacks.own[members].sum()) / len(chosen) / 1e9,
+            count=runs / len(chosen),
+            inputs=key.inputs,
+            line=key.line,
+            code=code_at(root, key.line),
+            flops=None if flops is None else flops / len(chosen),
+            moved_bytes=None if moved_bytes is None else moved_bytes / len(chosen),
         )
+        rows.append(row)
     return sorted(rows, key=lambda row: (-row.self_time, row.op, row.line or "", row.inputs or ""))
 
 
@@ -124,13 +138,14 @@ def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> 
     sending = union(joined(fused, work.of_kind("comm").intervals))
     busy = union(work.intervals)
     device = device_gaps(trace.events)
-    gaps = device.gaps if device is not None else ()
+    gaps = () if device is None else device.gaps
     parts: dict[CallPart, int] = dict.fromkeys(_DEVICE_PARTS, 0)
     for call in chosen:
         window = _window(spans, call)
-        computed, with_fused, sent, worked = (
-            intersection(part, window).length for part in (computing, fused, sending, busy)
-        )
+        computed = intersection(computing, window).length
+        with_fused = intersection(fused, window).length
+        sent = intersection(sending, window).length
+        worked = intersection(busy, window).length
         parts["compute"] += computed
         parts["fused"] += with_fused - computed
         parts["communication"] += sent - with_fused
@@ -159,7 +174,7 @@ _COPIED = 1 << 23
 MAX_WORK = 200
 _SECONDS_EACH = 0.1
 _MOST_TIMES = 50
-# Devices with torch's own tensors. The tests' device has none, and no roof. One of the tests has none, and no roof.
+# Devices with torch's own tensors; others have no roof.
 _KINDS = frozenset({"cpu", "cuda", "npu"})
 
 
@@ -188,23 +203,20 @@ def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
 
 def work_of(order: Iterable[Dispatched]) -> list[LeastWork]:
     """The work of a call's operators, equal ones together, the heaviest first; views do none."""
-    counts = Counter((did.flops or 0, did.moved_bytes) for did in order if did.moved_bytes or did.flops)
-    heaviest = sorted(counts.items(), key=lambda item: (-item[0][0] * item[1], -item[0][1] * item[1], item[0]))
-    return [LeastWork(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in heaviest[:MAX_WORK]]
+    counts = Counter((operator.flops or 0, operator.moved_bytes) for operator in order)
+    del counts[0, 0]
+    works = [LeastWork(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in counts.items()]
+    works.sort(
+        key=lambda work: (-work.flops * work.count, -work.moved_bytes * work.count, work.flops, work.moved_bytes)
+    )
+    return works[:MAX_WORK]
 
 
 def _fastest(work: Callable[[], Any], device: Device) -> float:
     """The seconds of the fastest of several times, after one that pays for the first use."""
-    work()
-    device.synchronize()
+    timed_call(work, device)
     until = device.clock_ns() + _SECONDS_EACH * 1e9
-    fastest = float("inf")
-    for _ in range(_MOST_TIMES):
-        began = device.clock_ns()
-        work()
-        device.synchronize()
-        ended = device.clock_ns()
-        fastest = min(fastest, ended - began)
-        if ended > until:
-            break
-    return max(fastest, 1.0) / 1e9
+    times: list[int] = []
+    while len(times) < _MOST_TIMES and device.clock_ns() <= until:
+        times.append(timed_call(work, device))
+    return max(min(times), 1.0) / 1e9

@@ -11,7 +11,7 @@ from perfgate.measuring.counting.collect import calls_within, record_calls
 from perfgate.measuring.counting.counters import count_calls, count_operators, with_fallbacks, with_kernels, with_steady
 from perfgate.measuring.counting.kept import with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.protocol import COUNTED_PARTS, CountedPart
 from perfgate.system.garbage import quiet
@@ -24,49 +24,47 @@ _TRACED_CALLS = 3
 
 
 def count_again(
-    workload: BoundWorkload, device: Device, *, root: Path, parts: Collection[CountedPart] = COUNTED_PARTS
+    workload: BoundWorkload, *, root: Path, parts: Collection[CountedPart] = COUNTED_PARTS
 ) -> list[CounterSet]:
     """The counters of every shape in the order in which step 4 counts them, without compilations.
 
     Without any of the ``parts`` these are the operators of the first few calls.
     """
-    counted = [_count(workload, device, shape, root, parts) for shape in workload.shapes]
+    counters = [_count(workload, shape, root, parts) for shape in workload.shapes]
     if "kept" in parts:
-        counted = [with_kept_bytes(workload, of_shape, root=root) for of_shape in counted]
-    return [with_steady(of_shape) for of_shape in counted]
+        counters = [with_kept_bytes(workload, counted, root=root) for counted in counters]
+    return [with_steady(counted) for counted in counters]
 
 
-def _count(
-    workload: BoundWorkload, device: Device, shape: str, root: Path, parts: Collection[CountedPart]
-) -> CounterSet:
+def _count(workload: BoundWorkload, shape: str, root: Path, parts: Collection[CountedPart]) -> CounterSet:
     if parts:
-        _settle(workload, device, shape)
+        _settle(workload, shape)
     count = count_calls if "memory" in parts else count_operators
-    counted = count(workload, device, shape, root=root)
-    if parts and "kernel_timeline" in device.capabilities:
-        counted = _with_traced_kernels(workload, device, shape, counted)
-    if (fallbacks := device.fallbacks()) is not None:
+    counted = count(workload, shape, root=root)
+    if parts and "kernel_timeline" in workload.device.capabilities:
+        counted = _with_traced_kernels(workload, shape, counted)
+    fallbacks = workload.device.fallbacks()
+    if fallbacks is not None:
         counted = with_fallbacks(counted, fallbacks)
-    return with_python_work(workload, counted, root=root) if "python" in parts else counted
+    if "python" in parts:
+        counted = with_python_work(workload, counted, root=root)
+    return counted
 
 
-def _settle(workload: BoundWorkload, device: Device, shape: str) -> None:
+def _settle(workload: BoundWorkload, shape: str) -> None:
     """Make calls until nothing of a first call is left."""
-    call = workload.caller(shape)
+    call, device = workload.caller(shape), workload.device
     with quiet():
-        call()
-        device.synchronize()
-        began = device.clock_ns()
-        call()
-        device.synchronize()
-        took = device.clock_ns() - began
+        timed_call(call, device)
+        took = timed_call(call, device)
         for _ in range(calls_within(took, seconds=_SETTLING_SECONDS, fewest=0, most=_SETTLING_CALLS)):
             call()
         device.synchronize()
 
 
-def _with_traced_kernels(workload: BoundWorkload, device: Device, shape: str, counted: CounterSet) -> CounterSet:
+def _with_traced_kernels(workload: BoundWorkload, shape: str, counted: CounterSet) -> CounterSet:
+    call = workload.caller(shape)
     with quiet(), tempfile.TemporaryDirectory(prefix="count-") as folder:
-        trace = record_calls(device, workload.caller(shape), calls=_TRACED_CALLS, folder=Path(folder), name="calls")
+        trace = record_calls(workload.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="calls")
         works = work_by_span(trace.events, trace.spans())
     return with_kernels(counted, works, absent=KERNEL_METRICS if trace.hides_kernels else ())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perfgate.document.run import CounterSet
-from perfgate.measuring.counting.counters import WARM_UP_CALLS, counter_sites
+from perfgate.measuring.counting.counters import WARM_UP_CALLS, counter_sites, with_counts
 from perfgate.measuring.counting.tally import Site, SourceLines
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
@@ -53,9 +53,9 @@ def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, ro
     completed = []
     for counted in counters:
         breaks, recompiles = result.breaks[counted.shape], result.steady[counted.shape]
-        sites = counter_sites([*((site, 1) for site in breaks), *recompiles.items()], root)
-        values = {**counted.values, GRAPH_BREAKS: len(breaks), RECOMPILES: recompiles.total()}
-        completed.append(msgspec.structs.replace(counted, values=values, sites=[*counted.sites, *sites]))
+        sites = counter_sites([*Counter(breaks).items(), *recompiles.items()], root)
+        values = {GRAPH_BREAKS: len(breaks), RECOMPILES: recompiles.total()}
+        completed.append(with_counts(counted, values, {}, sites))
     return completed
 
 
@@ -80,8 +80,10 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
     with config.patch(recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT):
         for shape in shapes:
             compiled = _compiled_during(workload, shape, range(WARM_UP_CALLS), lines)
-            again = {site: count for site, count in compiled.items() if site.name not in (NEW_INPUT, COMPILED_AGAIN)}
-            result.adapting[shape] = Counter(again)
+            result.adapting[shape] = Counter()
+            for site, count in compiled.items():
+                if site.name not in (NEW_INPUT, COMPILED_AGAIN):
+                    result.adapting[shape][site] = count
             # A later shape also runs through code compiled for an earlier one.
             result.breaks[shape] = _graph_breaks(lines)
         for index in range(WARM_UP_CALLS, WARM_UP_CALLS + ROUNDS):
@@ -91,17 +93,17 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
 
 
 def _graph_breaks(lines: SourceLines) -> set[Site]:
-    """Every place and reason the compiler has written down since it was reset.
+    """Every place and reason that the compiler has recorded since it was reset.
 
-    A break is written down again each time its function is compiled for another shape; it is one place nevertheless. Its
-    line is the innermost of the project, in the compiled function or a callee.
+    It records a break again each time its function is compiled for another shape, still at the same place. The line of a
+    break is the innermost of the project, in the compiled function or a callee.
     """
     from torch._dynamo.utils import graph_break_reasons
 
     sites = set()
     for graph_break in graph_break_reasons:
-        frames = (lines.at(frame.filename, frame.lineno) for frame in reversed(graph_break.user_stack))
-        sites.add(Site(GRAPH_BREAKS, _first_line(graph_break.reason), next(filter(None, frames), None)))
+        line = lines.innermost((frame.filename, frame.lineno) for frame in graph_break.user_stack)
+        sites.add(Site(GRAPH_BREAKS, _first_line(graph_break.reason), line))
     return sites
 
 
@@ -127,12 +129,16 @@ def _recompile_site(compiled: Any, lines: SourceLines) -> Site:
     file, number = compiled.co_filename or "", compiled.co_firstlineno
     if not compiled.recompile_reason:
         return Site(RECOMPILES, NEW_INPUT, lines.at(file, number))
+    words = ""
     guard = _GUARD.match(_first_line(compiled.recompile_reason))
-    # torch shows the end of the path only.
-    if guard and guard["file"] and file.endswith(guard["file"]):
-        number = int(guard["line"])
+    if guard:
+        words = guard["guard"]
+        # torch shows the end of the path only.
+        if guard["file"] and file.endswith(guard["file"]):
+            number = int(guard["line"])
     # Numbers change from call to call; the guard is the same.
-    return Site(RECOMPILES, re.sub(r"\d+", "N", guard["guard"] if guard else "")[:_MAX_REASON], lines.at(file, number))
+    reason = re.sub(r"\d+", "N", words)[:_MAX_REASON]
+    return Site(RECOMPILES, reason, lines.at(file, number))
 
 
 def _first_line(text: str) -> str:

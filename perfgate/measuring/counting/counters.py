@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import linecache
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from perfgate.measuring.counting.tally import (
     Site,
     differing,
 )
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
 from perfgate.trace.model.events import DEVICE_KINDS
@@ -48,22 +48,16 @@ _HALF_SECONDS = 0.5
 MAX_CODE = 120
 RECORDED_OPS = "counters.recorded_ops"
 FALLBACKS = "counters.fallbacks"
+_REPEAT_SAVES = "counters.repeat_saves"
 _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
 
 
-class _Saving(NamedTuple):
-    """The operators that a call on a new input dispatches and the same call again does not; the latter call."""
-
-    sites: Counter[Site]
-    repeated: CallTally
-
-
-def count_calls(workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path) -> CounterSet:
-    return count_in_order(workload, device, shape, repeats=repeats, root=root)[0]
+def count_calls(workload: BoundWorkload, shape: str, *, repeats: int = 3, root: Path) -> CounterSet:
+    return count_in_order(workload, shape, repeats=repeats, root=root)[0]
 
 
 def count_in_order(
-    workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path
+    workload: BoundWorkload, shape: str, *, repeats: int = 3, root: Path
 ) -> tuple[CounterSet, list[Dispatched]]:
     """Count ``repeats`` single steady calls, each on another input of the shape, then the work that a repeated input saves.
 
@@ -74,59 +68,180 @@ def count_in_order(
 
     Of a slow call fewer are made: two repeats, the last of which is the repeated call on the first new input.
     """
-    pool = workload.pool(shape)
+    calls = _CountedCalls(workload, shape, root)
     with quiet():
-        call_ns = _warm_up(workload, device, pool)
+        call_ns = calls.warm_up()
         if call_ns >= _SLOW_NS:
-            tallies, savings = _tally_slow_calls(workload, device, shape, root)
-            _count_memory(workload, device, pool, tallies, call_ns)
+            tallies, savings = calls.count_slow_ones()
+            calls.count_memory(tallies, call_ns)
         else:
-            tallies = [
-                _count_call(workload, device, pool[index % POOL_SIZE], root, in_order=index == repeats - 1)
-                for index in range(repeats)
-            ]
-            _count_memory(workload, device, pool, tallies, call_ns)
-            savings = [_count_saving(workload, device, shape, root).sites for _ in range(NEW_INPUTS)]
-    counted = _counter_set(tallies, savings, workload=workload.name, shape=shape, root=root)
-    return counted, tallies[-1].order or []
+            tallies = []
+            for index in range(repeats):
+                inputs = calls.pool[index % POOL_SIZE]
+                tallies.append(calls.count(inputs, in_order=index == repeats - 1))
+            calls.count_memory(tallies, call_ns)
+            savings = [calls.saving()[0] for _ in range(NEW_INPUTS)]
+    return calls.counter_set(tallies, savings), tallies[-1].order or []
 
 
-def count_operators(workload: BoundWorkload, device: Device, shape: str, *, root: Path) -> CounterSet:
+def count_operators(workload: BoundWorkload, shape: str, *, root: Path) -> CounterSet:
     """Count the operators of two calls after one, without memory and savings: all that a first look at slow calls needs."""
-    pool = workload.pool(shape)
+    calls = _CountedCalls(workload, shape, root)
     with quiet():
-        workload.invoke(pool[0])
-        tallies = [_count_call(workload, device, inputs, root) for inputs in pool[:_FEWEST_REPEATS]]
-    return _counter_set(tallies, [], workload=workload.name, shape=shape, root=root)
+        workload.invoke(calls.pool[0])
+        tallies = [calls.count(inputs) for inputs in calls.pool[:_FEWEST_REPEATS]]
+    return calls.counter_set(tallies, [])
 
 
-def _warm_up(workload: BoundWorkload, device: Device, pool: list[Any]) -> float:
-    """Make calls until they are steady, and return the nanoseconds of the last; a second call that is slow is the last."""
-    took = 0.0
-    for index in range(WARM_UP_CALLS):
-        device.synchronize()
-        began = device.clock_ns()
-        workload.invoke(pool[index % POOL_SIZE])
-        device.synchronize()
-        took = device.clock_ns() - began
-        if index and took >= _SLOW_NS:
-            break
-    return took
+class _CountedCalls:
+    """Makes calls of one shape and counts them."""
+
+    def __init__(self, workload: BoundWorkload, shape: str, root: Path) -> None:
+        self._workload = workload
+        self._device = workload.device
+        self._shape = shape
+        self._root = root
+        self.pool = workload.pool(shape)
+
+    def warm_up(self) -> float:
+        """Make calls until they are steady, and return the nanoseconds of the last; a slow second call is the last."""
+        self._device.synchronize()
+        took = 0.0
+        for index in range(WARM_UP_CALLS):
+            call = partial(self._workload.invoke, self.pool[index % POOL_SIZE])
+            took = timed_call(call, self._device)
+            if index and took >= _SLOW_NS:
+                break
+        return took
+
+    def count(self, inputs: Any, *, in_order: bool = False) -> CallTally:
+        # torch is imported here, so that a step that counts can be listed without it.
+        from perfgate.measuring.counting.dispatch import CountingMode
+
+        tally = CallTally(order=[] if in_order else None)
+        shares_memory = "own_memory" not in self._device.capabilities
+        waits = self._device.host_waits()
+        mode = CountingMode(tally, root=self._root, waits=waits, counts_host_memory=shares_memory)
+        mode.count(lambda: self._workload.invoke(inputs, returned=mode.call_returned))
+        self._device.synchronize()
+        return tally
+
+    def count_slow_ones(self) -> tuple[list[CallTally], list[Counter[Site]]]:
+        """Two repeats and what a repeated input saves, of three calls: the second repeat is that of a new input.
+
+        If it saves something, another new input is tried, as it is for quick calls.
+        """
+        first = self.count(self.pool[0])
+        saved, repeated = self.saving()
+        savings = [saved]
+        if saved:
+            savings.append(self.saving()[0])
+        return [first, repeated], savings
+
+    def saving(self) -> tuple[Counter[Site], CallTally]:
+        """The operators that a call on a new input dispatches and the same call again does not; the latter call."""
+        inputs = self._workload.new_inputs(self._shape)
+        once = self.count(inputs).sites(FRAMEWORK_OPS)
+        repeated = self.count(inputs, in_order=True)
+        again = repeated.sites(FRAMEWORK_OPS)
+        if once.total() > again.total():
+            return once - again, repeated
+        # Equal work by other operators in the second call means that nothing is saved.
+        return Counter(), repeated
+
+    def count_memory(self, tallies: list[CallTally], call_ns: float) -> None:
+        """Count the memory of further calls, because the mode's own work would allocate too.
+
+        Memory is kept if both halves of them keep some: a leak in every second call is one, a buffer that grew once is none.
+        """
+        half = calls_within(call_ns, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2)
+        # The first call only establishes the baseline of held memory.
+        indices = [POOL_SIZE - 1, *range(max(2 * half, len(tallies)))]
+        calls = [partial(self._workload.invoke, self.pool[index % POOL_SIZE]) for index in indices]
+        counts = self._device.count_memory(calls)
+        if counts is None:
+            return
+        measured = counts[1:]
+        kept_bytes = [count.kept_bytes for count in measured]
+        kept = max(0, min(sum(kept_bytes[:half]), sum(kept_bytes[half : 2 * half]))) // half
+        for tally, (allocations, peak, _) in zip(tallies, measured):
+            tally.memory = {"counters.allocations": allocations, "memory.peak": peak, "memory.kept": kept}
+
+    def counter_set(self, tallies: list[CallTally], savings: list[Counter[Site]]) -> CounterSet:
+        from perfgate.measuring.counting.settings import process_settings
+
+        last = tallies[-1]
+        values = last.values()
+        sites = list(last.amounts.items())
+        if savings:
+            least = min(savings, key=Counter.total)
+            values[_REPEAT_SAVES] = least.total()
+            for site, count in least.items():
+                sites.append((site._replace(metric=_REPEAT_SAVES), count))
+        if last.memory:
+            # Which operators took a block for their result, and which made the blocks that outlive the call.
+            sites += _sites_of_blocks("counters.allocations", last.blocks)
+        if last.memory.get("memory.kept"):
+            # A call may keep nothing although others do.
+            lasting = max((tally.lasting_blocks() for tally in tallies), key=len)
+            sites += _sites_of_blocks("memory.kept", lasting)
+        ranges = differing([tally.values() | tally.counts() for tally in tallies])
+        records = counter_sites(sites, self._root, differing([tally.amounts for tally in tallies]))
+        if last.memory:
+            records += self._at_peak(last)
+        return CounterSet(
+            workload=self._workload.name,
+            shape=self._shape,
+            repeats=len(tallies),
+            values=values,
+            ops=last.op_counts(),
+            unstable=list(ranges),
+            ranges=ranges,
+            sites=records,
+            settings=process_settings(),
+        )
+
+    def _at_peak(self, tally: CallTally) -> list[CounterSite]:
+        """The memory of the call at its peak: the bytes by operator and line, and the largest tensor."""
+        sizes: Counter[tuple[str, str]] = Counter()
+        largest: dict[tuple[str, str], AllocatedBlock] = {}
+        for block in tally.live.at_peak:
+            place = block.op, block.line or ""
+            sizes[place] += block.size
+            if place not in largest or block.size > largest[place].size:
+                largest[place] = block
+        records = []
+        for (op, line), size in sorted(sizes.items()):
+            record = CounterSite(
+                metric="memory.peak",
+                name=op,
+                count=size,
+                line=line or None,
+                code=code_at(self._root, line),
+                tensor=largest[op, line].tensor,
+            )
+            records.append(record)
+        return records
 
 
-def _tally_slow_calls(
-    workload: BoundWorkload, device: Device, shape: str, root: Path
-) -> tuple[list[CallTally], list[Counter[Site]]]:
-    """Two repeats and what a repeated input saves, of three calls: the second repeat is that of a new input.
+def _sites_of_blocks(metric: str, blocks: Iterable[AllocatedBlock]) -> Iterable[tuple[Site, int]]:
+    return Counter(Site(metric, block.op, block.line) for block in blocks).items()
 
-    If it saves something, another new input is tried, as it is for quick calls.
-    """
-    first = _count_call(workload, device, workload.pool(shape)[0], root)
-    saving = _count_saving(workload, device, shape, root)
-    savings = [saving.sites]
-    if saving.sites:
-        savings.append(_count_saving(workload, device, shape, root).sites)
-    return [first, saving.repeated], savings
+
+def with_counts(
+    counted: CounterSet,
+    values: Mapping[str, int],
+    ranges: Mapping[str, tuple[int, int]],
+    sites: Iterable[CounterSite],
+) -> CounterSet:
+    """Add counters with their sites; those with a range are unstable."""
+    return msgspec.structs.replace(
+        counted,
+        values={**counted.values, **values},
+        unstable=sorted({*counted.unstable, *ranges}),
+        ranges={**counted.ranges, **ranges},
+        sites=[*counted.sites, *sites],
+    )
 
 
 def with_steady(counted: CounterSet) -> CounterSet:
@@ -143,13 +258,17 @@ def counter_sites(
     """
     ranges = ranges or {}
     counts = list(sites)
-    absent = ranges.keys() - {site for site, _ in counts}
-    counts += dict.fromkeys(absent, 0).items()
-    records: list[CounterSite] = []
+    listed = {site for site, _ in counts}
+    counts += dict.fromkeys(ranges.keys() - listed, 0).items()
+    records = []
     for site, count in counts:
-        code = code_at(root, site.line)
         record = CounterSite(
-            metric=site.metric, name=site.name, count=count, line=site.line, code=code, between=ranges.get(site)
+            metric=site.metric,
+            name=site.name,
+            count=count,
+            line=site.line,
+            code=code_at(root, site.line),
+            between=ranges.get(site),
         )
         records.append(record)
     return sorted(records, key=lambda site: (site.metric, site.name, site.line or "", -site.count))
@@ -158,114 +277,17 @@ def counter_sites(
 def code_at(root: Path, line: str | None) -> str | None:
     """The text of a line of the project (``model.py:88``), None if it cannot be read."""
     file, _, number = (line or "").rpartition(":")
-    return linecache.getline(str(root / file), int(number)).strip()[:MAX_CODE] or None if number else None
-
-
-def _counter_set(
-    tallies: list[CallTally], savings: list[Counter[Site]], *, workload: str, shape: str, root: Path
-) -> CounterSet:
-    from perfgate.measuring.counting.settings import process_settings
-
-    last = tallies[-1]
-    ops = [
-        OpCount(op=op, count=count, view=op in last.views, line=last.line_of(op))
-        for op, count in sorted(last.ops.items(), key=lambda item: (-item[1], item[0]))
-        if count
-    ]
-    values = last.values()
-    sites = list(last.amounts.items())
-    if savings:
-        least = min(savings, key=Counter.total)
-        values["counters.repeat_saves"] = least.total()
-        sites += [(Site("counters.repeat_saves", at.name, at.line), count) for at, count in least.items()]
-    if last.memory:
-        # Which operators took a block for their result, and which made the blocks that outlive the call.
-        sites += Counter(Site("counters.allocations", block.op, block.line) for block in last.blocks).items()
-    if last.memory.get("memory.kept"):
-        # A call may keep nothing although others do.
-        lasting = max((tally.lasting_blocks() for tally in tallies), key=len)
-        sites += Counter(Site("memory.kept", block.op, block.line) for block in lasting).items()
-    ranges = differing([{**tally.values(), **tally.counts()} for tally in tallies])
-    amounts = differing([tally.amounts for tally in tallies])
-    return CounterSet(
-        workload=workload,
-        shape=shape,
-        repeats=len(tallies),
-        values=values,
-        ops=ops,
-        unstable=list(ranges),
-        ranges=ranges,
-        sites=[*counter_sites(sites, root, amounts), *(_at_peak(last, root) if last.memory else [])],
-        settings=process_settings(),
-    )
-
-
-def _count_call(
-    workload: BoundWorkload, device: Device, inputs: Any, root: Path, *, in_order: bool = False
-) -> CallTally:
-    # torch is imported here and below, so that a step that counts can be listed without it.
-    from perfgate.measuring.counting.dispatch import CountingMode
-
-    tally = CallTally(order=[] if in_order else None)
-    shared = "own_memory" not in device.capabilities
-    mode = CountingMode(tally, root=root, waits=device.host_waits(), counts_host_memory=shared)
-    mode.count(lambda: workload.invoke(inputs, returned=mode.call_returned))
-    device.synchronize()
-    return tally
-
-
-def _count_memory(
-    workload: BoundWorkload, device: Device, pool: list[Any], tallies: list[CallTally], call_ns: float
-) -> None:
-    """Count the memory of further calls, because the mode's own work would allocate too.
-
-    Memory is kept if both halves of them keep some: a leak in every second call is one, a buffer that grew once is none.
-    """
-    half = calls_within(call_ns, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2)
-    # The first call only establishes the baseline of held memory.
-    order = [POOL_SIZE - 1, *(index % POOL_SIZE for index in range(max(2 * half, len(tallies))))]
-    counts = device.count_memory([partial(workload.invoke, pool[index]) for index in order])
-    if counts is None:
-        return
-    measured = counts[1:]
-    kept_bytes = [count.kept_bytes for count in measured]
-    kept = max(0, min(sum(kept_bytes[:half]), sum(kept_bytes[half : 2 * half]))) // half
-    for tally, (allocations, peak, _) in zip(tallies, measured):
-        tally.memory = {"counters.allocations": allocations, "memory.peak": peak, "memory.kept": kept}
-
-
-def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
-    """The memory of the call at its peak: the bytes by operator and line, and the largest tensor."""
-    sites: dict[tuple[str, str], list[AllocatedBlock]] = {}
-    for block in tally.live.at_peak:
-        sites.setdefault((block.op, block.line or ""), []).append(block)
-    records: list[CounterSite] = []
-    for (op, line), blocks in sorted(sites.items()):
-        size, largest = sum(block.size for block in blocks), max(blocks, key=lambda block: block.size)
-        code = code_at(root, line)
-        record = CounterSite(
-            metric="memory.peak", name=op, count=size, line=line or None, code=code, tensor=largest.tensor
-        )
-        records.append(record)
-    return records
-
-
-def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Path) -> _Saving:
-    """Count a call on a new input and the same call again."""
-    inputs = workload.new_inputs(shape)
-    once = _count_call(workload, device, inputs, root).sites(FRAMEWORK_OPS)
-    repeated = _count_call(workload, device, inputs, root, in_order=True)
-    again = repeated.sites(FRAMEWORK_OPS)
-    # Equal work by other operators in the second call means that nothing is saved.
-    return _Saving(once - again if once.total() > again.total() else Counter(), repeated)
+    if not number:
+        return None
+    return linecache.getline(str(root / file), int(number)).strip()[:MAX_CODE] or None
 
 
 def kernel_counters(work: Work) -> dict[str, int]:
-    counters = Counter(dict.fromkeys(KERNEL_METRICS, 0))
+    counters = dict.fromkeys(KERNEL_METRICS, 0)
     for item, count in work.items():
         for metric in _metrics_of(item):
-            counters[metric] += count
-    return dict(counters)
+            counters[metric] = counters.get(metric, 0) + count
+    return counters
 
 
 def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()) -> CounterSet:
@@ -275,30 +297,30 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
     metrics in ``absent`` were not recorded and are left out. Collectives that the host dispatched stay as they were counted
     there, with their lines.
     """
-    absent = {*absent, COLLECTIVES} if counted.values.get(COLLECTIVES) else absent
-    repeats = (kernel_counters(work) | _by_name(work, prefix="ops.count:") for work in works)
-    ranges = {name: ends for name, ends in differing(repeats).items() if name not in absent}
-    ops = [OpCount(op=name, count=count) for name, count in _by_name(works[-1]).items()]
-    sites: list[CounterSite] = []
-    for item, count in works[-1].items():
-        metrics = [metric for metric in _metrics_of(item) if metric not in absent]
-        sites += [CounterSite(metric=metric, name=item.name, count=count) for metric in metrics]
-    values = {metric: value for metric, value in kernel_counters(works[-1]).items() if metric not in absent}
-    return msgspec.structs.replace(
-        counted,
-        values={**counted.values, **values},
-        ops=[*counted.ops, *sorted(ops, key=lambda op: (-op.count, op.op))],
-        unstable=sorted({*counted.unstable, *ranges}),
-        ranges={**counted.ranges, **ranges},
-        sites=[*counted.sites, *sorted(sites, key=lambda site: (site.metric, site.name))],
-    )
+    absent = set(absent)
+    if counted.values.get(COLLECTIVES):
+        absent.add(COLLECTIVES)
+    last = works[-1]
+    values = kernel_counters(last)
+    ranges = differing(kernel_counters(work) | _by_name(work, prefix="ops.count:") for work in works)
+    for metric in absent:
+        values.pop(metric, None)
+        ranges.pop(metric, None)
+    sites = []
+    for item, count in last.items():
+        for metric in _metrics_of(item):
+            if metric not in absent:
+                sites.append(CounterSite(metric=metric, name=item.name, count=count))
+    sites.sort(key=lambda site: (site.metric, site.name))
+    ops = [OpCount(op=name, count=count) for name, count in _by_name(last).items()]
+    ops.sort(key=lambda op: (-op.count, op.op))
+    return msgspec.structs.replace(with_counts(counted, values, ranges, sites), ops=[*counted.ops, *ops])
 
 
 def _by_name(work: Work, *, prefix: str = "") -> dict[str, int]:
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for item, count in work.items():
-        name = prefix + item.name
-        counts[name] = counts.get(name, 0) + count
+        counts[prefix + item.name] += count
     return counts
 
 
@@ -307,24 +329,23 @@ def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSe
 
     A counter is exact, so its sites are divided among lines only if the rows have each of its kernels.
     """
-    by_name: dict[str, list[CallRow]] = {}
+    by_name: dict[str, list[CallRow]] = defaultdict(list)
     for row in rows:
         if row.kind in DEVICE_KINDS:
-            by_name.setdefault(row.op, []).append(row)
+            by_name[row.op].append(row)
     sites: list[CounterSite] = []
     for site in counted.sites:
-        sites += _at_lines(site, by_name.get(site.name, []))
-    return msgspec.structs.replace(
-        counted,
-        ops=[_op_at_line(op, by_name.get(op.op, [])) for op in counted.ops],
-        sites=sites,
-    )
+        sites += _at_lines(site, by_name[site.name])
+    ops = [_op_at_line(op, by_name[op.op]) for op in counted.ops]
+    return msgspec.structs.replace(counted, ops=ops, sites=sites)
 
 
 def _metrics_of(item: WorkItem) -> tuple[str, ...]:
     if item.kind in _METRIC_OF_KIND:
         return (_METRIC_OF_KIND[item.kind],)
-    return (KERNELS, FORMAT_CONVERSIONS) if is_format_conversion(item.name) else (KERNELS,)
+    if is_format_conversion(item.name):
+        return (KERNELS, FORMAT_CONVERSIONS)
+    return (KERNELS,)
 
 
 def _op_at_line(op: OpCount, rows: list[CallRow]) -> OpCount:
@@ -332,7 +353,9 @@ def _op_at_line(op: OpCount, rows: list[CallRow]) -> OpCount:
     for row in rows:
         if row.line is not None:
             counts[row.line] += round(row.count)
-    return msgspec.structs.replace(op, line=counts.most_common(1)[0][0]) if counts and op.line is None else op
+    if op.line is not None or not counts:
+        return op
+    return msgspec.structs.replace(op, line=counts.most_common(1)[0][0])
 
 
 def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
@@ -350,24 +373,18 @@ def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSe
     An operator in place runs the kernel of its base name: ``aten::lgamma_`` that of ``aten::lgamma``. If the count of one
     of them differs between the counted calls, their total is unstable.
     """
-    sites = [
-        CounterSite(metric=FALLBACKS, name=site.name, count=site.count, line=site.line, code=site.code)
-        for site in counted.sites
-        if site.metric == FRAMEWORK_OPS and site.count and site.name.rstrip("_") in fallbacks
-    ]
-    counts = Counter({op.op: op.count for op in counted.ops})
+    sites = []
+    for site in counted.sites:
+        if site.metric == FRAMEWORK_OPS and site.count and site.name.rstrip("_") in fallbacks:
+            fallback = CounterSite(metric=FALLBACKS, name=site.name, count=site.count, line=site.line, code=site.code)
+            sites.append(fallback)
     total = sum(site.count for site in sites)
-    wavering = {
-        name: ends
-        for name, ends in counted.ranges.items()
-        if name.startswith("ops.count:") and name.partition(":")[2].rstrip("_") in fallbacks
-    }
-    steady = total - sum(counts[name.partition(":")[2]] for name in wavering)
-    ends = steady + sum(least for least, _ in wavering.values()), steady + sum(most for _, most in wavering.values())
-    return msgspec.structs.replace(
-        counted,
-        values={**counted.values, FALLBACKS: total},
-        unstable=sorted({*counted.unstable, FALLBACKS}) if wavering else counted.unstable,
-        ranges={**counted.ranges, FALLBACKS: ends} if wavering else counted.ranges,
-        sites=[*counted.sites, *sites],
-    )
+    least = most = total
+    counts = {op.op: op.count for op in counted.ops}
+    for name, (fewest, largest) in counted.ranges.items():
+        op = name.removeprefix("ops.count:")
+        if op != name and op.rstrip("_") in fallbacks:
+            least += fewest - counts.get(op, 0)
+            most += largest - counts.get(op, 0)
+    ranges = {} if least == most else {FALLBACKS: (least, most)}
+    return with_counts(counted, {FALLBACKS: total}, ranges, sites)

@@ -1,4 +1,4 @@
-"""Watch every operator a call dispatches. Imports torch, so import it only for counting."""
+"""Watch and count every operator that a call dispatches. Imports torch, so import it only for counting."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from perfgate.measuring.counting.modes import Autograd, counted_settings_of_calls, replaced
+from perfgate.measuring.counting.operator_calls import (
+    LOW_PRECISION,
+    OperatorCall,
+    form_of,
+    layout_differs,
+    waits_for_copy,
+    weak_storage,
+)
 from perfgate.measuring.counting.tally import (
     COPIES,
     COPY_BYTES,
@@ -38,24 +45,6 @@ from perfgate.measuring.devices.device import HostWait
 from perfgate.measuring.workload.output import reading_into
 from perfgate.trace.model.spans import COLLECTIVES
 
-# Which operators copy a whole tensor, by schema name: position of (result, source) among result and arguments is in
-# copied. contiguous(), reshape() and to() arrive as clone or _to_copy, because composite operators are taken apart.
-_COPY_TO_RESULT = frozenset({"aten::clone", "aten::_to_copy", "aten::copy"})
-_COPY_IN_PLACE = frozenset({"aten::copy_", "aten::_foreach_copy_"})
-# The second half of a reshape that copies: the clone is counted, this hides from autograd that it is a view of it.
-_UNMARKED_VIEWS = frozenset({"aten::_unsafe_view"})
-# torch's own marks of operators that must read data before the host can go on: a value for Python, a shape that depends
-# on the data (aten/src/ATen/native/tags.yaml).
-_WAITING_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
-# Indexing carries such a tag for the sake of masks; with positions it waits for nothing.
-_INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
-_MASKS = frozenset({torch.bool, torch.uint8})
-LOW_PRECISION = frozenset(
-    {
-        *(torch.float16, torch.bfloat16, torch.qint8, torch.quint8, torch.qint32),
-        *(torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz),
-    }
-)
 # Operators that round their float32 inputs if torch.set_float32_matmul_precision allows it.
 _MATRIX_PRODUCTS = frozenset(
     f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution")
@@ -99,7 +88,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(map(_dispatches_itself, types)):
             # The dispatcher then runs the operator's parts, which return here one by one.
             return NotImplemented
-        if _is_composite(func) and not (_has_nested_kernel(func) and any(one.is_nested for one in tensors(args))):
+        if _is_composite(func) and not (_has_nested_kernel(func) and any(tensor.is_nested for tensor in tensors(args))):
             # A mode runs without ADInplaceOrView, which under inference mode creates views of weights; a view created
             # without it reports no gradient, and matmul then takes another path. An operator with a kernel of its own there
             # (chunk, narrow) is made a view by that, and not twice.
@@ -107,15 +96,15 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, made_outside):
                 return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
         result = self.run(func, args, keywords)
-        name = func._schema.name
-        if not name.startswith("profiler::"):
-            self.saw(func, name, args, keywords, result)
+        call = OperatorCall(func, args, keywords, result)
+        if not call.name.startswith("profiler::"):
+            self.saw(call)
         return result
 
     def run(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         return func(*args, **keywords)
 
-    def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+    def saw(self, call: OperatorCall) -> None:
         """Take note of an operator that ran; its caller is two frames up (``sys._getframe(2)``)."""
         raise NotImplementedError
 
@@ -149,7 +138,7 @@ class _AnyOperator(WatchingMode):  # type: ignore[no-untyped-call]
 
     ran: bool = False
 
-    def saw(self, *_: Any) -> None:
+    def saw(self, _: OperatorCall) -> None:
         self.ran = True
 
 
@@ -222,16 +211,17 @@ class CountingMode(WatchingMode):
 
         return counting
 
-    def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
-        if reading_into and (reading_into[-1] is None or any(argument is reading_into[-1] for argument in args)):
+    def saw(self, call: OperatorCall) -> None:
+        if reading_into and (reading_into[-1] is None or any(argument is reading_into[-1] for argument in call.args)):
             return  # our own copy of a lazy tensor's result
-        view = is_view(func)
+        name, view = call.name, call.is_view
         line = self._lines.of(sys._getframe(2))
         self._tally.see(name, line, view=view)
-        recorded = self._autograd.records(name, (args, keywords), result)
-        flops = flops_of(func, args, keywords, result)
+        recorded = self._autograd.records(name, call.inputs, call.result)
+        flops = call.flops()
         if self._tally.order is not None:
-            self._tally.order.append(describe(func, args, keywords, result, line=line, flops=flops, view=view))
+            moved_bytes = call.moved_bytes()
+            self._tally.order.append(Dispatched(name, line, call.forms(), flops, moved_bytes, view))
         add = self._tally.add
         add(FLOPS, name, line, flops or 0)
         if not view:
@@ -241,43 +231,48 @@ class CountingMode(WatchingMode):
             add(COLLECTIVES, name, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
             # A region of autocast is the cause of everything that runs in it.
             region = self._autocast_lines[-1] if self._autocast_lines else None
-            add(LOW_PRECISION_OPS, name, region or line, self._is_low_precision(name, result))
-            add(DOUBLE_OPS, name, line, any(tensor.dtype == torch.float64 for tensor in tensors(result)))
-            self._remember(name, line, result, older=(args, keywords))
-        waits = _reads_data(func, name, args, keywords)
-        for target, source in copied(name, args, result):
+            add(LOW_PRECISION_OPS, name, region or line, self._is_low_precision(call))
+            add(DOUBLE_OPS, name, line, any(tensor.dtype == torch.float64 for tensor in tensors(call.result)))
+            self._remember(call, line)
+        waits = call.reads_data()
+        for target, source in call.copies():
             add(COPIES, name, line)
             add(COPY_BYTES, name, line, target.numel() * target.element_size())
             add(NONCONTIGUOUS_COPIES, name, line, layout_differs(target, source))
-            # The third argument of operators that copy in place.
-            in_place = name in _COPY_IN_PLACE or name == "aten::copy"
-            non_blocking = bool(keywords.get("non_blocking", args[2] if in_place and len(args) > 2 else False))
-            waits = waits or _waits_for_copy(target, source, non_blocking=non_blocking)
+            waits = waits or waits_for_copy(target, source, non_blocking=call.non_blocking)
         add(SYNCS, name, line, waits and not self._waiting)
 
-    def _is_low_precision(self, name: str, result: Any) -> bool:
-        dtypes = {tensor.dtype for tensor in _as_list(result) if isinstance(tensor, torch.Tensor)}
-        if not dtypes.isdisjoint(LOW_PRECISION) or name.startswith("quantized::"):
+    def _is_low_precision(self, call: OperatorCall) -> bool:
+        dtypes = {tensor.dtype for tensor in call.results}
+        if not dtypes.isdisjoint(LOW_PRECISION) or call.name.startswith("quantized::"):
             return True
-        return self._rounds_products and name in _MATRIX_PRODUCTS and torch.float32 in dtypes
+        return self._rounds_products and call.name in _MATRIX_PRODUCTS and torch.float32 in dtypes
 
-    def _remember(self, name: str, line: str | None, result: Any, *, older: Any) -> None:
-        """Note the memory of a result, unless it is that of ``older`` tensors which the operator only changed."""
-        made = [tensor for tensor in _as_list(result) if isinstance(tensor, torch.Tensor)]
-        counted = [tensor for tensor in made if self._counts_host_memory or tensor.device.type != "cpu"]
-        storages = [(tensor, weak_storage(tensor)) for tensor in counted]
-        new = [(tensor, at) for tensor, at in storages if at is not None and at.cdata not in self._seen_storages]
+    def _remember(self, call: OperatorCall, line: str | None) -> None:
+        """Note the memory of a result, unless it is that of inputs which the operator only changed."""
+        new = []
+        for tensor in call.results:
+            storage = weak_storage(tensor)
+            if storage is None or storage.cdata in self._seen_storages:
+                continue
+            if self._counts_host_memory or tensor.device.type != "cpu":
+                new.append((tensor, storage))
         if not new:
             return
-        older_storages = {at.cdata for tensor in tensors(older) if (at := weak_storage(tensor)) is not None}
+        inputs = set()
+        for tensor in call.inputs:
+            storage = weak_storage(tensor)
+            if storage is not None:
+                inputs.add(storage.cdata)
         for tensor, storage in new:
-            if storage.cdata in older_storages or storage.cdata in self._seen_storages:
+            if storage.cdata in inputs or storage.cdata in self._seen_storages:
                 continue
             self._seen_storages.add(storage.cdata)
-            form = "" if self._tally.order is None else form_of(tensor)
-            block = AllocatedBlock(storage, name, line, tensor.untyped_storage().nbytes(), form)
+            in_order = self._tally.order is not None
+            form = form_of(tensor) if in_order else ""
+            block = AllocatedBlock(storage, call.name, line, tensor.untyped_storage().nbytes(), form)
             self._tally.blocks.append(block)
-            if self._tally.order is not None:
+            if in_order:
                 self._tally.live.add(block)
 
     def _counting(self, wait: HostWait) -> Callable[..., Any]:
@@ -295,52 +290,6 @@ class CountingMode(WatchingMode):
                 self._waiting = before
 
         return counting
-
-
-def weak_storage(tensor: Any) -> Any | None:
-    """A weak reference to a tensor's memory, None if it has no accessible memory."""
-    if not isinstance(tensor, torch.Tensor):
-        return None
-    try:
-        return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
-    except (NotImplementedError, RuntimeError):  # sparse tensors and wrappers have no storage of their own
-        return None
-
-
-def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """Whether an operator must read data before the host can go on."""
-    if name in _INDEXING:
-        # Putting one value at a mask is a masked_fill, which needs no positions (TensorAdvancedIndexing.cpp).
-        fills = len(args) > 2 and isinstance(args[2], torch.Tensor) and args[2].numel() == 1
-        return not fills and any(index is not None and index.dtype in _MASKS for index in args[1])
-    if name == "aten::repeat_interleave" and keywords.get("output_size") is not None:
-        return False
-    return _waits_for_data(func)
-
-
-def _waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> bool:
-    """Whether the host waits for a copy between itself and a device.
-
-    A copy to the device does not wait if it is non-blocking and its source page-locked: from pageable memory such a copy
-    "might be synchronous with respect to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
-    """
-    if target.device.type == source.device.type or "meta" in (target.device.type, source.device.type):
-        return False
-    return target.device.type == "cpu" or not (non_blocking and source.is_pinned())
-
-
-@lru_cache(maxsize=4096)
-def _waits_for_data(func: Any) -> bool:
-    return not _WAITING_TAGS.isdisjoint(func.tags)
-
-
-@lru_cache(maxsize=4096)
-def is_view(func: Any) -> bool:
-    """Whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
-    if func._schema.name in _UNMARKED_VIEWS:
-        return True
-    marks = [argument.alias_info for argument in func._schema.arguments if argument.alias_info is not None]
-    return bool(marks) and not any(mark.is_write for mark in marks)
 
 
 @contextmanager
@@ -391,76 +340,3 @@ def _has_nested_kernel(func: Any) -> bool:
 @lru_cache(maxsize=4096)
 def _makes_its_view(func: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
-
-
-def copied(name: str, args: tuple[Any, ...], result: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield (result, source) of every tensor an operator copies."""
-    if name in _COPY_TO_RESULT and isinstance(result, torch.Tensor):
-        yield result, args[1] if name == "aten::copy" else args[0]
-    elif name in _COPY_IN_PLACE:
-        yield from zip(_as_list(args[0]), _as_list(args[1]))
-
-
-def _as_list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, (list, tuple)) else [value]
-
-
-def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether source and result lie differently in memory; strides of dimensions of size 1 mean nothing."""
-    if target.layout != torch.strided or source.layout != torch.strided or target.is_nested or source.is_nested:
-        return target.layout != source.layout
-    if target.shape != source.shape:
-        return True
-    return any(
-        size > 1 and ours != theirs for size, ours, theirs in zip(target.shape, target.stride(), source.stride())
-    )
-
-
-MAX_INPUTS = 200  # characters
-_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-
-
-def describe(
-    func: Any,
-    args: tuple[Any, ...],
-    keywords: dict[str, Any],
-    result: Any,
-    *,
-    line: str | None,
-    flops: int | None,
-    view: bool,
-) -> Dispatched:
-    read = list(tensors((args, keywords)))
-    touched = [] if view else [tensor for tensor in (*read, *tensors(result)) if not tensor.is_nested]
-    return Dispatched(
-        op=func._schema.name,
-        line=line,
-        inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
-        flops=flops,
-        moved_bytes=sum(tensor.numel() * tensor.element_size() for tensor in touched),
-        view=view,
-    )
-
-
-def form_of(tensor: torch.Tensor) -> str:
-    """Dtype, shape and any unusual layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
-    dtype = str(tensor.dtype).partition(".")[2]
-    if tensor.is_nested and tensor.layout == torch.strided:  # it has a shape a member, and none itself
-        return f"{dtype}[{tensor.size(0)} nested]"
-    text = f"{dtype}[{','.join(str(size) for size in tensor.shape)}]"
-    if tensor.layout != torch.strided:
-        return f"{text} {str(tensor.layout).partition('.')[2]}"
-    if tensor.is_nested or tensor.is_contiguous():
-        return text
-    channels_last = _CHANNELS_LAST.get(tensor.dim())
-    if channels_last is not None and tensor.is_contiguous(memory_format=channels_last):
-        return f"{text} channels_last"
-    return f"{text} strided"
-
-
-def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> int | None:
-    """The FLOPs of an operator by torch's own formulas, None if there is none for it."""
-    from torch.utils.flop_counter import flop_registry
-
-    formula: Callable[..., int] | None = flop_registry.get(getattr(func, "overloadpacket", None))
-    return None if formula is None else int(formula(*args, **keywords, out_val=result))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from gc import collect
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,8 +20,9 @@ from perfgate.catalogue.lookup import metric
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.collect import calls_within
-from perfgate.measuring.counting.counters import counter_sites
+from perfgate.measuring.counting.counters import counter_sites, with_counts
 from perfgate.measuring.counting.tally import Site, SourceLines
+from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
 
@@ -58,9 +59,12 @@ class _Look(NamedTuple):
 
     def growths(self) -> dict[str, list[int]]:
         """The growth of every stretch by metric, without malloc's if that is unknown."""
-        native = [stretch.native for stretch in self.stretches if stretch.native is not None]
-        growths = {KEPT_PYTHON: [stretch.python for stretch in self.stretches]}
-        return {**growths, KEPT_NATIVE: native} if native else growths
+        growths: dict[str, list[int]] = {KEPT_PYTHON: []}
+        for stretch in self.stretches:
+            growths[KEPT_PYTHON].append(stretch.python)
+            if stretch.native is not None:
+                growths.setdefault(KEPT_NATIVE, []).append(stretch.native)
+        return growths
 
     def leaks(self) -> bool:
         return any(_is_leak(name, growths) for name, growths in self.growths().items())
@@ -73,45 +77,48 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     leak in short stretches nor in long ones nothing is located. Nothing is counted if the calls use ``tracemalloc`` themselves.
     """
     with quiet():
-        rounds = _Rounds(workload, counted, root)
-        length = _FIRST_ROUNDS
-        began = workload.device.clock_ns()
-        look = rounds.look(length, _FIRST_FRAMES)
-        longer = _rounds_within((workload.device.clock_ns() - began) / (1 + _STRETCHES * length))
-        if look is not None and not look.leaks() and longer > length:
-            length = longer
-            look = rounds.look(length, _FIRST_FRAMES)
-        if look is not None and look.leaks():
-            first, look = look, rounds.look(_LOCATING * length, _LOCATING_FRAMES)
-            look = None if look is None else look._replace(stretches=[*first.stretches, *look.stretches])
+        look = _look(workload, counted, root)
     if look is None:
         return msgspec.structs.replace(counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE])
     values: dict[str, int] = {}
     ranges: dict[str, tuple[int, int]] = {}
     for name, growths in look.growths().items():
-        is_leak = _is_leak(name, growths)
-        values[name] = min(growths) if is_leak else 0
-        if is_leak and max(growths) - min(growths) > metric(name).allowed_more:
-            ranges[name] = min(growths), max(growths)
-    leaking = look.lines if values[KEPT_PYTHON] else Counter[str]()
-    sites = {Site(KEPT_PYTHON, _function_at(line, counted.functions), line): size for line, size in leaking.items()}
-    return msgspec.structs.replace(
-        counted,
-        values={**counted.values, **values},
-        uncounted=[*counted.uncounted, *(name for name in (KEPT_PYTHON, KEPT_NATIVE) if name not in values)],
-        sites=[*counted.sites, *counter_sites(sites.items(), root)],
-        unstable=sorted({*counted.unstable, *ranges}),
-        ranges={**counted.ranges, **ranges},
-    )
+        least, most = min(growths), max(growths)
+        values[name] = 0
+        if _is_leak(name, growths):
+            values[name] = least
+            if most - least > metric(name).allowed_more:
+                ranges[name] = least, most
+    sites = []
+    if values[KEPT_PYTHON]:
+        for line, size in look.lines.items():
+            sites.append((Site(KEPT_PYTHON, _function_at(line, counted.functions), line), size))
+    if KEPT_NATIVE not in values:
+        counted = msgspec.structs.replace(counted, uncounted=[*counted.uncounted, KEPT_NATIVE])
+    return with_counts(counted, values, ranges, counter_sites(sites, root))
+
+
+def _look(workload: BoundWorkload, counted: CounterSet, root: Path) -> _Look | None:
+    """A short look, a longer one if that shows no leak, and one that locates a leak."""
+    rounds = _Rounds(workload, counted, root)
+    length = _FIRST_ROUNDS
+    began = workload.device.clock_ns()
+    look = rounds.look(length, _FIRST_FRAMES)
+    round_ns = (workload.device.clock_ns() - began) / (1 + _STRETCHES * length)
+    longer = calls_within(round_ns, seconds=_LONG_SECONDS, fewest=_FIRST_ROUNDS, most=_MOST_ROUNDS)
+    if look is not None and not look.leaks() and longer > length:
+        length = longer
+        look = rounds.look(length, _FIRST_FRAMES)
+    if look is None or not look.leaks():
+        return look
+    locating = rounds.look(_LOCATING * length, _LOCATING_FRAMES)
+    if locating is None:
+        return None
+    return locating._replace(stretches=[*look.stretches, *locating.stretches])
 
 
 def _is_leak(name: str, growths: list[int]) -> bool:
     return min(growths) > metric(name).allowed_more
-
-
-def _rounds_within(round_ns: float) -> int:
-    """The rounds of a long stretch."""
-    return calls_within(round_ns, seconds=_LONG_SECONDS, fewest=_FIRST_ROUNDS, most=_MOST_ROUNDS)
 
 
 class _Rounds:
@@ -123,16 +130,10 @@ class _Rounds:
         self._lines = SourceLines(root)
         # Drivers of accelerators take memory of the host whenever they like.
         self._malloc = _malloc_in_use() if "own_memory" not in workload.device.capabilities else None
-        self._inputs = self._inputs_of_a_round(counted.shape)
-
-    def _inputs_of_a_round(self, shape: str) -> list[Any]:
-        pool, device = self._workload.pool(shape), self._workload.device
-        device.synchronize()
-        began = device.clock_ns()
-        self._workload.invoke(pool[0])
-        device.synchronize()
-        took = device.clock_ns() - began
-        return pool[: calls_within(took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE)]
+        pool = workload.pool(counted.shape)
+        workload.device.synchronize()
+        took = timed_call(lambda: workload.invoke(pool[0]), workload.device)
+        self._inputs = pool[: calls_within(took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE)]
 
     def _run(self, rounds: int) -> None:
         for inputs in self._inputs * rounds:
@@ -141,7 +142,7 @@ class _Rounds:
         collect()
 
     def look(self, rounds: int, frames: int) -> _Look | None:
-        """The growth of stretches of so many rounds, after one; None if the calls traced, or stopped the tracing."""
+        """The growth of stretches of ``rounds`` rounds, after one; None if the calls traced, or stopped the tracing."""
         if tracemalloc.is_tracing():
             return None
         tracemalloc.start(frames)
@@ -155,11 +156,12 @@ class _Rounds:
                 return None
             if snapshot is None:
                 return _Look(stretches, Counter())
-            grown = _by_line(snapshot, tracemalloc.take_snapshot(), self._lines)
+            lines = _by_line(snapshot, tracemalloc.take_snapshot(), self._lines)
         finally:
             tracemalloc.stop()
-        calls = _STRETCHES * rounds * len(self._inputs)
-        return _Look(stretches, Counter({line: size // calls for line, size in grown.items()}))
+        for line in lines:
+            lines[line] //= _STRETCHES * rounds * len(self._inputs)
+        return _Look(stretches, lines)
 
     def _stretch(self, rounds: int) -> _Growth:
         python_before, malloc_before = _held(self._malloc)
@@ -175,6 +177,7 @@ class _Rounds:
 
 def _held(malloc: Callable[[], int] | None) -> tuple[int, int | None]:
     """Bytes held in Python's blocks and by malloc, without those of tracing itself."""
+    # In this order: the numbers made here are traced too, and must be the same before and after a stretch.
     in_use = None if malloc is None else malloc() - tracemalloc.get_tracemalloc_memory()
     return tracemalloc.get_traced_memory()[0], in_use
 
@@ -183,8 +186,8 @@ def _by_line(before: tracemalloc.Snapshot, after: tracemalloc.Snapshot, lines: S
     """The growth at the innermost lines of the project; growth outside the project is left out."""
     growth: Counter[str] = Counter()
     for change in after.compare_to(before, "traceback"):
-        frames = (lines.at(frame.filename, frame.lineno) for frame in reversed(change.traceback))
-        if change.size_diff and (line := next(filter(None, frames), None)):
+        line = lines.innermost((frame.filename, frame.lineno) for frame in change.traceback)
+        if line is not None and change.size_diff:
             growth[line] += change.size_diff
     largest = max(growth.values(), default=0)
     return Counter({line: size for line, size in growth.items() if size > largest * _SHARE_OF_LARGEST})
@@ -193,27 +196,28 @@ def _by_line(before: tracemalloc.Snapshot, after: tracemalloc.Snapshot, lines: S
 def _function_at(line: str, functions: list[CalledFunction]) -> str:
     """The innermost function of the project around a line, or its file."""
     file, _, number = line.rpartition(":")
-    around = [f for f in functions if f.file == file and f.first <= int(number) <= f.last]
-    return max(around, key=lambda function: function.first).name if around else file
+    innermost: CalledFunction | None = None
+    for function in functions:
+        is_around = function.file == file and function.first <= int(number) <= function.last
+        if is_around and (innermost is None or function.first > innermost.first):
+            innermost = function
+    return file if innermost is None else innermost.name
 
 
 class _MallInfo(ctypes.Structure):
     """``struct mallinfo2``: mallinfo(3)."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "keepcost",
-        )
+    _fields_ = (
+        ("arena", ctypes.c_size_t),
+        ("ordblks", ctypes.c_size_t),
+        ("smblks", ctypes.c_size_t),
+        ("hblks", ctypes.c_size_t),
+        ("hblkhd", ctypes.c_size_t),
+        ("usmblks", ctypes.c_size_t),
+        ("fsmblks", ctypes.c_size_t),
+        ("uordblks", ctypes.c_size_t),
+        ("fordblks", ctypes.c_size_t),
+        ("keepcost", ctypes.c_size_t),
     )
 
 

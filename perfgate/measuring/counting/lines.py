@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,8 +69,8 @@ class CallLines:
         kind = _ROW_KINDS.get(self._kind[event])
         if kind is not None:
             op = self._events.names[int(self._events.group[event])]
-            above = next((above for above in self._callers(event) if above in self._lines), None)
-            return RowKey(op, kind, self._inputs(event), None if above is None else self._lines[above])
+            line = next((self._lines[caller] for caller in self._callers(event) if caller in self._lines), None)
+            return RowKey(op, kind, self._inputs(event), line)
         while event != NOTHING_AROUND:
             if self._kind[event] == _PYTHON and (row := self._function(event)) is not None:
                 return row
@@ -92,9 +92,10 @@ class CallLines:
             return
         ops = ops[np.argsort(self._events.start[ops], kind="stable")]
         began = self._events.start[ops]
+        fewest = MATCHING_SHARE * _without_views(order)
         for start, end in zip(calls.start.tolist(), calls.end.tolist()):
             matches = _TracedCall(self._events, ops[(began >= start) & (began < end)]).matches(order)
-            if sum(not op.view for op in matches.values()) < MATCHING_SHARE * sum(not op.view for op in order):
+            if _without_views(matches.values()) < fewest:
                 self.missing = Message("operators.other-order")
                 self._operators.clear()
                 return
@@ -110,9 +111,9 @@ class CallLines:
 
     def _inputs(self, event: int) -> str | None:
         """The form of the inputs: of the dispatched operator or the one around it, else as in the profile."""
-        above = next((above for above in self._callers(event) if above in self._operators), None)
-        if above is not None:
-            return self._operators[above].inputs
+        for caller in self._callers(event):
+            if caller in self._operators:
+                return self._operators[caller].inputs
         shape = int(self._events.shape[event])
         return None if shape == NO_TEXT else self._events.names[shape]
 
@@ -125,13 +126,24 @@ class CallLines:
         """The row of a Python function of the project, None for all others."""
         name = self._events.names[int(self._events.name[event])]
         if name not in self._functions:
-            match = _FUNCTION.fullmatch(name)
-            # The profiler takes off the folder of sys.path in which a file was found.
-            files = (Path(folder) / match["file"] for folder in self._folders) if match else ()
-            file = next((file for file in files if file.is_file()), None)
-            line = self._project.at(str(file), int(match["line"])) if match and file else None
-            self._functions[name] = RowKey(match["name"], "python", None, line) if match and line else None
+            self._functions[name] = self._function_by_name(name)
         return self._functions[name]
+
+    def _function_by_name(self, name: str) -> RowKey | None:
+        match = _FUNCTION.fullmatch(name)
+        if match is None:
+            return None
+        for folder in self._folders:
+            # The profiler removes the folder of sys.path from the path of a file.
+            file = Path(folder) / match["file"]
+            if file.is_file():
+                line = self._project.at(str(file), int(match["line"]))
+                return RowKey(match["name"], "python", None, line) if line else None
+        return None
+
+
+def _without_views(operators: Iterable[Dispatched]) -> int:
+    return sum(not operator.view for operator in operators)
 
 
 class _TracedCall:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,15 @@ class Autograd:
         """Whether the code that runs now is in no region without gradients, perfgate's inference mode apart."""
         return self._regions[-1] if torch.is_inference_mode_enabled() else torch.is_grad_enabled()
 
-    def records(self, name: str, read: Any, result: Any) -> bool:
+    def records(self, name: str, inputs: Iterable[Any], result: Any) -> bool:
         """Whether autograd records an operator that read these tensors; its results then require a gradient."""
-        if not self.is_enabled or name in _DETACHING or not any(map(self._requires_grad, tensors(read))):
+        if not self.is_enabled or name in _DETACHING or not any(map(self._requires_grad, inputs)):
             return False
-        made = [tensor for tensor in tensors(result) if tensor.is_floating_point() or tensor.is_complex()]
-        for tensor in made:
-            self._recorded[tensor] = True
-        return bool(made)
+        is_recorded = False
+        for tensor in tensors(result):
+            if tensor.is_floating_point() or tensor.is_complex():
+                self._recorded[tensor] = is_recorded = True
+        return is_recorded
 
     def _requires_grad(self, tensor: Any) -> bool:
         return bool(tensor.requires_grad) or tensor in self._recorded

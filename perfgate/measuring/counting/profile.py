@@ -46,8 +46,8 @@ class OperatorProfile:
     On a device with kernels in its trace an operator's time is that of its kernels, else its self time on the host.
     """
 
-    def __init__(self, workload: BoundWorkload, device: Device) -> None:
-        self._device = device
+    def __init__(self, workload: BoundWorkload) -> None:
+        self._device = workload.device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._profiles: dict[str, list[Callable[[], list[TimesByOperator]]]] = {shape: [] for shape in workload.shapes}
 
@@ -100,10 +100,12 @@ def _kernel_runs(kernels: EventTable) -> list[KernelRun]:
     """
     runs: list[KernelRun] = []
     for index in range(len(kernels)):
-        name, shape = kernels.names[kernels.name[index]], int(kernels.shape[index])
+        launch, shape = kernels.names[kernels.name[index]], int(kernels.shape[index])
+        if shape != NO_TEXT:
+            launch = f"{launch} {kernels.names[shape]}"
         run = KernelRun(
             name=kernels.names[kernels.group[index]],
-            launch=name if shape == NO_TEXT else f"{name} {kernels.names[shape]}",
+            launch=launch,
             stream=int(kernels.track[index]),
             start_ns=int(kernels.start[index]),
             ns=int(kernels.duration[index]),
@@ -120,7 +122,8 @@ def typical_times(calls: list[TimesByOperator]) -> dict[str, float]:
     typical = {}
     for op in sorted(set().union(*calls)):
         times = [call.get(op, []) for call in calls]
-        if len({len(events) for events in times}) > 1:
+        numbers_of_events = set(map(len, times))
+        if len(numbers_of_events) > 1:
             times = [[sum(events)] for events in times]
         typical[op] = float(np.quantile(np.array(times), LOW_QUANTILE, axis=0).sum()) / 1e9
     return typical
@@ -130,11 +133,10 @@ def _device_calls(trace: CallTrace) -> list[TimesByOperator]:
     """By the types of kernels; outside them nothing ran on any stream."""
     work, spans = trace.device_work(), trace.spans()
     owners = span_of(work, spans, launches=trace.events.of_kind("runtime"))
-    lengths = (spans.end - spans.start).tolist()
-    calls: list[TimesByOperator] = [
-        {OUTSIDE_OPERATORS: [float(max(0, length - union_length(work.select(owners == number).intervals)))]}
-        for number, length in enumerate(lengths)
-    ]
+    calls: list[TimesByOperator] = []
+    for number, length in enumerate((spans.end - spans.start).tolist()):
+        busy = union_length(work.select(owners == number).intervals)
+        calls.append({OUTSIDE_OPERATORS: [float(max(0, length - busy))]})
     own = self_times(work.start, work.duration, work.track)
     for index in np.argsort(work.start, kind="stable").tolist():
         if owners[index] != OUTSIDE:
@@ -206,8 +208,8 @@ class SubroutineTimes:
     On a device with a queue these are the times of the host, which launches and does not wait.
     """
 
-    def __init__(self, workload: BoundWorkload, device: Device, root: Path) -> None:
-        self._device = device
+    def __init__(self, workload: BoundWorkload, root: Path) -> None:
+        self._device = workload.device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._names = _Names(SourceLines(root))
         self._calls: dict[str, list[TimesByOperator]] = {shape: [] for shape in workload.shapes}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -18,7 +18,7 @@ import msgspec
 
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CounterSet
-from perfgate.measuring.counting.counters import counter_sites
+from perfgate.measuring.counting.counters import counter_sites, with_counts
 from perfgate.measuring.counting.tally import Site, SourceLines, differing
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.folders import PACKAGE
@@ -42,31 +42,37 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     Nothing is added if a call sets its own trace function, as a debugger does: the count is then incomplete.
     """
     inputs = workload.pool(counted.shape)[0]
+    call = partial(workload.invoke, inputs)
+    repeats: list[CountedPython] = []
+    most = _REPEATS
     with quiet():
-        _, *runs = [count_python(lambda: workload.invoke(inputs), root) for _ in range(1 + _REPEATS)]
-        repeats = [run for run in runs if run is not None]
-        if differing(run.totals() for run in repeats):
-            # The gate compares ranges of three calls.
-            runs.append(count_python(lambda: workload.invoke(inputs), root))
-            repeats = [run for run in runs if run is not None]
-    if len(repeats) < len(runs):
-        return counted
+        count_python(call, root)
+        while len(repeats) < most:
+            run = count_python(call, root)
+            if run is None:
+                return counted
+            repeats.append(run)
+            if len(repeats) == _REPEATS and run.totals() != repeats[0].totals():
+                most += 1  # the gate compares ranges of three calls
     last = repeats[-1]
     totals = last.totals()
-    all_totals = [run.totals() for run in repeats]
-    ranges = {name: ends for name, ends in differing(all_totals).items() if name in totals}
+    ranges = differing(run.totals() for run in repeats)
     amounts: Mapping[Site, tuple[int, int]] = {}
     # A run that became too long to count its bytecodes has none, which is no difference between lines.
-    if all(counts.keys() == totals.keys() for counts in all_totals):
+    if all(run.totals().keys() == totals.keys() for run in repeats):
         amounts = differing(run.sites for run in repeats)
-    return msgspec.structs.replace(
+    counted = with_counts(
         counted,
-        values={**counted.values, **totals},
-        sites=sorted([*counted.sites, *counter_sites(last.sites.items(), root, amounts)], key=lambda site: site.metric),
-        unstable=sorted([*counted.unstable, *ranges]),
-        functions=last.functions,
-        ranges={**counted.ranges, **ranges},
+        totals,
+        {name: ends for name, ends in ranges.items() if name in totals},
+        counter_sites(last.sites.items(), root, amounts),
     )
+    by_metric = sorted(counted.sites, key=lambda site: site.metric)
+    return msgspec.structs.replace(counted, sites=by_metric, functions=last.functions)
+
+
+def last_line(code: CodeType) -> int:
+    return max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
 
 
 def count_python(call: Callable[[], object], root: Path) -> CountedPython | None:
@@ -114,7 +120,9 @@ class CountedPython:
         self._calls[code.co_name, caller] += 1
         is_own = self._lines.at(code.co_filename, 1) is not None
         if is_own:
-            self._callers.setdefault(code, Counter())[caller or ""] += 1
+            callers = self._callers.setdefault(code, Counter())
+            if caller is not None:
+                callers[caller] += 1
         if self._executed > MOST_BYTECODES:
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
@@ -127,18 +135,21 @@ class CountedPython:
 
     @cached_property
     def sites(self) -> Counter[Site]:
-        sites = Counter({Site(PYTHON_CALLS, name, line): count for (name, line), count in self._calls.items()})
+        sites: Counter[Site] = Counter()
+        for (name, line), count in self._calls.items():
+            sites[Site(PYTHON_CALLS, name, line)] = count
         if self._executed > MOST_BYTECODES:
             return sites
-        sites.update({Site(BYTECODES, name, line): count for (name, line), count in self._others.items()})
+        for (name, line), count in self._others.items():
+            sites[Site(BYTECODES, name, line)] = count
         starts: dict[CodeType, dict[int, int | None]] = {}
         for (code, offset), count in self._own.items():
             if code not in starts:
                 starts[code] = {}
-                for first, last, line in code.co_lines():
-                    starts[code].update(dict.fromkeys(range(first, last, 2), line))
-            line = starts[code].get(offset) or code.co_firstlineno
-            sites[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, line))] += count
+                for first, last, number in code.co_lines():
+                    starts[code].update(dict.fromkeys(range(first, last, 2), number))
+            number = starts[code].get(offset) or code.co_firstlineno
+            sites[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, number))] += count
         return sites
 
     def totals(self) -> dict[str, int]:
@@ -150,18 +161,19 @@ class CountedPython:
     @cached_property
     def functions(self) -> list[CalledFunction]:
         """The functions of the project that ran, in the order of their files and lines."""
-        found = []
+        functions = []
         for code, callers in self._callers.items():
-            lines = [line for _, _, line in code.co_lines() if line]
-            file = (self._lines.at(code.co_filename, 1) or "").rpartition(":")[0]
-            most = sorted((caller for caller in callers if caller), key=lambda caller: (-callers[caller], caller))
-            last = max(lines, default=code.co_firstlineno)
-            found.append(
-                CalledFunction(
-                    name=code.co_name, file=file, first=code.co_firstlineno, last=last, callers=most[:MAX_CALLERS]
-                )
+            file, _, _ = (self._lines.at(code.co_filename, 1) or "").rpartition(":")
+            most_frequent = sorted(callers, key=lambda caller: (-callers[caller], caller))
+            function = CalledFunction(
+                name=code.co_name,
+                file=file,
+                first=code.co_firstlineno,
+                last=last_line(code),
+                callers=most_frequent[:MAX_CALLERS],
             )
-        return sorted(found, key=lambda function: (function.file, function.first, -function.last, function.name))
+            functions.append(function)
+        return sorted(functions, key=lambda function: (function.file, function.first, -function.last, function.name))
 
     def _entry(self, frame: FrameType) -> tuple[str, str | None]:
         """The function of a library that the project called to come here, and the line from which it did."""

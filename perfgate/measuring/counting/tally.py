@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
+from perfgate.document.run import OpCount
 from perfgate.system.folders import PACKAGE
 from perfgate.trace.model.spans import COLLECTIVES
 
@@ -172,10 +173,22 @@ class CallTally:
     def counts(self) -> dict[str, int]:
         return {f"ops.count:{name}": count for name, count in self.ops.items()}
 
-    def line_of(self, name: str) -> str | None:
-        """The line an operator most often comes from; of equally frequent ones the one dispatched first."""
-        lines = {line: count for (op, line), count in self.lines.items() if op == name}
-        return max(lines, key=lines.__getitem__, default=None)
+    def op_counts(self) -> list[OpCount]:
+        """The operators that ran, the most frequent first, each with the line it most often comes from.
+
+        Of equally frequent lines the first to dispatch it counts.
+        """
+        lines: dict[str, str] = {}
+        most: Counter[str] = Counter()
+        for (name, line), count in self.lines.items():
+            if count > most[name]:
+                most[name] = count
+                lines[name] = line
+        counts = []
+        for name, count in sorted(self.ops.items(), key=lambda item: (-item[1], item[0])):
+            if count:
+                counts.append(OpCount(op=name, count=count, view=name in self.views, line=lines.get(name)))
+        return counts
 
     def sites(self, metric: str) -> Counter[Site]:
         return Counter({site: amount for site, amount in self.amounts.items() if site.metric == metric})
@@ -216,6 +229,14 @@ class SourceLines:
             if line is not None:
                 return line
             frame = frame.f_back
+        return None
+
+    def innermost(self, frames: Iterable[tuple[str, int | None]]) -> str | None:
+        """``file:line`` of the innermost of these files and lines that is the project's, which come outermost first."""
+        for name, number in reversed(list(frames)):
+            line = self.at(name, number)
+            if line is not None:
+                return line
         return None
 
     def at(self, name: str, number: int | None) -> str | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfgate.measuring.counting.again import count_again
-from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import Signature
 
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
 _SAMPLED = 4096
 
 
-def signature_of(workload: BoundWorkload, device: Device, root: Path) -> Signature:
+def signature_of(workload: BoundWorkload, root: Path) -> Signature:
     """Describe the model's parameters and buffers, and count the operators of every shape."""
     kind = type(workload.model)
     operators: dict[str, dict[str, int]] = {}
-    for counters in count_again(workload, device, root=root, parts=()):
+    for counters in count_again(workload, root=root, parts=()):
         operators[counters.shape] = {entry.op: entry.count for entry in counters.ops}
     return Signature(
         model=f"{kind.__module__}.{kind.__qualname__}", tensors=_tensors_of(workload.model), operators=operators

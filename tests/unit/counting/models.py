@@ -61,7 +61,7 @@ def _print_counters() -> None:
     device = open_device("cpu")
     found = {}
     for name, workload in MODELS.items():
-        counters = count_calls(BoundWorkload(name, workload, device, seed=1), device, "default", root=Path.cwd())
+        counters = count_calls(BoundWorkload(name, workload, device, seed=1), "default", root=Path.cwd())
         found[name] = [counters.values, counters.unstable, [[op.op, op.count, op.line] for op in counters.ops]]
     sys.stdout.write(json.dumps(found, sort_keys=True) + "\n")
     sys.stdout.flush()

@@ -72,7 +72,7 @@ def count(root: Path, body: Sequence[str], *, compiled: bool = False, repeats: i
     )
     device = open_device("cpu")
     bound = BoundWorkload("encoder", workload, device, seed=1)
-    counters = [count_calls(bound, device, shape, repeats=repeats, root=root) for shape in bound.shapes]
+    counters = [count_calls(bound, shape, repeats=repeats, root=root) for shape in bound.shapes]
     return with_compilations(bound, counters, root=root)
 
 

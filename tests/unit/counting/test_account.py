@@ -57,7 +57,7 @@ def line_of(text: str) -> str:
 def made(workload: Workload, device: Device, folder: Path, *, order: bool = True) -> CallAccount:
     bound = BoundWorkload("model", workload, device, seed=1)
     trace = record_calls(device, bound.caller("default"), calls=6, folder=folder, name="trace")
-    _, counted = count_in_order(bound, device, "default", root=HERE) if order else (None, ())
+    _, counted = count_in_order(bound, "default", root=HERE) if order else (None, ())
     return account_for(trace, "model", "default", order=counted, root=HERE)
 
 

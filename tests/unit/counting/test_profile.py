@@ -23,7 +23,7 @@ US = 1000
 
 def on_cpu(workload: Workload) -> OperatorProfile:
     device = open_device("cpu")
-    return OperatorProfile(BoundWorkload("real", workload, device, seed=1), device)
+    return OperatorProfile(BoundWorkload("real", workload, device, seed=1))
 
 
 def test_typical_times__as_many_events_in_every_call__lower_quartile_of_each_event() -> None:
@@ -44,7 +44,7 @@ def test_operator_profile__device_with_a_timeline__time_of_its_kernels() -> None
     workload = fake_workload(
         FakeKernel("aten::mm", 100 * US), FakeKernel("aten::softmax", 0), FakeKernel("aten::mm", 50 * US)
     )
-    profile = OperatorProfile(BoundWorkload("fake", workload, device, seed=1), device)
+    profile = OperatorProfile(BoundWorkload("fake", workload, device, seed=1))
     for _ in range(4):
         profile.run("default", calls=3)
 
@@ -61,7 +61,7 @@ def test_operator_profile__device_with_a_timeline__time_of_its_kernels() -> None
 def test_recorded_calls__recordings_left_behind__each_by_itself_and_the_incomplete_left_out(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=500, kernel_times={"aten::softmax": [30 * US, 30 * US, 900 * US, 30 * US]})
     workload = fake_workload(FakeKernel("aten::mm", 100 * US), FakeKernel("aten::softmax", 0))
-    profile = OperatorProfile(BoundWorkload("fake", workload, device, seed=1), device)
+    profile = OperatorProfile(BoundWorkload("fake", workload, device, seed=1))
     first, second = (profile.leave("default", calls=3, folder=tmp_path) for _ in range(2))
     elsewhere = tmp_path / "elsewhere" / "lost"
 
@@ -97,7 +97,7 @@ class _DroppingDevice(FakeDevice):
 def test_operator_profile__device_whose_trace_drops_calls__error() -> None:
     device = _DroppingDevice()
     workload = fake_workload(FakeKernel("aten::mm", 10 * US))
-    profile = OperatorProfile(BoundWorkload("fake", workload, device, seed=1), device)
+    profile = OperatorProfile(BoundWorkload("fake", workload, device, seed=1))
 
     with pytest.raises(MeasuringError, match="the trace holds 2 of 3 calls"):
         profile.run("default", calls=3)

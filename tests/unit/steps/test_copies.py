@@ -153,7 +153,7 @@ def test_copies__lock_in_the_model__threads_wait_and_processes_do_not(tmp_path: 
 
 def test_copies__nothing_that_is_shared__threads_grow_as_processes_do(tmp_path: Path) -> None:
     context = _context(tmp_path, "free")
-    one, four = time_threads(context.workload, context.device, [1, 4], seconds=0.5)
+    one, four = time_threads(context.workload, [1, 4], seconds=0.5)
     assert four.calls_per_second > 2.5 * one.calls_per_second
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.document.run import Evidence
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
 from perfgate.measuring.checklist.recorded import add_rate, busy_window, collective_shares, profiled, waiting_shares
 from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import reduce_timeline
@@ -59,39 +61,45 @@ def _judge_links(outcome: StepOutcome, summary: DeviceSummary) -> None:
 
 
 def _judge_packets(outcome: StepOutcome, link: str, packets: Sequence[Packets]) -> None:
-    total_ns = sum(row.time_ns for row in packets)
+    smallest = outcome.limit(
+        "communication.small_packets.rdma" if link == _RDMA else "communication.small_packets.sdma"
+    )
+    small, large = _PacketTotals(), _PacketTotals()
+    for row in packets:
+        totals = small if row.size_bytes < smallest else large
+        totals.add(row)
+    total_ns = small.time_ns + large.time_ns
     if not total_ns:
         return
-    kind = "sdma"
-    if link == _RDMA:
-        kind = "rdma"
-    smallest = outcome.limit(f"communication.small_packets.{kind}")
-    small = [row for row in packets if row.size_bytes < smallest]
-    large = [row for row in packets if row.size_bytes >= smallest]
-    share = sum(row.time_ns for row in small) / total_ns
-    number = sum(row.number for row in packets)
+    share = small.time_ns / total_ns
+    number = small.number + large.number
     outcome.under(link=link).number("communication.small_packets", share, count=number)
-    outcome.above(
-        "communication.small_packets",
-        share,
-        {
-            "link": link,
-            "share": share,
-            "smaller": smallest,
-            "small packets": sum(row.number for row in small),
-            "packets": number,
-            "small ones [B/s]": _speed(small),
-            "others [B/s]": _speed(large),
-        },
-    )
+    evidence: MaybeEvidence = {
+        "link": link,
+        "share": share,
+        "smaller": smallest,
+        "small packets": small.number,
+        "packets": number,
+        "small ones [B/s]": small.bytes_per_second,
+        "others [B/s]": large.bytes_per_second,
+    }
+    outcome.above("communication.small_packets", share, evidence)
 
 
-def _speed(packets: Sequence[Packets]) -> float | None:
-    time_ns = sum(row.time_ns for row in packets)
-    size = sum(row.size_bytes * row.number for row in packets)
-    if time_ns:
-        return size / time_ns * 1e9
-    return None
+@dataclass
+class _PacketTotals:
+    number: int = 0
+    time_ns: int = 0
+    size_bytes: float = 0
+
+    def add(self, packets: Packets) -> None:
+        self.number += packets.number
+        self.time_ns += packets.time_ns
+        self.size_bytes += packets.size_bytes * packets.number
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        return self.size_bytes / self.time_ns * 1e9 if self.time_ns else None
 
 
 def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
@@ -102,10 +110,13 @@ def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
     for name in _LINKS:
         link = outcome.under(link=name)
         for direction in DIRECTIONS:
-            if (rates := readings.get(link_traffic(name, direction))) is not None:
+            rates = readings.get(link_traffic(name, direction))
+            if rates is not None:
                 add_rate(link.under(direction=direction), "communication.link_traffic", rates, window)
         losses = readings.get(lost_packets(name))
-        packets = None if losses is None else losses.risen_within(*window)
+        if losses is None:
+            continue
+        packets = losses.risen_within(*window)
         if packets is not None:
             link.number("communication.lost_packets", packets)
             link.above("communication.lost_packets", packets, {"link": name, "packets": round(packets)})
@@ -139,19 +150,16 @@ def _judge_lag_and_links(outcome: StepOutcome, summaries: Sequence[DeviceSummary
         outcome.above("communication.behind", behind, {"rank": shape, "behind": behind, "part": part})
     for link in slow_links(links_between(tables), share=outcome.limit("communication.slow_link.warning")):
         share = link.bandwidth / link.middle
-        outcome.below(
-            "communication.slow_link",
-            share,
-            {
-                "link": link.link,
-                "source": link.source,
-                "target": link.target,
-                "group": link.group,
-                "share": share,
-                "bandwidth [B/s]": link.bandwidth,
-                "middle bandwidth [B/s]": link.middle,
-            },
-        )
+        evidence: MaybeEvidence = {
+            "link": link.link,
+            "source": link.source,
+            "target": link.target,
+            "group": link.group,
+            "share": share,
+            "bandwidth [B/s]": link.bandwidth,
+            "middle bandwidth [B/s]": link.middle,
+        }
+        outcome.below("communication.slow_link", share, evidence)
 
 
 def _judge_retransmissions(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
@@ -174,16 +182,13 @@ def _judge_retransmissions(outcome: StepOutcome, summaries: Sequence[DeviceSumma
     for resent in by_group.values():
         shape, collective = max(resent, key=lambda member: _rdma_ns(member[1]))
         seconds = _rdma_ns(collective) / 1e9
-        outcome.under(shape=shape).above(
-            "communication.retransmission",
-            seconds,
-            {
-                "collective": type_by_name(collective.name),
-                "time": seconds,
-                "size [B]": sum(link.size_bytes for link in collective.links if link.link == _RDMA),
-                "collectives": len(resent),
-            },
-        )
+        evidence: MaybeEvidence = {
+            "collective": type_by_name(collective.name),
+            "time": seconds,
+            "size [B]": sum(link.size_bytes for link in collective.links if link.link == _RDMA),
+            "collectives": len(resent),
+        }
+        outcome.under(shape=shape).above("communication.retransmission", seconds, evidence)
 
 
 def _rdma_ns(collective: Collective) -> int:
@@ -198,10 +203,11 @@ def _note_slowest_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]
             times.setdefault(kind, {})[summary.shape] = ns / summary.spans / 1e9
     for kind, by_rank in sorted(times.items()):
         if len(by_rank) > 1:
-            seconds = {f"{rank} [s]": seconds for rank, seconds in by_rank.items()}
-            longest, shortest = max(by_rank, key=by_rank.__getitem__), min(by_rank, key=by_rank.__getitem__)
-            outcome.note(
-                "collectives.slowest_rank",
-                "info",
-                {"collective": kind, "longest": longest, "shortest": shortest, **seconds},
-            )
+            evidence: dict[str, Evidence] = {
+                "collective": kind,
+                "longest": max(by_rank, key=by_rank.__getitem__),
+                "shortest": min(by_rank, key=by_rank.__getitem__),
+            }
+            for rank, seconds in by_rank.items():
+                evidence[f"{rank} [s]"] = seconds
+            outcome.note("collectives.slowest_rank", "info", evidence)

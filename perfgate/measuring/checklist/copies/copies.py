@@ -23,7 +23,6 @@ import numpy.typing as npt
 from perfgate import protocol
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.copies.process import Go, Stands, Times, time_copy
-from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -72,23 +71,21 @@ class CopiesLevel(NamedTuple):
 
     @property
     def _rates(self) -> Seconds:
-        return np.array([_rate(visit) for visit in self.visits])
+        rates = np.zeros(len(self.visits))
+        for number, visit in enumerate(self.visits):
+            for walls in visit:
+                rates[number] += walls.size / walls.sum()
+        return rates
 
 
-def _rate(seconds: Iterable[Seconds]) -> float:
-    return float(sum(walls.size / walls.sum() for walls in seconds))
-
-
-def time_threads(
-    workload: BoundWorkload, device: Device, levels: Sequence[int], *, seconds: float
-) -> list[CopiesLevel]:
+def time_threads(workload: BoundWorkload, levels: Sequence[int], *, seconds: float) -> list[CopiesLevel]:
     """Copies that share the model, each in a thread; on a device with queues each thread has its own stream.
 
     Each level takes ``seconds`` in all.
     """
-    shape = workload.shapes[0]
+    shape, device = workload.shapes[0], workload.device
 
-    def one(go: Go) -> list[int]:
+    def run_copy(go: Go) -> list[int]:
         call = workload.caller(shape)
         if "queue" not in device.capabilities:
             return time_copy(call, device.synchronize, go)
@@ -101,7 +98,7 @@ def time_threads(
     def run(copies: int) -> list[Seconds]:
         with ThreadPoolExecutor(copies) as threads:
             go = _go(seconds / _PASSES)
-            return _in_seconds(threads.map(one, [go] * copies))
+            return _in_seconds(threads.map(run_copy, [go] * copies))
 
     return _up_and_down(run, levels)
 
@@ -161,11 +158,15 @@ def _process(request: protocol.LoadRequest, folder: Path) -> Iterator[socket.soc
     """A process that loads the workload; it is ended, and waited for, when the block is left."""
     ours, theirs = socket.socketpair()
     with ours:
-        numbers = (theirs.fileno(), time.monotonic_ns(), os.getpid())
-        command = [sys.executable, "-m", _PROCESS, *map(str, numbers)]
+        descriptor = theirs.fileno()
+        arguments = [str(descriptor), str(time.monotonic_ns()), str(os.getpid())]
         with theirs:
             process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+                [sys.executable, "-m", _PROCESS, *arguments],
+                pass_fds=[descriptor],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
             )
         try:
             protocol.send(ours, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,9 @@ _MARKED_CALLS = 20
 _FEWEST_ROUNDS = 6
 _ON_DEVICE = "device"
 _PLAIN = "pageable"
-_MODES = (_PLAIN, "pinned", "prefetch")
+_PREFETCH = "prefetch"
+_FASTER_MODES = ("pinned", _PREFETCH)
+_MODES = (_PLAIN, *_FASTER_MODES)
 _EXPOSED = "transfer.exposed_share"
 
 
@@ -88,24 +90,26 @@ def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
 def _measure(context: StepContext) -> StepOutcome:
     shape = context.workload.shapes[0]
     context.doing("copying inputs of shape {shape}", shape=shape)
-    transfers = _Transfers(context.workload, context.device, shape)
+    transfers = _Transfers(context.workload, shape)
     times, outcome = _times_of_ways(context, transfers), context.outcome()
     of_shape = outcome.under(shape=shape)
-    # (end-to-end - device-only) / end-to-end.
-    shares = {mode: 1.0 - times[_ON_DEVICE] / times[mode] for mode in _MODES}
-    speedups = {mode: times[_PLAIN] / times[mode] for mode in _MODES if mode != _PLAIN}
-    for mode, share in shares.items():
+    medians: dict[str, float] = {}
+    for mode in _MODES:
+        # (end-to-end - device-only) / end-to-end.
+        share = 1.0 - times[_ON_DEVICE] / times[mode]
         of_shape.under(mode=mode).median("transfer.share", share)
-    for mode, gain in speedups.items():
-        of_shape.under(of=mode).median("transfer.speedup", gain)
+        medians[mode] = float(np.median(share))
+    speedups: dict[str, float] = {}
+    evidence: dict[str, Evidence] = {}
+    for mode in _FASTER_MODES:
+        speedup = times[_PLAIN] / times[mode]
+        of_shape.under(of=mode).median("transfer.speedup", speedup)
+        speedups[mode] = float(np.median(speedup))
+        evidence[f"transfer.share {mode}"] = medians[mode]
     for mode in _MODES:
         _add_copies(of_shape.under(mode=mode), context.device, transfers, mode)
     # Plain copying is judged: code copies so by default. The gain of the other ways is evidence.
-    medians = {mode: float(np.median(share)) for mode, share in shares.items()}
-    evidence: dict[str, Evidence] = {
-        f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN
-    }
-    evidence["of"] = max(speedups, key=lambda mode: float(np.median(speedups[mode])))
+    evidence["of"] = max(speedups, key=speedups.__getitem__)
     if outcome.above("transfer.share", medians[_PLAIN], evidence):
         output_bytes = context.device.bytes_of(transfers.calls[_ON_DEVICE]())
         judge_inputs(outcome, transfers.hosts[0], output_bytes, medians[_PLAIN])
@@ -118,7 +122,7 @@ def judge_inputs(outcome: StepOutcome, inputs: Any, output_bytes: int, share: fl
     size, copied = bytes_of(wide), bytes_of(inputs) + output_bytes
     if not size or size < copied / 2:
         return
-    largest = max(wide, key=lambda tensor: tensor.numel() * tensor.element_size())
+    largest = max(wide, key=bytes_of)
     superfluous = sum(bytes_of(tensor) * (1 - _HALF / tensor.element_size()) for tensor in wide)
     evidence: MaybeEvidence = {
         "size": size,
@@ -137,13 +141,14 @@ def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, npt
     device, chance = context.device, random.Random(context.seed)
     find_steady_state(transfers.calls[_ON_DEVICE], device, cap_seconds=warm_up_seconds)
     latest = device.clock_ns() + int(seconds * 1e9)
-    times: dict[str, list[float]] = {way: [] for way in transfers.calls}
-    for number in range(most_rounds):
-        if number >= _FEWEST_ROUNDS and device.clock_ns() >= latest:
-            break
-        for way in chance.sample(list(times), len(times)):
-            times[way].append(_median_ns(transfers.calls[way], device))
-    return {way: np.asarray(column) for way, column in times.items()}
+    ways = list(transfers.calls)
+    rounds: list[list[float]] = []
+    while len(rounds) < _FEWEST_ROUNDS or (len(rounds) < most_rounds and device.clock_ns() < latest):
+        times = [0.0] * len(ways)
+        for way in chance.sample(ways, len(ways)):
+            times[ways.index(way)] = _median_ns(transfers.calls[way], device)
+        rounds.append(times)
+    return dict(zip(ways, np.asarray(rounds).T))
 
 
 def _median_ns(call: Callable[[], Any], device: Device) -> float:
@@ -155,49 +160,52 @@ def _median_ns(call: Callable[[], Any], device: Device) -> float:
 class _Transfers:
     """Makes end-to-end calls on a pool of host batches created beforehand: creating them is not part of the transfer."""
 
-    def __init__(self, workload: BoundWorkload, device: Device, shape: str) -> None:
+    def __init__(self, workload: BoundWorkload, shape: str) -> None:
         self._workload = workload
-        self._device = device
+        self._device = device = workload.device
         self.hosts = [workload.host_inputs(shape, index=index) for index in range(POOL_SIZE)]
         self._pinned = [device.pin(host) for host in self.hosts]
         self._next = device.to_device(self._pinned[0], non_blocking=True)
         self._cursor = 0
         self.input_bytes = device.bytes_of(self.hosts[0])
-        self.calls: dict[str, Callable[[], Any]] = {
-            _ON_DEVICE: workload.caller(shape),
-            **{mode: partial(self.end_to_end, mode) for mode in _MODES},
-        }
+        self.calls: dict[str, Callable[[], Any]] = {_ON_DEVICE: workload.caller(shape)}
+        for mode in _MODES:
+            self.calls[mode] = partial(self.end_to_end, mode, _Marks(device))
 
-    def end_to_end(self, mode: str, marks: _Marks | None = None) -> Any:
+    def end_to_end(self, mode: str, marks: _Marks) -> Any:
         """Bring an input over, call, bring the output back. With ``prefetch`` the next input travels meanwhile."""
         self._cursor = (self._cursor + 1) % POOL_SIZE
-        inputs = self._next if mode == "prefetch" else self._upload(mode, marks)
-        with marks.around("compute") if marks else nullcontext():
+        inputs = self._next if mode == _PREFETCH else self._upload(mode, marks)
+        with marks.around("compute"):
             output = self._workload.invoke(inputs)
-        if mode == "prefetch":
+        if mode == _PREFETCH:
             with self._device.copy_stream():
                 self._next = self._upload(mode, marks)
-        with marks.around("down") if marks else nullcontext():
+        with marks.around("down"):
             self._device.to_host(output)
         return output
 
-    def _upload(self, mode: str, marks: _Marks | None) -> Any:
-        with marks.around("up") if marks else nullcontext():
+    def _upload(self, mode: str, marks: _Marks) -> Any:
+        with marks.around("up"):
             if mode == _PLAIN:
                 return self._device.to_device(self.hosts[self._cursor])
             return self._device.to_device(self._pinned[self._cursor], non_blocking=True)
 
 
 class _Marks:
-    """Pairs of events around the copies and the compute of one call."""
+    """Pairs of events around the copies and the compute of one call, if it is ``marked``."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, marked: bool = False) -> None:
         self._device = device
+        self._marked = marked
         self._pairs: list[tuple[str, DeviceEvent, DeviceEvent]] = []
 
-    @contextmanager
-    def around(self, kind: str) -> Iterator[None]:
+    def around(self, kind: str) -> AbstractContextManager[None]:
         """Mark the work queued in the context, in its current stream."""
+        return self._pair(kind) if self._marked else nullcontext()
+
+    @contextmanager
+    def _pair(self, kind: str) -> Iterator[None]:
         before, after = self._device.event(), self._device.event()
         self._pairs.append((kind, before, after))
         before.record()
@@ -206,7 +214,11 @@ class _Marks:
 
     def spans(self, kind: str) -> list[TimeSpan]:
         """By the device's clock. Valid after a synchronisation."""
-        return [TimeSpan(before.time_ns(), after.time_ns()) for name, before, after in self._pairs if name == kind]
+        spans = []
+        for name, before, after in self._pairs:
+            if name == kind:
+                spans.append(TimeSpan(before.time_ns(), after.time_ns()))
+        return spans
 
 
 def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mode: str) -> None:
@@ -219,13 +231,13 @@ def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mod
     down_ns: list[int] = []
     output_bytes = 0
     for _ in range(_MARKED_CALLS):
-        marks = _Marks(device)
+        marks = _Marks(device, marked=True)
         started = device.clock_ns()
         output = transfers.end_to_end(mode, marks)
         device.synchronize()
         wall_ns = device.clock_ns() - started
         output_bytes = device.bytes_of(output)
-        up, down, compute = (marks.spans(kind) for kind in ("up", "down", "compute"))
+        up, down, compute = marks.spans("up"), marks.spans("down"), marks.spans("compute")
         exposed_shares.append(sum(_outside(span, compute) for span in up + down) / wall_ns)
         up_ns.append(sum(span.length for span in up))
         down_ns.append(sum(span.length for span in down))

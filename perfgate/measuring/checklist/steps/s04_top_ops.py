@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, OperatorRow, Roof, ShapeKernels
 from perfgate.measuring.checklist.operator_cases import measure_cases
-from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
 from perfgate.measuring.checklist.recorded import or_absent
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import kernels_are_hidden, steady_calls
@@ -86,14 +85,9 @@ class TopOpsStep:
             if not context.brief:  # counts are exact, so one turn has them all
                 context.doing("counting operators with inputs of shape {shape}", shape=shape)
                 _count(outcome, context, shape, trace, roof)
-            # The line of the heaviest row of each operator, which is its first.
-            lines: dict[str, str] = {}
-            for row in chain.from_iterable(account.rows for account in outcome.accounts if account.shape == shape):
-                if row.line is not None:
-                    lines.setdefault(row.op, row.line)
             runs = _KernelRuns(shape)
             runs.add(events, calls=trace.calls)
-            runs.judge(of_shape, lines=lines)
+            runs.judge(of_shape)
             names |= runs.names
         _judge_missing(outcome, context.expected_kernels, names)
         if not context.brief:
@@ -111,7 +105,8 @@ class TopOpsStep:
         for summary in context.summaries:
             rank = outcome.under(shape=summary.shape)
             counters = _recorded_counters(summary, context.workload)
-            outcome.counters += [counters] if counters.values else []
+            if counters.values:
+                outcome.counters.append(counters)
             if not summary.totals:
                 rank.missing(("ops.coverage", "ops.kernel_time"), Message("times.no-operators-recorded"))
                 continue
@@ -123,7 +118,7 @@ class TopOpsStep:
             runs = _KernelRuns(summary.shape)
             for part in summary.work:
                 runs.add(part.inside(), calls=summary.spans)
-            runs.judge(rank, lines={})
+            runs.judge(rank)
             names |= runs.names
         if names:
             _judge_missing(outcome, context.expected_kernels, names)
@@ -135,7 +130,7 @@ STEP = TopOpsStep()
 
 def _count(outcome: StepOutcome, context: StepContext, shape: str, trace: CallTrace, roof: Roof | None) -> None:
     """Add the exact counters of a shape, and the account of its call line by line."""
-    counters, order = count_in_order(context.workload, context.device, shape, root=context.root)
+    counters, order = count_in_order(context.workload, shape, root=context.root)
     account = account_for(trace, context.workload.name, shape, order=order, root=context.root, roof=roof)
     if context.shows_kernels:
         absent = KERNEL_METRICS if trace.hides_kernels else ()
@@ -155,11 +150,13 @@ def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
         # Every operator without a kernel for the device is a finding, with its line.
         for site in counter_set.sites:
             if site.metric == FALLBACKS:
-                outcome.note(
-                    "ops.fallback",
-                    "warning",
-                    {"op": site.name, "calls": site.count, "shape": counter_set.shape, "line": site.line},
-                )
+                evidence: MaybeEvidence = {
+                    "op": site.name,
+                    "calls": site.count,
+                    "shape": counter_set.shape,
+                    "line": site.line,
+                }
+                outcome.note("ops.fallback", "warning", evidence)
     for counter_set in counters:
         _judge_unstable(outcome, counter_set)
     for counter_set in counters:
@@ -176,8 +173,10 @@ def _judge_operators(
     if not busy_ns:
         outcome.missing("ops.coverage", _NO_OPERATOR)
         return
-    outcome.operators += [
-        OperatorRow(
+    covered_ns = 0.0
+    for total in totals[:_MOST_ROWS]:
+        covered_ns += total.typical_ns
+        row = OperatorRow(
             workload=workload,
             shape=shape,
             op=total.name,
@@ -186,16 +185,10 @@ def _judge_operators(
             count=total.count / calls,
             share=total.typical_ns / busy_ns,
         )
-        for total in totals[:_MOST_ROWS]
-    ]
-    coverage = sum(total.typical_ns for total in totals[:_MOST_ROWS]) / busy_ns
+        outcome.operators.append(row)
+    coverage = covered_ns / busy_ns
     outcome.number("ops.coverage", coverage, count=counted)
-    # Without collectives, which mostly wait.
-    in_classes = [total for total in totals if total.kind not in ("comm", "fused")]
-    classes_ns = sum(total.typical_ns for total in in_classes)
-    shares = {op: ns / classes_ns if classes_ns else 0.0 for op, ns in class_totals(in_classes).items()}
-    for op, share in shares.items():
-        outcome.under(**{"class": op}).number("ops.share", share)
+    shares = _add_class_shares(outcome, totals)
     for total in totals[:_NAMED_OPS]:
         outcome.under(op=total.name).number(OPERATOR_SHARE, total.typical_ns / busy_ns)
     for total in totals[:_TOP_OPS]:
@@ -218,38 +211,48 @@ def _judge_operators(
             outcome.above(f"ops.share.{group}", shares[group], {"op": heaviest})
 
 
+def _add_class_shares(outcome: StepOutcome, totals: Sequence[OperatorTotal]) -> dict[OpClass, float]:
+    """Add and return the share of each class of operators, without collectives, which mostly wait."""
+    in_classes = [total for total in totals if total.kind not in ("comm", "fused")]
+    all_ns = sum(total.typical_ns for total in in_classes) or 1
+    shares: dict[OpClass, float] = {}
+    for op, ns in class_totals(in_classes).items():
+        shares[op] = ns / all_ns
+        outcome.under(**{"class": op}).number("ops.share", shares[op])
+    return shares
+
+
 def _loads_in_pieces(op: str) -> str | None:
     """The rule for an operator that, by its name, loads groups of weights or blocks of a cache of unknown size."""
     if _SIZE_IS_RECORDED.search(op):
         return None
     if _QUANTIZED_PRODUCT.search(op):
         return "ops.quantized_product"
-    return "ops.block_attention" if _BLOCK_ATTENTION.search(op) else None
+    if _BLOCK_ATTENTION.search(op):
+        return "ops.block_attention"
+    return None
 
 
 def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
     """Judge the kernels on the device's own CPU; skipped if the table of kernels names no unit."""
     table = summary.kernel_table
-    cores = [text.upper() for text in table.texts]
-    if not len(table) or not set(cores) & _CORES:
+    cores = np.array([text.upper() for text in table.texts])
+    if not len(table) or not set(cores.tolist()) & _CORES:
         return
-    on_cpu = table.select(np.isin(table.codes["core"], [code for code, core in enumerate(cores) if core == _AI_CPU]))
-    share, calls = int(on_cpu.duration.sum()) / (int(table.duration.sum()) or 1), len(on_cpu) / summary.spans
+    on_cpu = table.select(np.isin(table.codes["core"], np.flatnonzero(cores == _AI_CPU)))
+    calls = len(on_cpu) / summary.spans
     outcome.number("ops.ai_cpu", calls)
-    if len(on_cpu):
-        heaviest = max(on_cpu.alike(named=False), key=lambda alike: alike.total_ns).kernel
-        outcome.above(
-            "ops.ai_cpu",
-            int(on_cpu.duration.max()) / 1e9,
-            {
-                "op": heaviest.type or heaviest.name,
-                "calls": calls,
-                "share": share,
-                "types": " ".join(
-                    (*dict.fromkeys(heaviest.input_dtypes), "->", *dict.fromkeys(heaviest.output_dtypes))
-                ),
-            },
-        )
+    if not len(on_cpu):
+        return
+    heaviest = max(on_cpu.alike(named=False), key=lambda alike: alike.total_ns).kernel
+    types = [*dict.fromkeys(heaviest.input_dtypes), "->", *dict.fromkeys(heaviest.output_dtypes)]
+    evidence: MaybeEvidence = {
+        "op": heaviest.type or heaviest.name,
+        "calls": calls,
+        "share": int(on_cpu.duration.sum()) / (int(table.duration.sum()) or 1),
+        "types": " ".join(types),
+    }
+    outcome.above("ops.ai_cpu", int(on_cpu.duration.max()) / 1e9, evidence)
 
 
 def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:
@@ -281,7 +284,8 @@ class _KernelRuns:
         The longest run of a typical call, without the time in nested operators and in collectives, which mostly
         wait.
         """
-        self.names |= {events.names[code] for code in np.unique(np.concatenate((events.name, events.group))).tolist()}
+        codes = np.unique(np.concatenate((events.name, events.group)))
+        self.names.update(events.names[code] for code in codes.tolist())
         runs = np.isin(events.kind, [KIND_CODES[kind] for kind in _SINGLE_RUNS])
         own, work = self_times(events.start, events.duration, events.track)[runs], events.select(runs)
         for rows in rows_by(work.group):
@@ -289,11 +293,14 @@ class _KernelRuns:
             order = rows[np.argsort(work.start[rows], kind="stable")]
             self.longest[op] = max(_longest(own[order], calls) / 1e9, self.longest.get(op, 0.0))
 
-    def judge(self, outcome: StepOutcome, *, lines: Mapping[str, str]) -> None:
-        """Add the longest single run of all and the names for the run document, and judge the run of each operator.
-
-        ``lines`` are the calls of the operators.
-        """
+    def judge(self, outcome: StepOutcome) -> None:
+        """Add the longest single run of all and the names for the run document, and judge the run of each operator."""
+        # The line of the heaviest row of each operator, which is its first.
+        lines: dict[str, str] = {}
+        for account in outcome.accounts:
+            for row in account.rows:
+                if account.shape == self.shape and row.line is not None:
+                    lines.setdefault(row.op, row.line)
         for op, seconds in self.longest.items():
             outcome.above("ops.kernel_time", seconds, {"op": op, "line": lines.get(op)})
         if self.longest:
@@ -315,8 +322,9 @@ def _longest(times: IntColumn, calls: int) -> float:
 
     If the calls have different numbers of runs, the longest of all.
     """
-    typical = np.median(times.reshape(calls, -1), axis=0) if times.size % calls == 0 else times
-    return float(typical.max())
+    if times.size % calls == 0:
+        return float(np.median(times.reshape(calls, -1), axis=0).max())
+    return float(times.max())
 
 
 def _judge_missing(outcome: StepOutcome, patterns: Iterable[str], names: Collection[str]) -> None:

@@ -42,6 +42,7 @@ _SMALL_FLOPS = 1_000_000
 _MOST_LOOPS = 5
 # The fewest launches for a median.
 _FEWEST_LAUNCHES = 20
+_NODE_LAUNCH = ("node", "launch")
 _LAUNCH = re.compile(r"launch", re.IGNORECASE)
 _LATEST = int(np.iinfo(np.int64).max)
 _BOUND = "small_ops.launch_bound"
@@ -104,9 +105,7 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     if (reason := _no_launch_bound(context, tally)) is not None:
         outcome.missing(_BOUND, reason)
         return
-    seconds = 3.0
-    if context.quick:
-        seconds = 0.5
+    seconds = 0.5 if context.quick else 3.0
     enqueued = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED)
     _judge_bound(outcome, summary, launches, [_enqueue_ns(context, call) for _ in range(enqueued)])
 
@@ -185,14 +184,15 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
     """
     if not summary.work:
         return None
-    gap_ns = None if summary.on_host else _mean_gap(summary)
+    gap_ns: float | None = None
     work = summary.work[0].inside()
-    if not summary.on_host:
-        work = work.of_kind("compute")
-    elif dispatched:
-        work = work.select(np.isin(work.name, [code for code, name in enumerate(work.names) if name in dispatched]))
     if summary.on_host:
+        if dispatched:
+            work = work.select(work.is_named(lambda name: name in dispatched))
         work = work.select(enclosing(work.start, work.duration, work.track) == NOTHING_AROUND)
+    else:
+        gap_ns = _mean_gap(summary)
+        work = work.of_kind("compute")
     if not len(work):
         return None
     shorter_ns = limit("small_ops.short", limits) * 1e9
@@ -200,16 +200,19 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
     if durations.size % summary.spans == 0:
         # One launch that the scheduler interrupted would outweigh all others of its call.
         durations = np.median(durations.reshape(summary.spans, -1), axis=0)
-    total = float(durations.sum())
     short_share = float((durations < shorter_ns).mean())
+    short_ns = float(durations[durations < shorter_ns].sum())
     short = work.select(work.duration < shorter_ns)
-    groups, counts = np.unique(short.group, return_counts=True)
+    shortest: str | None = None
+    if len(short):
+        groups, counts = np.unique(short.group, return_counts=True)
+        shortest = short.names[int(groups[counts.argmax()])]
     return _Launches(
         count=len(work) / summary.spans,
         short_count=short_share * len(work) / summary.spans,
         short_share=short_share,
-        time_share=float(durations[durations < shorter_ns].sum()) / total if total else 0.0,
-        shortest=short.names[int(groups[counts.argmax()])] if len(short) else None,
+        time_share=short_ns / (float(durations.sum()) or 1.0),
+        shortest=shortest,
         gap_ns=gap_ns,
     )
 
@@ -218,9 +221,10 @@ def _mean_gap(summary: DeviceSummary) -> float | None:
     """Idle nanoseconds between the first and last event of a span, per gap between consecutive events."""
     if (summary.kernels().start == NO_NUMBER).any():
         return None
-    works = [(part.inside(), part.owners[part.owners != OUTSIDE]) for part in summary.work]
-    columns = zip(*((events.start, events.duration, owners) for events, owners in works))
-    start, duration, owner = (parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in columns)
+    works = [part.inside() for part in summary.work]
+    start = np.concatenate([work.start for work in works])
+    duration = np.concatenate([work.duration for work in works])
+    owner = np.concatenate([part.owners[part.owners != OUTSIDE] for part in summary.work])
     counts = np.bincount(owner, minlength=summary.spans)
     first, last = np.full(summary.spans, _LATEST), np.full(summary.spans, -_LATEST)
     np.minimum.at(first, owner, start)
@@ -259,12 +263,11 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
     The launches are the ``Node@launch`` rows in the table of host calls, or else the runtime calls with ``launch`` in their
     names; both cover the whole recording.
     """
-    nodes = [call for call in summary.timeline.calls or () if call.level == "node" and call.name == "launch"]
-    if nodes:
-        return sum(call.total_ns for call in nodes) / summary.spans / 1e9
+    nodes_ns = [call.total_ns for call in summary.timeline.calls or () if (call.level, call.name) == _NODE_LAUNCH]
+    if nodes_ns:
+        return sum(nodes_ns) / summary.spans / 1e9
     runtime = summary.timeline.events.of_kind("runtime")
-    codes = [code for code, name in enumerate(runtime.names) if _LAUNCH.search(name)]
-    calls = runtime.select(np.isin(runtime.name, codes))
+    calls = runtime.select(runtime.is_named(_LAUNCH.search))
     # One launch appears at several nested levels of the runtime.
     if len(calls):
         return union_length(calls.intervals) / summary.spans / 1e9
@@ -278,8 +281,7 @@ def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
     for too few launches of either class.
     """
     runtime = summary.timeline.events.of_kind("runtime")
-    codes = [code for code, name in enumerate(runtime.names) if KERNEL_LAUNCH.search(name)]
-    launches = runtime.select(np.isin(runtime.name, codes))
+    launches = runtime.select(runtime.is_named(KERNEL_LAUNCH.search))
     threads = np.unique(launches.track)
     if threads.size < 2:
         return

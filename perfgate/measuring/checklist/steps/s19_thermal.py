@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
+from perfgate.document.run import Evidence
 from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.outcome import Limits, MaybeEvidence, StepOutcome, unavailable
@@ -22,7 +23,7 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import run_times
 from perfgate.measuring.devices.registry import monitored_kinds
 from perfgate.measuring.timing.calls import find_steady_state, measure_throughput
-from perfgate.sampling import sampling
+from perfgate.sampling import Sampler, sampling
 from perfgate.stats.robust import shift
 from perfgate.stats.summary import SampleEstimate
 from perfgate.system.garbage import quiet
@@ -69,11 +70,12 @@ class ThermalStep:
         seconds, ends = (6.0, _QUICK_ENDS) if context.quick else (35.0, _FULL_ENDS)
         context.doing("{seconds:g} s of calls without a pause, of shape {shape}", seconds=seconds, shape=shape)
         soaked, sensed = _soak_and_sense(context, shape, seconds)
-        losses = {subject: derating(soaked, *ends, of=subject) for subject in soaked.slices[0].rates}
         outcome = context.outcome()
         of_shape = outcome.under(shape=shape)
-        for subject, loss in losses.items():
-            of_shape.under(of=subject).estimate("thermal.derating", loss)
+        losses: dict[str, SampleEstimate] = {}
+        for subject in soaked.slices[0].rates:
+            losses[subject] = derating(soaked, *ends, of=subject)
+            of_shape.under(of=subject).estimate("thermal.derating", losses[subject])
         add_sensed(of_shape, sensed, soaked, items=soaked.calls * context.workload.batch)
         judge_speed(of_shape, soaked, losses, context)
         judge_throttling(of_shape)
@@ -98,27 +100,34 @@ def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context:
     clock = summary.timeline.readings.get(CORE_CLOCK)
     if clock is None or not clock.value.max() > 0:
         return
+    rated = float(clock.value.max())
     megahertz = setting_number(context.recording.settings, "aic_frequency_mhz")
-    rated = float(clock.value.max()) if megahertz is None else megahertz * 1e6
+    if megahertz is not None:
+        rated = megahertz * 1e6
     clocks = kernel_clocks(summary.kernel_table, clock)
     lowest = min((row.lowest for row in clocks), default=float(clock.value.min()))
     outcome.number("thermal.clock", lowest / rated)
     if not clocks:
         outcome.below("thermal.clock", lowest / rated, {"lowest [Hz]": lowest, "rated [Hz]": rated})
-    for row in [row for row in clocks if row.hertz < rated][:_TOP_OPS]:
+    lowered = [row for row in clocks if row.hertz < rated]
+    for row in lowered[:_TOP_OPS]:
         outcome.under(op=row.op).number("thermal.kernel_clock", row.hertz / rated)
     idle = [row for row in clocks if row.hertz < outcome.limit("thermal.idle_clock.warning")]
-    slow = [row for row in clocks if row.hertz / rated < outcome.limit("thermal.kernel_clock.warning")]
-    affected = idle or slow
+    affected = idle or [row for row in clocks if row.hertz / rated < outcome.limit("thermal.kernel_clock.warning")]
     if not affected:
         return
-    heaviest, total_ns = affected[0], sum(row.time_ns for row in clocks)
+    affected_ns, lost_ns = 0, 0.0
+    for row in affected:
+        affected_ns += row.time_ns
+        lost_ns += row.time_ns * max(1 - row.hertz / rated, 0.0)
+    total_ns = sum(row.time_ns for row in clocks)
+    heaviest = affected[0]
     evidence: MaybeEvidence = {
         "op": heaviest.op,
         "clock": heaviest.hertz,
         "rated": rated,
-        "share": sum(row.time_ns for row in affected) / total_ns,
-        "lost": sum(row.time_ns * max(1 - row.hertz / rated, 0.0) for row in affected) / total_ns,
+        "share": affected_ns / total_ns,
+        "lost": lost_ns / total_ns,
         "operators": len(affected),
     }
     if idle:
@@ -162,16 +171,19 @@ def _soak_and_sense(
     """The soak and the readings during it, or the reason why there are none."""
     device, call = context.device, context.workload.caller(shape)
     with ExitStack() as stack:
-        sampler, reason = None, Message("system.nothing-tells", {"kind": device.kind})
+        reason = Message("system.nothing-tells", {"kind": device.kind})
+        sampler: Sampler | None = None
         if device.kind in monitored_kinds():
             try:
                 sampler = stack.enter_context(sampling(f"{device.kind}:{device.index}", folder=context.artifacts))
             except MeasuringError as error:
                 reason = reason_of(error)
-        with quiet():
-            find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
-            soaked = soak(call, device, items=context.workload.batch, seconds=seconds)
-        return soaked, sampler.readings() if sampler else reason
+        stack.enter_context(quiet())
+        find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
+        soaked = soak(call, device, items=context.workload.batch, seconds=seconds)
+        if sampler is None:
+            return soaked, reason
+        return soaked, sampler.readings()
 
 
 def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Message, soaked: Soak, *, items: int) -> None:
@@ -202,7 +214,7 @@ def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepO
     states = [reading.telemetry for reading in readings]
     outcome = StepOutcome(limits=limits)
     _add_states(outcome, states)
-    _add_sensed_number(outcome, "thermal.power", [state.power for state in states], statistics.mean)
+    _add_sensed_number(outcome, "thermal.power", states, lambda state: state.power, statistics.mean)
     judge_throttling(outcome)
     return outcome
 
@@ -211,15 +223,19 @@ def _add_states(outcome: StepOutcome, states: Sequence[DeviceState]) -> None:
     """Add throttling and clock, of a device at work or of unknown load, and the temperature."""
     # Calls were made all the time, so a device of unknown load was at work.
     working = [state for state in states if state.at_work is not False]
-    _add_sensed_number(outcome, "thermal.throttled", [_is_throttled(state) for state in working], statistics.mean)
-    _add_sensed_number(outcome, "thermal.clock", [state.clock_share() for state in working], statistics.median)
-    _add_sensed_number(outcome, "thermal.temperature", [state.temperature for state in states], max)
+    _add_sensed_number(outcome, "thermal.throttled", working, _is_throttled, statistics.mean)
+    _add_sensed_number(outcome, "thermal.clock", working, DeviceState.clock_share, statistics.median)
+    _add_sensed_number(outcome, "thermal.temperature", states, lambda state: state.temperature, max)
 
 
 def _add_sensed_number(
-    outcome: StepOutcome, metric: str, readings: Sequence[float | None], summary: Callable[[Sequence[float]], float]
+    outcome: StepOutcome,
+    metric: str,
+    states: Iterable[DeviceState],
+    sensor: Callable[[DeviceState], float | None],
+    summary: Callable[[Sequence[float]], float],
 ) -> None:
-    numbers = [reading for reading in readings if reading is not None]
+    numbers = [number for number in map(sensor, states) if number is not None]
     if numbers:
         outcome.number(metric, summary(numbers), count=len(numbers))
     else:
@@ -227,24 +243,25 @@ def _add_sensed_number(
 
 
 def _is_throttled(telemetry: DeviceState) -> bool | None:
-    share = telemetry.clock_share()
     if telemetry.throttled is not None:
         return telemetry.throttled
-    if share is None:
-        return None
-    return share < _FULL_CLOCK
+    share = telemetry.clock_share()
+    return None if share is None else share < _FULL_CLOCK
 
 
 def _mean_power(readings: Sequence[TelemetryReading], soaked: Soak) -> float | None:
     """The power integrated over the soak, by trapezoids between readings, over its length; W."""
-    points = [(reading.ended_ns, power) for reading in readings if (power := reading.telemetry.power) is not None]
-    if len(points) < _FEWEST_READINGS:
+    times, watts = [], []
+    for reading in readings:
+        if reading.telemetry.power is not None:
+            times.append(reading.ended_ns)
+            watts.append(reading.telemetry.power)
+    if len(watts) < _FEWEST_READINGS:
         return None
-    times, watts = (np.array(column, dtype=np.float64) for column in zip(*points))
     # The power is extended constantly before the first reading and after the last.
-    times = np.concatenate(([soaked.began_ns], times, [soaked.ended_ns]))
-    watts = np.concatenate((watts[:1], watts, watts[-1:]))
-    return float(((watts[1:] + watts[:-1]) / 2 * np.diff(times)).sum() / (times[-1] - times[0]))
+    at = np.array([soaked.began_ns, *times, soaked.ended_ns], dtype=np.float64)
+    power = np.array([watts[0], *watts, watts[-1]])
+    return float(((power[1:] + power[:-1]) / 2 * np.diff(at)).sum() / (at[-1] - at[0]))
 
 
 def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleEstimate], context: StepContext) -> None:
@@ -267,14 +284,11 @@ def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleE
         rule = "thermal.drift"
         if LAUNCHES in slower:
             rule = "thermal.host"
-    outcome.above(
-        rule,
-        of_calls.low,
-        {
-            "derating": of_calls.value,
-            **{f"thermal.derating {subject}": loss.value for subject, loss in losses.items() if subject != WORKLOAD},
-        },
-    )
+    evidence: dict[str, Evidence] = {"derating": of_calls.value}
+    for subject, loss in losses.items():
+        if subject != WORKLOAD:
+            evidence[f"thermal.derating {subject}"] = loss.value
+    outcome.above(rule, of_calls.low, evidence)
 
 
 def judge_throttling(outcome: StepOutcome) -> None:
@@ -302,7 +316,8 @@ def soak(
     slices: list[Slice] = []
     while len(slices) < 2 or (slices[-1].ended_ns - began) / 1e9 < seconds:
         rates = {WORKLOAD: _rate(counted, device, items, slice_seconds)}
-        rates |= {subject: _canary_rate(canary, device) for subject, canary in canaries.items()}
+        for subject, canary in canaries.items():
+            rates[subject] = _canary_rate(canary, device)
         slices.append(Slice(device.clock_ns(), rates))
     after = run_times()
     waited = None
@@ -315,13 +330,19 @@ def derating(soaked: Soak, first_seconds: float, last_seconds: float, *, of: str
     """The relative loss of speed from the first part to the last, over their slices."""
     first_end = soaked.began_ns + first_seconds * 1e9
     last_begin = soaked.ended_ns - last_seconds * 1e9
-    first = [part for part in soaked.slices if part.ended_ns <= first_end]
-    # A slice of long calls may be longer than the whole first part.
-    early = [part.rates[of] for part in first or soaked.slices[:1]]
-    late = [part.rates[of] for part in soaked.slices if part.ended_ns > last_begin]
+    early, late = [], []
+    for part in soaked.slices:
+        # A slice of long calls may be longer than the whole first part.
+        if part.ended_ns <= first_end or part is soaked.slices[0]:
+            early.append(part.rates[of])
+        if part.ended_ns > last_begin:
+            late.append(part.rates[of])
     moved = shift(np.log(early), np.log(late))
-    low, high = (None if end is None else 1.0 - math.exp(end) for end in (moved.high, moved.low))
-    return SampleEstimate(1.0 - math.exp(moved.value), low, high, moved.size)
+    return SampleEstimate(1.0 - math.exp(moved.value), _loss(moved.high), _loss(moved.low), moved.size)
+
+
+def _loss(log_gain: float | None) -> float | None:
+    return None if log_gain is None else 1.0 - math.exp(log_gain)
 
 
 def _rate(call: Callable[[], Any], device: Device, items: int, seconds: float) -> float:
@@ -337,8 +358,7 @@ def _rate(call: Callable[[], Any], device: Device, items: int, seconds: float) -
 
 
 def _canary_rate(canary: Callable[[], Any], device: Device) -> float:
-    waits = "queue" in device.capabilities
-    clock = device.clock_ns if waits else device.process_cpu_ns
+    clock = device.clock_ns if "queue" in device.capabilities else device.process_cpu_ns
     times = []
     for _ in range(_CANARIES):
         started = clock()
@@ -371,7 +391,9 @@ def _canaries(device: Device) -> dict[str, Callable[[], Any]]:
             for _ in range(_LAUNCHES):
                 single.add_(single)
 
-    canaries = {CANARY: multiply, LAUNCHES: launch} if "queue" in device.capabilities else {CANARY: multiply}
+    canaries: dict[str, Callable[[], Any]] = {CANARY: multiply}
+    if "queue" in device.capabilities:
+        canaries[LAUNCHES] = launch
     for canary in canaries.values():
         for _ in range(_CANARIES):
             canary()

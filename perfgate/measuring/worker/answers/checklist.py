@@ -121,7 +121,7 @@ class ChecklistAnswers:
         shape = workload.shapes[0]
         try:
             with collector_off(), device.leave_out_waits():
-                rate, latencies = measure_size(workload, device, shape, request.size, seconds=request.seconds)
+                rate, latencies = measure_size(workload, shape, request.size, seconds=request.seconds)
         except Exception as error:  # noqa: BLE001 - the workload was not written for other batch sizes
             workload.drop_pool(shape, batch=request.size)
             device.empty_cache()

@@ -40,11 +40,11 @@ class ProfileAnswers:
 
     @cached_property
     def _operators(self) -> OperatorProfile:
-        return OperatorProfile(self._workload, self._device)
+        return OperatorProfile(self._workload)
 
     @cached_property
     def _subroutines(self) -> SubroutineTimes:
-        return SubroutineTimes(self._workload, self._device, self._root)
+        return SubroutineTimes(self._workload, self._root)
 
     def _profile(self, request: ProfileRequest) -> Profiled:
         with collector_off():

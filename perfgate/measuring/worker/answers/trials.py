@@ -55,7 +55,7 @@ class TrialAnswers:
         return Tried(seconds=seconds, packages=packages, watching=watching, copies_fit=copies_fit)
 
     def _sign(self, _: SignatureRequest) -> Signature:
-        return signature_of(self._workload, self._device, self._loaded.root)
+        return signature_of(self._workload, self._loaded.root)
 
     def _time_call(self, _: TimeCallRequest) -> CallTimed:
         total_ns = 0
@@ -71,5 +71,5 @@ class TrialAnswers:
 
     def _recount(self, request: RecountRequest) -> Recounted:
         return Recounted(
-            counters=count_again(self._workload, self._device, root=self._loaded.root, parts=request.parts)
+            counters=count_again(self._workload, root=self._loaded.root, parts=request.parts)
         )

@@ -9,7 +9,12 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from perfgate.measuring.counting.tally import SourceLines
+
+if TYPE_CHECKING:
+    from perfgate.measuring.counting.operator_calls import OperatorCall
 
 # Shape and strides.
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
@@ -91,58 +96,78 @@ def variant_of(name: str) -> str:
 
 def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
     """Make one call and return its operators in order of dispatch, with source lines relative to ``root``."""
-    from perfgate.measuring.counting.dispatch import WatchingMode, is_view, weak_storage
-    from perfgate.measuring.counting.tally import SourceLines
+    from perfgate.measuring.counting.dispatch import WatchingMode
 
-    nodes: list[Node] = []
-    lines = SourceLines(root)
-    # The last writer of each storage. A view shares its base's storage, and so its writer. The weak references keep the
-    # numbers of storages that are gone from being used again, and no memory.
-    writers: dict[int, int] = {}
-    storages: list[Any] = []
-    # The Python call that each operator was dispatched from, and the view that first gave its result a layout.
-    calls: list[tuple[int, int]] = []
-    reshapes: dict[tuple[int, Layout | None], str | None] = {}
+    dataflow = _Dataflow(root)
 
     class DataflowMode(WatchingMode):  # type: ignore[no-untyped-call]
-        def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
-            dispatched_from = _python_call(sys._getframe(2))
-            if is_view(func):
-                for tensor, writer in written(result):
-                    # Linear on three dimensions makes its result a view of a product of two.
-                    own = calls[writer] == dispatched_from
-                    reshapes.setdefault((writer, _layout(tensor)), None if own else plain_name(name))
-                return
-            inputs: dict[int, str | None] = {}
-            for tensor, writer in written((args, keywords)):
-                inputs.setdefault(writer, reshapes.get((writer, _layout(tensor))))
-            results = [(tensor, storage) for tensor in _flat(result) if (storage := weak_storage(tensor)) is not None]
-            for tensor, storage in results:
-                storages.append(storage)
-                writers[storage.cdata] = len(nodes)
-                reshapes[len(nodes), _layout(tensor)] = None
-            calls.append(dispatched_from)
-            nodes.append(
-                Node(
-                    name=name,
-                    role=_role(func, name, args),
-                    inputs=tuple(inputs),
-                    elements=results[0][0].numel() if results else 0,
-                    line=lines.of(sys._getframe(2)),
-                    reshapes=tuple(inputs.values()),
-                )
-            )
-
-    def written(values: Any) -> Iterator[tuple[Any, int]]:
-        """The tensors among the values that an operator of the call wrote to, each with its last writer."""
-        for tensor in _flat(values):
-            storage = weak_storage(tensor)
-            if storage is not None and storage.cdata in writers:
-                yield tensor, writers[storage.cdata]
+        def saw(self, call: OperatorCall) -> None:
+            dataflow.add(call, sys._getframe(2))
 
     with DataflowMode():  # type: ignore[no-untyped-call]
         call()
-    return tuple(nodes)
+    return tuple(dataflow.nodes)
+
+
+class _Dataflow:
+    """The operators of a call so far, and which of them wrote each storage last."""
+
+    def __init__(self, root: Path) -> None:
+        self.nodes: list[Node] = []
+        self._lines = SourceLines(root)
+        # A view shares its base's storage, and so its writer. The weak references keep the numbers of storages that are gone
+        # from being used again, and no memory.
+        self._writers: dict[int, int] = {}
+        self._storages: list[Any] = []
+        # The Python call that each operator was dispatched from, and the view that first gave its result a layout.
+        self._calls: list[tuple[int, int]] = []
+        self._reshapes: dict[tuple[int, Layout | None], str | None] = {}
+
+    def add(self, call: OperatorCall, frame: FrameType) -> None:
+        dispatched_from = _python_call(frame)
+        if call.is_view:
+            for tensor, writer in self._written(call.result):
+                # Linear on three dimensions makes its result a view of a product of two.
+                own = self._calls[writer] == dispatched_from
+                self._reshapes.setdefault((writer, _layout(tensor)), None if own else plain_name(call.name))
+            return
+        inputs: dict[int, str | None] = {}
+        for tensor, writer in self._written((call.args, call.keywords)):
+            inputs.setdefault(writer, self._reshapes.get((writer, _layout(tensor))))
+        node = Node(
+            name=call.name,
+            role=_role(call),
+            inputs=tuple(inputs),
+            elements=self._write(call.result),
+            line=self._lines.of(frame),
+            reshapes=tuple(inputs.values()),
+        )
+        self._calls.append(dispatched_from)
+        self.nodes.append(node)
+
+    def _written(self, values: Any) -> Iterator[tuple[Any, int]]:
+        """The tensors among the values that an operator of the call wrote to, each with its last writer."""
+        from perfgate.measuring.counting.operator_calls import weak_storage
+
+        for tensor in _flat(values):
+            storage = weak_storage(tensor)
+            if storage is not None and storage.cdata in self._writers:
+                yield tensor, self._writers[storage.cdata]
+
+    def _write(self, result: Any) -> int:
+        """Make the next node the writer of these tensors, and return the elements of the first."""
+        from perfgate.measuring.counting.operator_calls import weak_storage
+
+        elements: list[int] = []
+        writer = len(self.nodes)
+        for tensor in _flat(result):
+            storage = weak_storage(tensor)
+            if storage is not None:
+                elements.append(tensor.numel())
+                self._storages.append(storage)
+                self._writers[storage.cdata] = writer
+                self._reshapes[writer, _layout(tensor)] = None
+        return elements[0] if elements else 0
 
 
 def _layout(tensor: Any) -> Layout | None:
@@ -171,24 +196,23 @@ def _flat(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _role(func: Any, name: str, args: tuple[Any, ...]) -> Role:
+def _role(call: OperatorCall) -> Role:
     import torch
 
-    plain = name.rpartition("::")[2].rstrip("_")
+    _, _, name = call.name.rpartition("::")
+    plain = name.rstrip("_")
     if plain in _PRODUCTS:
         return "product"
     if plain in _BATCH_NORMS:
-        trains = len(args) > _TRAINING_ARGUMENT and args[_TRAINING_ARGUMENT] is True
-        if trains:
-            return "other"
-        return "batch_norm"
+        trains = len(call.args) > _TRAINING_ARGUMENT and call.args[_TRAINING_ARGUMENT] is True
+        return "other" if trains else "batch_norm"
     if "softmax" in plain and "backward" not in plain:
         return "softmax"
     if plain in _REDUCTIONS:
         return "reduction"
-    if name.rpartition("::")[2] in _MOVES:
+    if name in _MOVES:
         return "move"
-    if torch.Tag.pointwise in func.tags:
+    if torch.Tag.pointwise in call.func.tags:
         return "pointwise"
     return "other"
 

@@ -57,7 +57,7 @@ def measure_copies(outcome: StepOutcome, context: StepContext) -> None:
 def _time_copies(context: StepContext, way: str, seconds: float) -> list[CopiesLevel]:
     """Raises ExperimentError if the processes would not fit into memory."""
     if way == "threads" or context.load is None:
-        return time_threads(context.workload, context.device, context.copies, seconds=seconds)
+        return time_threads(context.workload, context.copies, seconds=seconds)
     if refusal := too_large(context):
         raise ExperimentError(refusal)
     return time_processes(context.load, context.copies, seconds=seconds, folder=context.artifacts)

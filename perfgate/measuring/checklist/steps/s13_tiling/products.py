@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from perfgate.measuring.counting.operator_calls import OperatorCall
 
 # Padding that makes a size more than a quarter larger computes more than it can save.
 _MOST_PADDING = 1.25
@@ -105,10 +108,9 @@ def record_products(call: Callable[[], Any], *, root: Path) -> list[ReplayedProd
     counts: Counter[ReplayedProduct] = Counter()
 
     class ProductMode(WatchingMode):  # type: ignore[no-untyped-call]
-        def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
-            if name in _FORMS and _can_be_replayed(name, args):
-                line = lines.of(sys._getframe(2))
-                counts[_product(func, name, args, keywords, result, line)] += 1
+        def saw(self, call: OperatorCall) -> None:
+            if call.name in _FORMS and _can_be_replayed(call):
+                counts[_product(call, lines.of(sys._getframe(2)))] += 1
 
     with ProductMode():  # type: ignore[no-untyped-call]
         call()
@@ -116,31 +118,28 @@ def record_products(call: Callable[[], Any], *, root: Path) -> list[ReplayedProd
     return sorted(products, key=lambda product: -product.flops * product.count)
 
 
-def _can_be_replayed(name: str, args: tuple[Any, ...]) -> bool:
+def _can_be_replayed(call: OperatorCall) -> bool:
     import torch
 
-    for argument in args:
-        if isinstance(argument, torch.Tensor):
-            dense = argument.layout == torch.strided and not argument.is_nested
-            if not (dense and argument.is_floating_point()):
-                return False
-    return name != "aten::convolution" or (not args[_TRANSPOSED] and args[_GROUPS] == 1)
+    for tensor in call.inputs:
+        if tensor.layout != torch.strided or tensor.is_nested or not tensor.is_floating_point():
+            return False
+    return call.name != "aten::convolution" or (not call.args[_TRANSPOSED] and call.args[_GROUPS] == 1)
 
 
-def _product(
-    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None
-) -> ReplayedProduct:
-    from torch.utils.flop_counter import flop_registry
-
-    formula = flop_registry.get(func.overloadpacket)
-    return ReplayedProduct(
-        op=name,
-        function=func,
-        arguments=tuple(_described(argument) for argument in args),
-        keywords=tuple((key, _described(value)) for key, value in sorted(keywords.items())),
-        line=line,
+def _product(call: OperatorCall, line: str | None) -> ReplayedProduct:
+    flops = call.flops()
+    if flops is None:
         # linear has no formula: each element of the result takes a multiplication and an addition for each input.
-        flops=int(formula(*args, **keywords, out_val=result)) if formula else 2 * result.numel() * args[1].shape[1],
+        flops = 2 * call.result.numel() * call.args[1].shape[1]
+    keywords = [(name, _described(value)) for name, value in sorted(call.keywords.items())]
+    return ReplayedProduct(
+        op=call.name,
+        function=call.func,
+        arguments=tuple(map(_described, call.args)),
+        keywords=tuple(keywords),
+        line=line,
+        flops=flops,
     )
 
 
