@@ -1,7 +1,7 @@
 """Record the operators of the process it runs in, by its own torch.profiler, and write the trace to the folder of its side.
 
-Only the standard library is imported: a server may run where nothing is installed that perfgate needs. Operators of all threads
-are recorded, each under the Python functions that ran it (torch before 2.7: those of the main thread).
+Only the standard library is imported: the environment of a server may lack the dependencies of perfgate. Operators of all
+threads are recorded, each under the Python functions that ran it (torch before 2.7: only operators of the main thread).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_SECONDS = 10.0
 _COMPRESSION = 5
 _CHUNK = 1 << 20
 
-# The activity of an NPU, by the name of torch and by the one that torch_npu gives it.
+# The activity of an NPU, as torch and as torch_npu name it.
 _NPU_ACTIVITIES = ("PrivateUse1", "NPU")
 _MSPTI = "libmspti.so"
 
@@ -57,7 +57,7 @@ class OperatorRecorder:
         self._folder = folder
         self._profiler: Any = None
         self._ends = 0.0
-        # The profiler must be stopped by the thread that started it, which is the one that gets the signal.
+        # The profiler must be stopped by the thread that started it, the main thread, which gets the signal.
         self._timer = threading.Timer(_MOST_SECONDS, os.kill, (self.pid, PROFILE_SIGNAL))
         self._timer.daemon = True
 
@@ -68,16 +68,19 @@ class OperatorRecorder:
     def start(self) -> None:
         self._profiler = started_profiler(with_stack=True, all_threads=True)
         self._ends = time.monotonic() + _MOST_SECONDS
+        recorded = ""
         if self._profiler is not None:
+            recorded = "torch"
             self._timer.start()
         with suppress(OSError):
-            (self._folder / f"{self.pid}{RECORDING}").write_text("torch" if self._profiler is not None else "")
+            (self._folder / f"{self.pid}{RECORDING}").write_text(recorded)
 
     def stop(self) -> None:
         self._timer.cancel()
         if self._profiler is None:
             return
-        plain, packed = (self._folder / f"{self.pid}.writing.json{suffix}" for suffix in ("", ".gz"))
+        plain = self._folder / f"{self.pid}.writing.json"
+        packed = self._folder / f"{plain.name}.gz"
         with suppress(OSError, RuntimeError):
             self._profiler.__exit__(None, None, None)
             self._profiler.export_chrome_trace(str(plain))
@@ -104,7 +107,7 @@ def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, a
             kinds = [module.ProfilerActivity.CPU, module.ProfilerActivity.CUDA]
             profiler = module.profile(activities=kinds, **settings)
         else:
-            # The one inside torch.profiler.profile, which imports hundreds of modules when it starts: a second of CPU time.
+            # The profiler inside torch.profiler.profile, which itself imports hundreds of modules: a second of CPU time.
             if _records_npu(torch):
                 settings |= {"use_device": "npu", "use_kineto": True}
             profiler = importlib.import_module("torch.autograd.profiler").profile(use_cpu=True, **settings)
@@ -123,7 +126,8 @@ def _records_npu(torch: Any) -> bool:
     npu = getattr(torch, "npu", None)
     if npu is None or not npu.is_initialized() or not hasattr(torch.autograd, "_supported_activities"):
         return False
-    if not any(kind.name in _NPU_ACTIVITIES for kind in torch.autograd._supported_activities()):
+    activities = {kind.name for kind in torch.autograd._supported_activities()}
+    if activities.isdisjoint(_NPU_ACTIVITIES):
         return False
     try:
         ctypes.CDLL(_MSPTI)

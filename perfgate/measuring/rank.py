@@ -64,8 +64,9 @@ class _Rank:
         self._begin()
 
     def step(self, loss: SupportsFloat | None, samples: int | None) -> None:
-        # A tensor of its own: the script may write on into this one.
-        self._losses += [] if loss is None else [loss.detach().clone() if hasattr(loss, "detach") else loss]
+        if loss is not None:
+            # A copy: the script may go on writing into this tensor.
+            self._losses.append(loss.detach().clone() if hasattr(loss, "detach") else loss)
         self._samples += samples or 0
         if len(self._ends) + 1 < self._granted:
             self._ends.append(time.perf_counter())
@@ -75,7 +76,9 @@ class _Rank:
         self._ends.append(time.perf_counter())
         cpu = time.process_time() - self._cpu_began
         # getrusage(2): ru_maxrss is the memory that this process held at most, in KiB.
-        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        if device is not None:
+            memory = int(device.max_memory_allocated())
         if self._profile is not None:
             self._profile.__exit__(None, None, None)
             self._profile.export_chrome_trace(self._trace)
@@ -84,7 +87,7 @@ class _Rank:
                 "rank": self._number,
                 "steps": [end - begin for begin, end in zip([self._began, *self._ends], self._ends)],
                 "cpu": cpu,
-                "memory": held if device is None else int(device.max_memory_allocated()),
+                "memory": memory,
                 "on_device": device is not None,
                 "losses": [float(value).hex() for value in self._losses],
                 "samples": self._samples,

@@ -1,6 +1,6 @@
 """``python -m perfgate.measuring.rank_workload FILE:NAME``: a workload in every rank that torchrun started; a call is a step.
 
-Every rank has inputs of its own, and the model is for the workload to share out: ``build`` finds the process group.
+Every rank has other inputs. The workload distributes the model: ``build`` finds the process group.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(reference: str) -> None:
     dist.init_process_group(_BACKENDS[kind])
     file, _, name = reference.rpartition(":")
     workload = load_workload(Path(file), name, root=Path.cwd(), python_path=[])
-    # The same weights on all ranks, and inputs of its own on each.
+    # The same weights on all ranks, other inputs on each.
     torch.manual_seed(0)
     bound = BoundWorkload(name, workload, device, seed=1 + 1000 * dist.get_rank())
     calls = [bound.caller(shape) for shape in bound.shapes]

@@ -1,7 +1,8 @@
 """``python -m perfgate.measuring.request_client FILE:NAME ADDRESS``: a project's own function that sends requests.
 
 It listens on the Unix socket ADDRESS. Every line that comes is a request, as ``conductor/load/function.py`` writes it, and is
-answered by a line once the function has returned. Only the standard library is imported, for nothing else may be installed.
+answered by a line once the function has returned. Only the standard library is imported: the project's environment may lack
+everything else.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _load(reference: str) -> Callable[[str, Any], Any]:
 
 
 def _serve(function: Callable[[str, Any], Any], connection: socket.socket) -> None:
-    """Call the function for each request in a thread of its own: an open loop sends while others are under way."""
+    """Call the function for each request in a new thread: an open loop sends while others are under way."""
     writing = threading.Lock()
     with connection, connection.makefile("rb") as lines:
         for line in lines:

@@ -283,12 +283,15 @@ def line_of(frame: FrameType) -> int:
 @lru_cache(maxsize=4096)
 def _line_without_number(code: CodeType, at: int) -> int:
     jumps = {*dis.hasjrel, *dis.hasjabs}
-    heads = (one.argval for one in dis.get_instructions(code) if one.offset == at and one.opcode in jumps)
-    head = min(at, next(heads, at))
-    lines = [line for begin, _, line in code.co_lines() if line and begin <= head]
-    if lines:
-        return lines[-1]
-    return code.co_firstlineno
+    head = at
+    for instruction in dis.get_instructions(code):
+        if instruction.offset == at and instruction.opcode in jumps:
+            head = min(at, instruction.argval)
+    last = code.co_firstlineno
+    for begin, _, line in code.co_lines():
+        if line and begin <= head:
+            last = line
+    return last
 
 
 def _stack_of(frame: FrameType | None) -> list[FrameType]:

@@ -41,15 +41,18 @@ class Agreement:
 def agreement(reference: Any, output: Any) -> Agreement:
     """Compare two outputs, each a tensor or a tuple, list or dict of tensors, in double precision on the host."""
     expected, actual = list(tensors(reference)), list(tensors(output))
-    if not expected or [tensor.shape for tensor in expected] != [tensor.shape for tensor in actual]:
+    if not expected or len(expected) != len(actual):
         return Agreement(comparable=False)
-    pairs = [_compare(*pair) for pair in zip(expected, actual)]
-    return Agreement(
-        comparable=True,
-        absolute=max(pair.absolute for pair in pairs),
-        relative=max(pair.relative for pair in pairs),
-        not_finite=sum(pair.not_finite for pair in pairs),
-    )
+    absolute = relative = 0.0
+    not_finite = 0
+    for first, second in zip(expected, actual):
+        if first.shape != second.shape:
+            return Agreement(comparable=False)
+        pair = _compare(first, second)
+        absolute = max(absolute, pair.absolute)
+        relative = max(relative, pair.relative)
+        not_finite += pair.not_finite
+    return Agreement(comparable=True, absolute=absolute, relative=relative, not_finite=not_finite)
 
 
 def _compare(reference: Any, output: Any) -> Agreement:
@@ -63,12 +66,10 @@ def _compare(reference: Any, output: Any) -> Agreement:
         return Agreement(comparable=True, not_finite=not_finite)
     absolute = float((first - second).abs().max())
     largest = float(first.abs().max())
-    return Agreement(
-        comparable=True,
-        absolute=absolute,
-        relative=absolute / largest if largest else (math.inf if absolute else 0.0),
-        not_finite=not_finite,
-    )
+    relative = 0.0
+    if absolute:
+        relative = absolute / largest if largest else math.inf
+    return Agreement(comparable=True, absolute=absolute, relative=relative, not_finite=not_finite)
 
 
 def compare_outputs(first: Callable[[], Any], second: Callable[[], Any], device: Device) -> Agreement | Message:
@@ -96,9 +97,11 @@ def copy_of_model(context: StepContext) -> Any:
     if not isinstance(model, torch.nn.Module):
         raise ExperimentError(Message("operators.not-a-module"))
     copied = experiment(context, lambda: copy.deepcopy(model), failing="operators.copy-fails")
-    if isinstance(copied, FailedExperiment):
-        raise ExperimentError(Message("operators.no-memory-for-copy") if copied.out_of_memory else copied.reason)
-    return copied
+    if not isinstance(copied, FailedExperiment):
+        return copied
+    if copied.out_of_memory:
+        raise ExperimentError(Message("operators.no-memory-for-copy"))
+    raise ExperimentError(copied.reason)
 
 
 def rotating(invoke: Callable[[Any], Any], pool: Sequence[Any]) -> Callable[[], Any]:

@@ -48,7 +48,7 @@ _LOADING = re.compile(r"enumerate\(DataLoader\)|DataLoader.*__next__")
 
 
 def spans_of_recording(graph_spans: Sequence[str]) -> list[HeadSpans]:
-    """The spans to look for in a recording of an unknown device; the project's own replace the usual ones."""
+    """The spans to look for in a recording of an unknown device; the project's spans replace the usual spans."""
     if graph_spans:
         return [HeadSpans(*graph_spans)]
     return [_TORCHAIR, _INDUCTOR]
@@ -107,9 +107,7 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[s
     is_split = len(natives) == len(heads)
     if is_split:
         columns = np.insert(columns, 2, natives, axis=1)
-    busy = None
-    if len(device):
-        busy = Covered(device.intervals)
+    busy = Covered(device.intervals) if len(device) else None
     operators = _operators(events)
     operators = operators.select(~operators.is_named(_holds(*names)))
     parts = {}
@@ -140,7 +138,9 @@ class _HeadMarks:
         launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
         order = np.lexsort((work.start, launched))
         self._launches, self._begins = launched[order], work.start[order]
-        self._compiler, self._graph, self._native = (np.sort(_named(events, part).start) for part in names)
+        self._compiler = np.sort(_named(events, names.compiler).start)
+        self._graph = np.sort(_named(events, names.graph).start)
+        self._native = np.sort(_named(events, names.native).start)
         # The region that torch marks is the compiler's own entry of some backends.
         self._modules = events.select(events.is_named(_MODULE.search) & ~events.is_named(_holds(names.compiler)))
         self._loading = events.select(events.is_named(_LOADING.search))
@@ -152,8 +152,10 @@ class _HeadMarks:
         heads: list[_Head] = []
         for entry, until in zip(entries, [*entries[1:], end]):
             run = _next_start(self._graph, entry, until)
-            launch = None if run is None else _next_start(self._launches, run, until)
-            if run is None or launch is None:
+            if run is None:
+                continue
+            launch = _next_start(self._launches, run, until)
+            if launch is None:
                 continue
             module = self._module(entry if heads else start, entry)
             if heads:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import NamedTuple
 
 from perfgate.document.message import Message
@@ -54,7 +54,7 @@ def one_line(error: BaseException) -> str:
 def own_traceback(error: BaseException) -> str | None:
     """The traceback from the first frame outside perfgate; None if there is none and the error's line is complete."""
     frames = error.__traceback__
-    while frames is not None and _is_ours(frames):
+    while frames is not None and _is_our_file(frames.tb_frame):
         frames = frames.tb_next
     if frames is None:
         if isinstance(error, (PerfgateError, SyntaxError, ModuleNotFoundError)):
@@ -71,13 +71,19 @@ def explained(error: BaseException, project: ProjectCode | None) -> Message | st
     if project is None:
         return line
     place = _place(error, SourceLines(project.root))
-    own = _hint_on_project(error, project)
-    hint = (own, None) if own else hint_on(error, device_kind=project.device_kind, at_call=place is None)
+    hint = _hint_on_project(error, project)
+    if hint is None:
+        symptom = hint_on(error, device_kind=project.device_kind, at_call=place is None)
+        if symptom is not None:
+            hint, words = symptom
+            line = _telling(line, words)
     if place or hint:  # a sentence follows
-        line = _telling(line, hint[1] if hint else None).rstrip(" .:!")
-    message: Message | str = Message("mistake.at", {"error": line, "place": place}) if place else line
+        line = line.rstrip(" .:!")
+    message: Message | str = line
+    if place:
+        message = Message("mistake.at", {"error": line, "place": place})
     if hint:
-        return Message("mistake.hint", {"error": message, "hint": hint[0]})
+        message = Message("mistake.hint", {"error": message, "hint": hint})
     return message
 
 
@@ -87,15 +93,11 @@ def explained_exit(error: SystemExit, project: ProjectCode | None, printed: str)
     ended = Message("worker.ended-itself", {"error": line})
     if printed and printed not in line:
         ended = Message("worker.ended-itself-printing", {"error": line, "printed": printed})
-    place = None
-    if project:
-        place = _place(error, SourceLines(project.root))
-    if place:
+    if project and (place := _place(error, SourceLines(project.root))):
         ended = Message("mistake.at", {"error": ended, "place": place})
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    is_imported = any(frame.f_code.co_name == "<module>" and not _is_our_file(frame) for frame in frames)
-    if is_imported:
-        ended = Message("mistake.hint", {"error": ended, "hint": Message("mistake.exit-in-import")})
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "<module>" and not _is_our_file(frame):
+            return Message("mistake.hint", {"error": ended, "hint": Message("mistake.exit-in-import")})
     return ended
 
 
@@ -119,21 +121,13 @@ class PrintedText:
         return ""
 
 
-def _telling(line: str, words: str | None) -> str:
+def _telling(line: str, words: str) -> str:
     """The line to the end of the sentence that shows the mistake: torch goes on with remedies that do not fit here."""
-    if words is None:
-        return line
-    end = 0
-    if words in line:
-        end = line.find(words) + len(words)
+    end = line.find(words) + len(words) if words in line else 0
     stop = re.compile(r"[.!](?= [A-Z])").search(line, end)
     if stop:
         return line[: stop.start()]
     return line
-
-
-def _is_ours(frames: TracebackType) -> bool:
-    return _is_our_file(frames.tb_frame)
 
 
 def _is_our_file(frame: FrameType) -> bool:
@@ -144,8 +138,8 @@ def _is_our_file(frame: FrameType) -> bool:
 def _place(error: BaseException, lines: SourceLines) -> str | None:
     if isinstance(error, SyntaxError) and error.filename:
         return lines.at(error.filename, error.lineno)
-    places = (lines.at(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
-    return next((place for place in reversed(list(places)) if place), None)
+    frames = traceback.walk_tb(error.__traceback__)
+    return lines.innermost((frame.f_code.co_filename, number) for frame, number in frames)
 
 
 # --- hints
@@ -226,8 +220,8 @@ def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:
     """The module of the project, next to the missing one, with the most similar name."""
     package, _, last = name.rpartition(".")
     for folder in python_path:
-        beside = root.joinpath(folder, *package.split(".")) if package else root / folder
-        names = [path.stem for path in beside.glob("*") if path.suffix == ".py" or (path / "__init__.py").is_file()]
+        siblings = root.joinpath(folder, *filter(None, package.split("."))).glob("*")
+        names = [path.stem for path in siblings if path.suffix == ".py" or (path / "__init__.py").is_file()]
         if close := difflib.get_close_matches(last, names, n=1):
             if package:
                 return f"{package}.{close[0]}"

@@ -56,7 +56,10 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
         if hot.high < context.limit("operator.speedup.warning"):
             slower.append((hot.speedup, case))
     # The worst first, in tables as among findings.
-    speedups = {value.labels["shape"]: value.value or 0.0 for value in outcome.values if value.metric == _SPEEDUP}
+    speedups = {}
+    for value in outcome.values:
+        if value.metric == _SPEEDUP:
+            speedups[value.labels["shape"]] = value.value or 0.0
     order = (_SPEEDUP, _COLD, _ROOFLINE)
     outcome.values.sort(key=lambda value: (order.index(value.metric), speedups[value.labels["shape"]]))
     for speedup, case in sorted(slower, key=lambda entry: entry[0]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from perfgate.catalogue.records import StepCard
-from perfgate.document.message import ReasonedError, as_message
+from perfgate.document.message import Message, ReasonedError, as_message
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
@@ -60,8 +60,11 @@ def step_result(card: StepCard, workload: str, outcome: StepOutcome, *, seconds:
 
 
 def _failed(step: Step, context: StepContext, error: Exception, started: int) -> StepResult:
-    project = ProjectCode(context.root, device_kind=context.device.kind)
-    message = error.reason if isinstance(error, ReasonedError) else explained(error, project)
+    message: Message | str
+    if isinstance(error, ReasonedError):
+        message = error.reason
+    else:
+        message = explained(error, ProjectCode(context.root, device_kind=context.device.kind))
     return StepResult(
         number=step.card.number,
         slug=step.card.slug,
@@ -85,10 +88,10 @@ def _refuse_illegal(outcome: StepOutcome) -> None:
     if outcome.absent is not None and outcome.reason is None:
         raise MeasuringError(f"the step ended as {outcome.absent} without a reason; every such outcome needs one")
     for value in outcome.values:
-        numbers = [number for number in (value.value, *(value.interval or ())) if number is not None]
-        if not all(map(math.isfinite, numbers)):
-            raise MeasuringError(
-                f"{value.metric} came out as {value.value} with interval {value.interval}; not a finite number"
-            )
+        for number in (value.value, *(value.interval or ())):
+            if number is not None and not math.isfinite(number):
+                raise MeasuringError(
+                    f"{value.metric} came out as {value.value} with interval {value.interval}; not a finite number"
+                )
         if value.value is None and value.reason is None:
             raise MeasuringError(f"{value.metric} has neither a value nor a reason why it is missing")

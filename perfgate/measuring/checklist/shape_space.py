@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,26 +35,32 @@ def propose(shapes: Mapping[str, Arguments]) -> Iterator[tuple[str, str, Argumen
     smallest: dict[str, Any] = {}
     for argument in typical:
         values: list[Any] = [shape.get(argument) for shape in shapes.values()]
-        if all(isinstance(value, (list, tuple)) for value in values):
-            if any(_is_size(size) for size in typical[argument]):
-                smallest[argument] = type(typical[argument])(
-                    1 if _is_size(size) else size for size in typical[argument]
-                )
-            for place in range(len(typical[argument])):
-                for size, kind in _beyond([value[place] if place < len(value) else None for value in values]):
-                    changed = list(typical[argument])
-                    changed[place] = size
-                    again = type(typical[argument])(changed)
-                    yield (f"{argument}[{place}]={size}", kind, {**typical, argument: again})
+        if all(map(_is_sequence, values)):
+            sequence = type(typical[argument])
+            sizes = list(typical[argument])
+            for place, columns in enumerate(zip_longest(*values)):
+                if place == len(sizes):
+                    break
+                for size, kind in _beyond(columns):
+                    changed = [*sizes[:place], size, *sizes[place + 1 :]]
+                    yield (f"{argument}[{place}]={size}", kind, {**typical, argument: sequence(changed)})
+            smallest[argument] = sequence(map(_smallest, sizes))
         else:
-            if _is_size(typical[argument]):
-                smallest[argument] = 1
             for size, kind in _beyond(values):
                 yield (f"{argument}={size}", kind, {**typical, argument: size})
-    ones = {**typical, **smallest}
-    # With a single size it was among those above.
-    if sum(before != after for before, after in zip(_sizes(typical), _sizes(ones))) > 1 and ones not in shapes.values():
-        yield ("1 everywhere", "extreme", ones)
+            smallest[argument] = _smallest(typical[argument])
+    changes = list(map(operator.ne, _sizes(typical), _sizes(smallest)))
+    # A change of a single size was among the proposals above.
+    if sum(changes) > 1 and smallest not in shapes.values():
+        yield ("1 everywhere", "extreme", smallest)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _smallest(value: Any) -> Any:
+    return 1 if _is_size(value) else value
 
 
 def _is_size(value: Any) -> bool:
@@ -63,19 +71,18 @@ def _sizes(arguments: Arguments) -> list[Any]:
     """All values, with lists and tuples flattened."""
     sizes: list[Any] = []
     for value in arguments.values():
-        sizes += value if isinstance(value, (list, tuple)) else [value]
+        sizes += value if _is_sequence(value) else [value]
     return sizes
 
 
-def _beyond(sizes: list[Any]) -> Iterator[tuple[int, str]]:
+def _beyond(sizes: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Sizes at the edges of these and beyond, each with its kind; none unless all are positive integers."""
-    whole = [size for size in sizes if _is_size(size)]
-    if not whole or len(whole) < len(sizes):
+    if not all(map(_is_size, sizes)):
         return
-    low, high = min(whole), max(whole)
+    low, high = min(sizes), max(sizes)
     proposed = {1: "extreme", low - 1: "boundary", high + 1: "boundary", (1 << high.bit_length()) + 1: "boundary"}
     for size, kind in {**proposed, 2 * high: "extreme"}.items():
-        if size > 0 and size not in whole:
+        if size > 0 and size not in sizes:
             yield size, kind
 
 
@@ -121,8 +128,9 @@ def _time_calls(context: StepContext, arguments: Arguments) -> _Sized:
     bound, device = context.workload, context.device
     inputs = device.to_device(bound.preprocess(bound.workload.inputs(bound.batch, context.seed, **arguments)))
     # The first calls compile and allocate.
-    times = [timed_call(lambda: bound.invoke(inputs), device) for _ in range(2 + _CALLS)][2:]
-    return _Sized(sum(tensor.numel() for tensor in tensors(inputs)) or 1, max(float(np.median(times)), 1.0) / 1e9)
+    times = [timed_call(lambda: bound.invoke(inputs), device) for _ in range(2 + _CALLS)]
+    elements = sum(tensor.numel() for tensor in tensors(inputs)) or 1
+    return _Sized(elements, max(float(np.median(times[2:])), 1.0) / 1e9)
 
 
 def _compilations() -> int | None:

@@ -30,10 +30,15 @@ def steady_calls(context: StepContext, shape: str) -> CallTrace:
     Raises MeasuringError if the device cannot record one.
     """
     name = trace_name(context.workload.name, shape)
-    # The run cleared the traces of other runs before its first step.
-    paths = [context.artifacts / f"{name}{suffix}" for suffix in _SUFFIXES]
-    recorded = next((path for path in paths if path.is_file()), None)
-    trace = _record(context, shape, name) if recorded is None else read_calls(recorded)
+    trace: CallTrace | None = None
+    for suffix in _SUFFIXES:
+        path = context.artifacts / f"{name}{suffix}"
+        # The run cleared the traces of other runs before its first step.
+        if path.is_file():
+            trace = read_calls(path)
+            break
+    if trace is None:
+        trace = _record(context, shape, name)
     context.kept.append(_artifact(trace.path, context.workload.name))
     return trace
 
@@ -53,7 +58,9 @@ def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
 def _record(context: StepContext, shape: str, name: str) -> CallTrace:
     """Record some calls; the file has its name only when it is whole, because a worker may be killed meanwhile."""
     call = context.workload.caller(shape)
-    most = _BRIEF_CALLS if context.brief else _QUICK_CALLS if context.quick else _FULL_CALLS
+    most = _QUICK_CALLS if context.quick else _FULL_CALLS
+    if context.brief:
+        most = _BRIEF_CALLS
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".trace-") as folder:
         state = context.warm_up(shape, quick=1.0, full=5.0)
         calls = calls_within(state.call_ns, seconds=5.0, fewest=_FEWEST_CALLS, most=most)

@@ -82,7 +82,7 @@ def _rows(stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLi
     """Sum up the events of each row: device events on a device, and the project's functions in any case.
 
     Self times of nested events on one thread add up to the time that they cover. So on a single thread the rows of
-    operators add up to their part, and those of functions to at most the rest.
+    operators add up to their part, and the rows of functions to at most the rest.
     """
     on_device = bool(stacks.on_device.any())
     owners = span_of(stacks.events, calls, launches=stacks.events.of_kind("runtime"))
@@ -131,7 +131,7 @@ def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict
 
 
 def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
-    """What the device did of each call and why it did nothing; fused kernels, collectives and copies where nothing else ran."""
+    """What the device did of each call and why it was idle; fused kernels, collectives and copies where nothing else ran."""
     work = trace.device_work()
     computing = union(work.of_kind("compute").intervals)
     fused = union(joined(computing, work.of_kind("fused").intervals))

@@ -52,7 +52,7 @@ def _count(workload: BoundWorkload, shape: str, root: Path, parts: Collection[Co
 
 
 def _settle(workload: BoundWorkload, shape: str) -> None:
-    """Make calls until nothing of a first call is left."""
+    """Make calls until all effects of the first calls are gone."""
     call, device = workload.caller(shape), workload.device
     with quiet():
         timed_call(call, device)

@@ -23,7 +23,7 @@ from perfgate.trace.readers.ascend.archive import pack
 
 @dataclass(frozen=True)
 class CallTrace:
-    """A trace of so many calls on one device, and the file it was read from."""
+    """A trace of some calls on one device, and the file it was read from."""
 
     timeline: Timeline
     calls: int
@@ -71,7 +71,7 @@ class CallTrace:
         return not len(self.device_work()) and len(self.host_ops()) > 0
 
     def kernels(self) -> EventTable:
-        """The kernels, those of collectives included; copies are none."""
+        """The kernels, including collectives but not copies."""
         return self.events.of_kind(*KERNEL_KINDS)
 
 

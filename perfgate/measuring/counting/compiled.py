@@ -1,6 +1,6 @@
 """Count the work of torch.compile in the calls of a workload: graph breaks, and compilations in steady calls.
 
-It imports nothing: unless the workload has loaded torch's compiler, there is nothing to count.
+It never imports torch's compiler: unless the workload has loaded it, no graph was compiled.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
 
     Everything is compiled anew, so that the numbers do not depend on earlier work of this process; the compiler's own
     caches on disk make that cheap. Every shape is called until it is compiled, then all shapes in turn. The calls are made
-    as a user makes them, without a dispatch mode, under which nothing would be compiled at all.
+    as a user makes them, without a dispatch mode, which would prevent all compiling.
     """
     from torch._dynamo import config, reset
 
@@ -125,7 +125,7 @@ def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines:
 
 
 def _recompile_site(compiled: Any, lines: SourceLines) -> Site:
-    """The guard that failed, at its own line if torch names it, else at that of the compiled function."""
+    """The guard that failed, at its own line if torch names it, else at the line of the compiled function."""
     file, number = compiled.co_filename or "", compiled.co_firstlineno
     if not compiled.recompile_reason:
         return Site(RECOMPILES, NEW_INPUT, lines.at(file, number))

@@ -127,7 +127,7 @@ class _CountedCalls:
         return tally
 
     def count_slow_ones(self) -> tuple[list[CallTally], list[Counter[Site]]]:
-        """Two repeats and what a repeated input saves, of three calls: the second repeat is that of a new input.
+        """Two repeats and what a repeated input saves, from three calls: the second repeat repeats a new input.
 
         If it saves something, another new input is tried, as it is for quick calls.
         """
@@ -146,7 +146,7 @@ class _CountedCalls:
         again = repeated.sites(FRAMEWORK_OPS)
         if once.total() > again.total():
             return once - again, repeated
-        # Equal work by other operators in the second call means that nothing is saved.
+        # Equal work by other operators in the second call is no saving.
         return Counter(), repeated
 
     def count_memory(self, tallies: list[CallTally], call_ns: float) -> None:
@@ -182,7 +182,7 @@ class _CountedCalls:
             # Which operators took a block for their result, and which made the blocks that outlive the call.
             sites += _sites_of_blocks("counters.allocations", last.blocks)
         if last.memory.get("memory.kept"):
-            # A call may keep nothing although others do.
+            # Single calls may keep no memory although others do.
             lasting = max((tally.lasting_blocks() for tally in tallies), key=len)
             sites += _sites_of_blocks("memory.kept", lasting)
         ranges = differing([tally.values() | tally.counts() for tally in tallies])
@@ -234,7 +234,7 @@ def with_counts(
     ranges: Mapping[str, tuple[int, int]],
     sites: Iterable[CounterSite],
 ) -> CounterSet:
-    """Add counters with their sites; those with a range are unstable."""
+    """Add counters with their sites; a counter with a range is unstable."""
     return msgspec.structs.replace(
         counted,
         values={**counted.values, **values},

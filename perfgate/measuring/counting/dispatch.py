@@ -49,7 +49,7 @@ from perfgate.trace.model.spans import COLLECTIVES
 _MATRIX_PRODUCTS = frozenset(
     f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution")
 )
-# Operations between processes: those of torch.distributed, and their functional variants (the only ones in a compiled
+# Operations between processes: of torch.distributed, and their functional variants (all that remain in a compiled
 # graph), without those that only wait for one or wrap its result.
 _COLLECTIVES = ("c10d::", "_c10d_functional::")
 _AROUND_COLLECTIVES = frozenset({"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"})
@@ -90,7 +90,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented
         if _is_composite(func) and not (_has_nested_kernel(func) and any(tensor.is_nested for tensor in tensors(args))):
             # A mode runs without ADInplaceOrView, which under inference mode creates views of weights; a view created
-            # without it reports no gradient, and matmul then takes another path. An operator with a kernel of its own there
+            # without it reports no gradient, and matmul then takes another path. An operator that has a kernel there
             # (chunk, narrow) is made a view by that, and not twice.
             made_outside = not torch.is_inference_mode_enabled() or _makes_its_view(func)
             with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, made_outside):
@@ -124,7 +124,7 @@ class _ThreadWork:
         return self.done.is_set() if self.future is None else self.future.done()
 
 
-# Functions that run a thread from start to end, and the one that runs a task of a thread pool.
+# Functions that run a thread from start to end, and a task of a thread pool.
 _THREAD_WORK: tuple[tuple[Any, str], ...] = (
     (threading.Thread, "_bootstrap_inner"),
     (concurrent.futures.thread._WorkItem, "run"),
@@ -249,7 +249,7 @@ class CountingMode(WatchingMode):
         return self._rounds_products and call.name in _MATRIX_PRODUCTS and torch.float32 in dtypes
 
     def _remember(self, call: OperatorCall, line: str | None) -> None:
-        """Note the memory of a result, unless it is that of inputs which the operator only changed."""
+        """Note the memory of a result, unless the operator only changed an input."""
         new = []
         for tensor in call.results:
             storage = weak_storage(tensor)
@@ -296,7 +296,7 @@ class CountingMode(WatchingMode):
 def _watched_autocast(lines: SourceLines, entered: list[str | None]) -> Iterator[None]:
     """While active, keep in ``entered`` the lines of the project that entered the regions of ``torch.autocast``.
 
-    The last is that of the innermost region; None stands for a disabled one.
+    The last belongs to the innermost region; None stands for a disabled region.
     """
     region_kind: Any = torch.autocast
     enter, leave = region_kind.__enter__, region_kind.__exit__
@@ -315,7 +315,7 @@ def _watched_autocast(lines: SourceLines, entered: list[str | None]) -> Iterator
 
 @lru_cache(maxsize=256)
 def _dispatches_itself(kind: type) -> bool:
-    """Whether a class of tensors runs operators in a way of its own (``__torch_dispatch__``)."""
+    """Whether a class of tensors overrides how operators run (``__torch_dispatch__``)."""
     return getattr(kind, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
 
 
@@ -332,7 +332,7 @@ def _is_composite(func: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _has_nested_kernel(func: Any) -> bool:
-    """Whether nested tensors, which have no sizes, have a kernel of their own for a composite operator."""
+    """Whether there is a kernel of a composite operator for nested tensors, which have no sizes."""
     names = ("NestedTensorCPU", "NestedTensorCUDA", "CompositeImplicitAutogradNestedTensor")
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), name) for name in names)
 

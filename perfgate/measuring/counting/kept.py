@@ -1,4 +1,4 @@
-"""Count the bytes that calls leave behind outside tensors: those of Python by line, and those that malloc alone knows.
+"""Count the bytes that calls leave behind outside tensors: in Python by line, and in malloc alone.
 
 Python knows every block that it holds and the line that took it (``tracemalloc``), the C library only how much it handed out
 (``mallinfo2``, glibc 2.33 and later). Tracing slows Python down, so these calls serve no other count.
@@ -176,7 +176,7 @@ class _Rounds:
 
 
 def _held(malloc: Callable[[], int] | None) -> tuple[int, int | None]:
-    """Bytes held in Python's blocks and by malloc, without those of tracing itself."""
+    """Bytes held in Python's blocks and by malloc, without the memory of tracing itself."""
     # In this order: the numbers made here are traced too, and must be the same before and after a stretch.
     in_use = None if malloc is None else malloc() - tracemalloc.get_tracemalloc_memory()
     return tracemalloc.get_traced_memory()[0], in_use

@@ -65,7 +65,7 @@ class CallLines:
         self._join(calls, order)
 
     def row(self, event: int) -> RowKey | None:
-        """The row of an event: an operator's or kernel's own, else that of the project's function it is in, if any."""
+        """The row of an event: an operator's or kernel's own, else of the project's function around it, if any."""
         kind = _ROW_KINDS.get(self._kind[event])
         if kind is not None:
             op = self._events.names[int(self._events.group[event])]
@@ -110,7 +110,7 @@ class CallLines:
                     above = self._around[above]
 
     def _inputs(self, event: int) -> str | None:
-        """The form of the inputs: of the dispatched operator or the one around it, else as in the profile."""
+        """The form of the inputs: of the dispatched operator or of the operator around it, else as in the profile."""
         for caller in self._callers(event):
             if caller in self._operators:
                 return self._operators[caller].inputs

@@ -93,7 +93,7 @@ def _is_called_by_perfgate() -> bool:
 def counted_settings_of_calls(tally: CallTally, lines: SourceLines) -> Iterator[None]:
     """Count what runs in another mode than it could: modules in training mode, loaders without workers, blocking transfers.
 
-    torch's compiler guards the code of modules and tensors, so if it compiled some nothing is replaced, and nothing counted.
+    torch's compiler guards the code of modules and tensors, so if it compiled any, none is replaced and none counted.
     """
     if has_compiled():
         yield

@@ -43,7 +43,7 @@ TimesByOperator = dict[str, list[float]]
 class OperatorProfile:
     """Profiles calls of a workload, and keeps the profiles until it is asked for the operators.
 
-    On a device with kernels in its trace an operator's time is that of its kernels, else its self time on the host.
+    On a device with kernels in its trace an operator's time is the time of its kernels, else its self time on the host.
     """
 
     def __init__(self, workload: BoundWorkload) -> None:
@@ -130,7 +130,7 @@ def typical_times(calls: list[TimesByOperator]) -> dict[str, float]:
 
 
 def _device_calls(trace: CallTrace) -> list[TimesByOperator]:
-    """By the types of kernels; outside them nothing ran on any stream."""
+    """By the types of kernels; outside them all streams were idle."""
     work, spans = trace.device_work(), trace.spans()
     owners = span_of(work, spans, launches=trace.events.of_kind("runtime"))
     calls: list[TimesByOperator] = []
@@ -163,7 +163,7 @@ def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Any:
 
 
 def _host_calls(results: Any) -> list[TimesByOperator]:
-    """The operators of each call, those of other threads with the call in which they began."""
+    """The operators of each call; operators of other threads belong to the call in which they began."""
     from torch._C._profiler import RecordScope, _EventType
 
     # Looked up once, not per event.
@@ -175,7 +175,7 @@ def _host_calls(results: Any) -> list[TimesByOperator]:
             calls.append({})
             outside.append(int(root.duration_time_ns))
         if calls:
-            # While operators of the backward pass run on a thread of their own, the calling one waits for them.
+            # While operators of the backward pass run on another thread, the calling thread waits for them.
             outside[-1] -= _add_operators(root, calls[-1], marks)
     for call, rest in zip(calls, outside):
         call[OUTSIDE_OPERATORS] = [float(max(0, rest))]
@@ -239,7 +239,7 @@ class _Names:
         self._lines = lines
         self._entry = Module._call_impl.__code__
         self._functions: dict[CodeType, str | None] = {}
-        # With the module itself: the number of one that is gone may be that of another.
+        # With the module itself, because the number of a deleted module may be used again.
         self._modules: dict[int, tuple[Any, str]] = {}
 
     def of(self, frame: FrameType) -> str | None:

@@ -1,7 +1,7 @@
 """Count the Python that one call runs: functions called and bytecodes executed, by function and line of the project.
 
 The interpreter reports each of them (sys.settrace, ``frame.f_trace_opcodes``), so the counts have no noise: a forward hook,
-a deep copy of a configuration or a log record is visible on any busy machine. C functions count as nothing.
+a deep copy of a configuration or a log record is visible on any busy machine. C functions are not counted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Tracer = Callable[[FrameType, str, Any], Any]
 def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path) -> CounterSet:
     """Add the Python work of a shape's calls to its counters, in their own thread, on one input.
 
-    Nothing is added if a call sets its own trace function, as a debugger does: the count is then incomplete.
+    The counters stay unchanged if a call sets its own trace function, as a debugger does: the count would be incomplete.
     """
     inputs = workload.pool(counted.shape)[0]
     call = partial(workload.invoke, inputs)
@@ -76,7 +76,7 @@ def last_line(code: CodeType) -> int:
 
 
 def count_python(call: Callable[[], object], root: Path) -> CountedPython | None:
-    """The Python work of a call in this thread; None if the call sets a trace function of its own.
+    """The Python work of a call in this thread; None if the call sets another trace function.
 
     A function counts on the line of the project that calls it, a bytecode on the line of the project that executes it. A
     bytecode of a library counts on the nearest line of the project up the stack, under the function that this line calls.
@@ -102,7 +102,7 @@ class CountedPython:
     def __init__(self, lines: SourceLines) -> None:
         self._lines = lines
         self._calls: Counter[tuple[str, str | None]] = Counter()
-        # Bytecodes of the project by code and offset; those of others by function and the line of the project around them.
+        # Bytecodes of the project by code and offset; of others by function and the line of the project around them.
         self._own: Counter[tuple[CodeType, int]] = Counter()
         self._others: Counter[tuple[str, str | None]] = Counter()
         self._tracers: dict[tuple[str, str | None], _Tracer] = {}

@@ -25,7 +25,7 @@ def locate_stalls(
     calls: int,
     seconds: float,
 ) -> dict[str, int]:
-    """The samples of each line of the project in calls ``longer_than`` so many seconds, of as many ``calls`` at most.
+    """The samples of each line of the project in those of at most ``calls`` calls that take ``longer_than`` seconds.
 
     It takes no more than about ``seconds``. A timer interrupts slow calls, so none of them is timed. Only the main thread can
     set the handler of a signal.

@@ -94,7 +94,7 @@ class LiveBlocks:
 class Dispatched(NamedTuple):
     """One operator of a call.
 
-    ``inputs`` are the dtypes, shapes and layouts of its tensors. ``flops`` are those of torch's own formulas, which know
+    ``inputs`` are the dtypes, shapes and layouts of its tensors. ``flops`` come from torch's own formulas, which know
     matrix products, convolutions and attention; None for all others. ``moved_bytes`` are the bytes of its tensors, read or
     written once each: no kernel can move less. A ``view`` only describes memory anew and moves none.
     """
@@ -155,7 +155,7 @@ class CallTally:
     def include(self, other: CallTally, *, deferred: bool) -> None:
         """Add the dispatches of another thread of the call; ``deferred`` if it was still running when the call returned.
 
-        Its operators have no place in the order, which is that of one thread.
+        Its operators have no place in the order of the calling thread.
         """
         if deferred:
             for site, amount in other.sites(FRAMEWORK_OPS).items():
@@ -215,7 +215,7 @@ class SourceLines:
     """Find the innermost line of the project on the Python stack.
 
     The project is the code below ``root`` outside installed packages and perfgate itself. An operator of the backward pass
-    has no line of its own: it is charged to the line that started the pass.
+    has no line: it is charged to the line that started the pass.
     """
 
     def __init__(self, root: Path) -> None:

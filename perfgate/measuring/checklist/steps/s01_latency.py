@@ -10,8 +10,8 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.copies.copies import start_cold
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, limit
+from perfgate.measuring.checklist.experiment import experiment
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device
@@ -44,7 +44,7 @@ _WINDOWS = 6
 _FEWEST_ARRIVALS = 10
 # Seconds of all promised rates and shapes together, if that is what their P99 takes; a step may take 300 s.
 _MOST_SECONDS_OF_PROMISES = 120.0
-# So much longer than usual may an open loop take that would otherwise end just before its P99 is known.
+# An open loop may take this many times its usual time if it would otherwise end just before its P99 is known.
 _STRETCH = 1.5
 
 
@@ -73,9 +73,10 @@ class LatencyStep:
         """Use the lengths of profiler steps as latencies; a label marks the profiler's overhead in them."""
         outcome = context.outcome()
         for summary in context.summaries:
-            lengths = None if summary.unit == "whole recording" else summary.lengths()
+            lengths, reason = summary.lengths(), Message("times.steps-without-times")
+            if summary.unit == "whole recording":
+                lengths, reason = None, NO_STEPS
             if lengths is None:
-                reason = NO_STEPS if summary.unit == "whole recording" else Message("times.steps-without-times")
                 outcome.under(shape=summary.shape).missing([*_QUANTILES, _TAIL, _SPREAD, "latency.max"], reason)
             elif len(lengths) == 1:
                 outcome.under(**profiled(summary)).number("latency.single", lengths[0] / 1e9, count=1)
@@ -108,8 +109,8 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     _add_quantiles(outcome, seconds)
     if context.steady_seconds:
         _judge_steadiness(outcome, seconds)
-        own = {"process": times.wall.nbytes + times.cpu.nbytes, "device": 0}
-        _judge_memory(outcome, context, before, {place: after[place] - own[place] for place in after})
+        after["process"] -= times.wall.nbytes + times.cpu.nbytes
+        _judge_memory(outcome, context, before, after)
     _measure_open_loop(outcome, context, shape)
     outcome.median("throughput.median", rates)
     _judge_sla(outcome, context.workload.workload.sla, shape)
@@ -120,17 +121,21 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
 def _cold_start(outcome: StepOutcome, context: StepContext, load: LoadRequest) -> None:
     """The parts of a cold start on the first shape, each the median of consecutive new processes."""
     context.doing("starting a process that imports, loads and calls the workload")
-    starts = experiment(
-        context,
-        lambda: [start_cold(load, folder=context.artifacts) for _ in range(1 if context.quick else _COLD_STARTS)],
-        failing="times.cold-start-failed",
-    )
-    if isinstance(starts, FailedExperiment):
-        outcome.missing(_COLD_START, starts.reason)
-        return
-    parts = np.array([(start.import_ns, start.load_ns, start.first_call_ns) for start in starts]) / 1e9
-    seconds = np.median(np.column_stack((parts, parts.sum(axis=1))), axis=0)
-    outcome.numbers(dict(zip(_COLD_START, seconds.tolist())), count=len(starts))
+    count = 1 if context.quick else _COLD_STARTS
+    rows: list[tuple[int, int, int, int]] = []
+
+    def start() -> None:
+        cold = start_cold(load, folder=context.artifacts)
+        total_ns = cold.import_ns + cold.load_ns + cold.first_call_ns
+        rows.append((cold.import_ns, cold.load_ns, cold.first_call_ns, total_ns))
+
+    while len(rows) < count:
+        failed = experiment(context, start, failing="times.cold-start-failed")
+        if failed is not None:
+            outcome.missing(_COLD_START, failed.reason)
+            return
+    seconds = np.median(np.array(rows), axis=0) / 1e9
+    outcome.numbers(dict(zip(_COLD_START, seconds.tolist())), count=count)
 
 
 def _judge_steadiness(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> None:
@@ -138,7 +143,7 @@ def _judge_steadiness(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) ->
 
     A drift counts by the end of its interval nearest to zero.
     """
-    span, level, limits = float(seconds.sum()), steadiness(seconds), outcome.limits
+    span, level = float(seconds.sum()), steadiness(seconds)
     if level is None:
         too_few = Message("times.too-few-for-steadiness", {"calls": int(seconds.size)})
         outcome.missing(_STEADINESS, too_few)
@@ -153,18 +158,20 @@ def _judge_steadiness(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) ->
         _add_quantiles(outcome.under(stretch="longest level"), stretch)
         outcome.below("latency.steady_share", share, {**evidence, "levels": level.levels, "share": share})
     elif not drifts:
-        most = limit("latency.drift.warning", limits)
-        is_steady = -most <= level.low and level.high <= most
-        outcome.note("latency.drift.steady" if is_steady else "latency.drift.undecided", "info", evidence)
+        most = outcome.limit("latency.drift.warning")
+        if -most <= level.low and level.high <= most:
+            outcome.note("latency.drift.steady", "info", evidence)
+        else:
+            outcome.note("latency.drift.undecided", "info", evidence)
 
 
 def _memory(device: Device) -> dict[str, int]:
     """The bytes that the process holds in host memory, and in device memory if the device has its own."""
+    memory = {"process": device.host_memory().resident}
     statistics = device.memory_statistics()
-    held = {"process": device.host_memory().resident}
-    if statistics is None:
-        return held
-    return {**held, "device": statistics.allocated}
+    if statistics is not None:
+        memory["device"] = statistics.allocated
+    return memory
 
 
 def _judge_memory(outcome: StepOutcome, context: StepContext, before: dict[str, int], after: dict[str, int]) -> None:
@@ -224,10 +231,12 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
 
     An SLA with a rate applies to the calls that arrive at that rate.
     """
-    promised, rate = sla.p99, None if sla.rate is None else f"{sla.rate:g}"
+    promised = sla.p99
     if promised is None:
         return
-    labels = {"shape": shape} if rate is None else {"shape": shape, "rate": rate}
+    labels = {"shape": shape}
+    if sla.rate is not None:
+        labels["rate"] = f"{sla.rate:g}"
     p99 = next(value for value in outcome.values if value.metric == "latency.p99" and value.labels == labels)
     low, high = p99.interval or (None, None)
     evidence: MaybeEvidence = {"sla.p99": promised, "calls": p99.count or 0}
@@ -242,7 +251,7 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
 def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     """Measure the latency of calls that arrive at a fixed rate, from the intended start of each.
 
-    The rates are those of the SLA, of budgets and of the traffic; without any of them the measurement is skipped.
+    The rates come from the SLA, budgets and the traffic; without any the measurement is skipped.
     """
     for calls_per_second, arrivals in _offered(context, shape):
         rate = f"{calls_per_second:g}"
@@ -284,7 +293,7 @@ def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, npt.NDAr
     rates = [workload.sla.rate]
     for metric in _OPEN_LOOP_QUANTILES:
         rates += [budget.rate for budget in context.budgets_on(metric, shape)]
-    promised = list(dict.fromkeys(rate for rate in rates if rate is not None))
+    promised = [rate for rate in dict.fromkeys(rates) if rate is not None]
     for rate in promised:
         share = _MOST_SECONDS_OF_PROMISES / (len(promised) * len(context.workload.shapes))
         count = _count(rate, least=5.0, usual=_FULL_SECONDS, most=max(share, _FULL_SECONDS))

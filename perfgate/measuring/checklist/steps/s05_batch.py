@@ -25,7 +25,9 @@ class BatchStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Sweep the first shape; not applicable if the model accepts only the configured batch size."""
         shape = context.workload.shapes[0]
-        effort = BRIEF if context.brief else QUICK if context.quick else FULL
+        effort = QUICK if context.quick else FULL
+        if context.brief:
+            effort = BRIEF
         sweep = Sweep()
         with quiet():
             probe(context, shape, effort, sweep)

@@ -61,10 +61,14 @@ class FormatStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable if neither kernels nor operators are visible."""
         outcome, busy_ns = context.outcome(), 0
+        calls = 5 if context.quick else 20
         for shape in context.workload.shapes:
             context.doing("looking for format conversions with inputs of shape {shape}", shape=shape)
-            audit = audit_shape(context, shape, calls=5 if context.quick else 20)
-            conversions = _of_trace(context, shape, audit) if context.shows_kernels else _of_operators(audit)
+            audit = audit_shape(context, shape, calls=calls)
+            if context.shows_kernels:
+                conversions = _of_trace(context, shape, audit)
+            else:
+                conversions = _of_operators(audit)
             busy_ns += conversions[1]
             of_shape = outcome.under(shape=shape)
             _judge(of_shape, conversions)
@@ -101,9 +105,9 @@ def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
         busy_ns += total_ns
         name = kernel.type or kernel.name
         if is_format_conversion(name) or kernel.name.startswith(_INSERTED):
-            shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.input_shapes)[:_MOST_SHAPES]
-            pair = _pair_of(kernel)
-            conversions.append(_Conversion(pair, name, total_ns, longest_ns, shapes, number=number))
+            shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.input_shapes)
+            conversion = _Conversion(_pair_of(kernel), name, total_ns, longest_ns, shapes[:_MOST_SHAPES], number=number)
+            conversions.append(conversion)
     return conversions, busy_ns, calls
 
 
@@ -129,14 +133,16 @@ def _of_trace(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _
 
 def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
     conversions: list[_Conversion] = []
+    busy_ns = 0
     for op in audit:
+        busy_ns += op.host_ns
         pairs = [copy.pair for copy in op.copies if copy.cause == "layout"]
-        pairs += [op.reorder] if op.reorder else []
-        each_ns = 0
-        if pairs:
+        if op.reorder:
+            pairs.append(op.reorder)
+        for pair in pairs:
             each_ns = op.host_ns // len(pairs)
-        conversions += [_Conversion(pair, op.name, each_ns, each_ns, op.inputs, op.line) for pair in pairs]
-    return conversions, sum(op.host_ns for op in audit), 1
+            conversions.append(_Conversion(pair, op.name, each_ns, each_ns, op.inputs, op.line))
+    return conversions, busy_ns, 1
 
 
 def _judge(outcome: StepOutcome, measured: _Conversions) -> None:
@@ -157,10 +163,8 @@ def _judge(outcome: StepOutcome, measured: _Conversions) -> None:
         outcome.under(pair=pair).numbers(numbers, count=calls)
     if conversions:
         ((pair, _),) = times.most_common(1)
-        longest = max(
-            (conversion for conversion in conversions if conversion.pair == pair),
-            key=lambda conversion: conversion.longest_ns,
-        )
+        of_pair = [conversion for conversion in conversions if conversion.pair == pair]
+        longest = max(of_pair, key=lambda conversion: conversion.longest_ns)
         evidence: MaybeEvidence = {"pair": pair, "op": longest.name, "inputs": longest.inputs, "line": longest.line}
         outcome.above("format.share", share, {**evidence, "conversions": per_call})
 
@@ -174,19 +178,16 @@ def _judge_orders(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
     outcome.number("format.mixed_convolutions", len(mixed))
     if mixed:
         op, convolution = mixed[0]
-        outcome.above(
-            "format.mixed",
-            len(mixed),
-            {
-                "op": op.name,
-                "inputs": op.inputs,
-                "mixed": len(mixed),
-                "convolutions": len(convolutions),
-                "input": convolution.input,
-                "weight": convolution.weight,
-                "line": op.line,
-            },
-        )
+        evidence: MaybeEvidence = {
+            "op": op.name,
+            "inputs": op.inputs,
+            "mixed": len(mixed),
+            "convolutions": len(convolutions),
+            "input": convolution.input,
+            "weight": convolution.weight,
+            "line": op.line,
+        }
+        outcome.above("format.mixed", len(mixed), evidence)
 
 
 def _judge_boundaries(outcome: StepOutcome, context: StepContext, shape: str) -> None:
@@ -219,13 +220,18 @@ def _format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
         before, after = next(tensors(arguments), None), next(tensors(result), None)
         if before is None or after is None:
             return
-        codes = (torch_npu.get_npu_format(tensor) for tensor in (before, after))
-        first, last = (str(getattr(code, "name", code)) for code in codes)
+        first, last = format_of(before), format_of(after)
         if first != last and not {first, last} <= _PLAIN_NPU_FORMATS:
             changes.setdefault(name or type(module).__name__, f"{first} -> {last}")
 
-    innermost = [(name, module) for name, module in model.named_modules() if not list(module.children())]
-    hooks = [module.register_forward_hook(partial(compare, name)) for name, module in innermost]
+    def format_of(tensor: Any) -> str:
+        code = torch_npu.get_npu_format(tensor)
+        return str(getattr(code, "name", code))
+
+    hooks = []
+    for name, module in model.named_modules():
+        if not list(module.children()):
+            hooks.append(module.register_forward_hook(partial(compare, name)))
     try:
         context.workload.caller(shape)()
         context.device.synchronize()

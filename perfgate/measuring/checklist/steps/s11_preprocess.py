@@ -54,9 +54,7 @@ class PreprocessStep:
         """Measure the first shape; not applicable to a workload without preprocessing."""
         if not context.workload.stages:
             return not_applicable(Message("times.no-preprocess"))
-        effort = _FULL
-        if context.quick:
-            effort = _QUICK
+        effort = _QUICK if context.quick else _FULL
         shape, outcome = context.workload.shapes[0], context.outcome()
         with quiet():
             of_shape = outcome.under(shape=shape)
@@ -72,8 +70,7 @@ class PreprocessStep:
             rank = outcome.under(**profiled(summary))
             # When the host waited for a batch.
             events = summary.timeline.events.of_kind("host_op", "annotation")
-            marks = [code for code, name in enumerate(events.names) if name.startswith(_LOADING)]
-            spans = events.select(np.isin(events.name, marks))
+            spans = events.select(events.is_named(lambda name: name.startswith(_LOADING)))
             windows = _windows(summary.timeline.steps or ())
             if len(spans) and windows is not None:
                 waited_ns, steps = overlap_length(spans.intervals, windows), int(windows.start.size)
@@ -178,9 +175,9 @@ def _measure_device(
         "preprocess.device_speedup": versus.speedup,
         "speedup.low": versus.low,
         "speedup.high": versus.high,
-        "difference": agreed.absolute if agreed.comparable else None,
-        "relative difference": agreed.relative if agreed.comparable else None,
     }
+    if agreed.comparable:
+        evidence = {**evidence, "difference": agreed.absolute, "relative difference": agreed.relative}
     outcome.speedup("preprocess.device_speedup", versus)
     # Recommended only if certainly faster and with the same output.
     if not agreed.within(context.limit("preprocess.agreement")):
@@ -191,11 +188,14 @@ def _measure_device(
 
 def _windows(steps: Sequence[ProfilerStep]) -> Intervals | None:
     """The host time of the steps; None if unknown for all of them."""
-    timed = [(step.start_ns, step.end_ns) for step in steps if step.start_ns is not None and step.end_ns is not None]
-    if not timed:
+    starts, ends = [], []
+    for step in steps:
+        if step.start_ns is not None and step.end_ns is not None:
+            starts.append(step.start_ns)
+            ends.append(step.end_ns)
+    if not starts:
         return None
-    table = np.array(timed, dtype=np.int64)
-    return Intervals(table[:, 0], table[:, 1])
+    return Intervals(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
 
 
 def preparing_share(timeline: Timeline) -> float | None:

@@ -14,7 +14,7 @@ from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
-from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.devices.batches import each_tensor
@@ -73,40 +73,48 @@ def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
     written = sum(op.written for op in audit)
     if not written:
         return
-    counts: Counter[tuple[str, Cause, str | None]] = Counter()
-    sizes: Counter[tuple[str, Cause, str | None]] = Counter()
+    counts: Counter[Cause] = Counter()
+    sizes: Counter[Cause] = Counter()
+    judged_counts: Counter[tuple[str, Cause, str | None]] = Counter()
+    judged_sizes: Counter[tuple[str, Cause, str | None]] = Counter()
     for op in audit:
         for copy in op.copies:
-            site = (op.name, copy.cause, op.line)
-            counts[site] += 1
-            sizes[site] += copy.size
+            counts[copy.cause] += 1
+            sizes[copy.cause] += copy.size
+            if copy.cause in _JUDGED:
+                judged_counts[op.name, copy.cause, op.line] += 1
+                judged_sizes[op.name, copy.cause, op.line] += copy.size
     for cause in CAUSES:
-        of_cause = outcome.under(cause=cause)
-        copies = sum(count for (_, why, _), count in counts.items() if why == cause)
-        size = sum(size for (_, why, _), size in sizes.items() if why == cause)
-        of_cause.numbers({"contiguity.copies": copies, "contiguity.copy_share": size / written})
-    judged = Counter({site: size for site, size in sizes.items() if site[1] in _JUDGED})
-    outcome.number("contiguity.copy_share", sum(judged.values()) / written)
-    for largest, size in judged.most_common(1):
-        name, why, line = largest
-        outcome.above(
-            "contiguity.copy_share",
-            sum(judged.values()) / written,
-            {"op": name, "cause": why, "copies": counts[largest], "bytes": size, "line": line},
-        )
+        numbers = {"contiguity.copies": counts[cause], "contiguity.copy_share": sizes[cause] / written}
+        outcome.under(cause=cause).numbers(numbers)
+    share = judged_sizes.total() / written
+    outcome.number("contiguity.copy_share", share)
+    for site, size in judged_sizes.most_common(1):
+        name, why, line = site
+        evidence: MaybeEvidence = {
+            "op": name,
+            "cause": why,
+            "copies": judged_counts[site],
+            "bytes": size,
+            "line": line,
+        }
+        outcome.above("contiguity.copy_share", share, evidence)
 
 
 def _judge_kernels(outcome: StepOutcome, kernels: KernelTable) -> bool:
     """Judge the share of kernels that only copy or rearrange; False if no kernel ran."""
-    computed = [alike for alike in kernels.alike() if not alike.kernel.is_collective]
-    busy_ns = sum(alike.total_ns for alike in computed)
-    if not busy_ns:
-        return False
+    busy_ns = count = 0
     times: Counter[str] = Counter()
-    for kernel, _, total_ns in computed:
+    for kernel, number, total_ns in kernels.alike():
+        if kernel.is_collective:
+            continue
+        busy_ns += total_ns
+        count += number
         if _moves(kernel):
             times[kernel.type or kernel.name] += total_ns
-    share, count = sum(times.values()) / busy_ns, sum(alike.number for alike in computed)
+    if not busy_ns:
+        return False
+    share = times.total() / busy_ns
     outcome.number("contiguity.kernel_share", share, count=count)
     for op, _ in times.most_common(1):
         outcome.above("contiguity.kernel_share", share, {"op": op})

@@ -161,7 +161,10 @@ def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) 
     until = device.clock_ns() + int(context.seconds(quick=0.8, full=8.0) * 1e9)
     rounds: list[dict[str, float]] = []
     while len(rounds) < FEWEST_QUADS or (device.clock_ns() < until and len(rounds) < _MOST_ROUNDS):
-        rounds.append({way: ways[way]() for way in chance.sample(list(ways), len(ways))})
+        turn = {}
+        for way in chance.sample(list(ways), len(ways)):
+            turn[way] = ways[way]()
+        rounds.append(turn)
     return rounds
 
 
@@ -180,7 +183,8 @@ def _judge_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
         if readings is None or window is None:
             continue
         rate = add_rate(outcome.under(access=access), "cache.memory_traffic", readings, window)
-        mean_rates += [] if rate is None else [rate]
+        if rate is not None:
+            mean_rates.append(rate)
     peak = outcome.limit("cache.memory_peak")
     if peak > 0 and mean_rates:
         share = sum(mean_rates) / peak
@@ -203,23 +207,27 @@ def hit_rates(kernels: KernelTable) -> list[HitRate]:
     for number, (kernel, _, _) in enumerate(kernels.alike()):
         if not kernel.is_collective:
             numbers.setdefault(kernel.type or kernel.name, []).append(number)
-    tables = {op: kernels.select(np.isin(kernels.alike_number, members)) for op, members in numbers.items()}
-    times = {op: int(table.duration.sum()) for op, table in tables.items()}
-    total = sum(times.values()) or 1
+    rates: dict[str, dict[str, float]] = {}
+    times: Counter[str] = Counter()
+    for op, members in numbers.items():
+        table = kernels.select(np.isin(kernels.alike_number, members))
+        rates[op] = _rates(table.counters)
+        times[op] = int(table.duration.sum())
+    total_ns = times.total() or 1
     rows = []
     for op in sorted(times, key=lambda op: (-times[op], op)):
-        for access, rate in _rates(tables[op].counters).items():
-            rows.append(HitRate(op, access, rate, times[op] / total))
+        for access, rate in rates[op].items():
+            rows.append(HitRate(op, access, rate, times[op] / total_ns))
     return rows
 
 
 def _rates(counters: CounterColumns) -> dict[str, float]:
     """The rate of each access by its counts, or the mean of the rates if the profiler recorded only those."""
-    names = {name: match for name in counters.names if (match := _COLUMN.search(name))}
     counts: Counter[tuple[str, str]] = Counter()
-    for name, column in counters.columns(*names).items():
-        # Counts are integers written with decimals.
-        counts[names[name]["access"], names[name]["result"]] += int(np.nansum(np.rint(column)))
+    for name in counters.names:
+        if match := _COLUMN.search(name):
+            # Counts are integers written with decimals.
+            counts[match["access"], match["result"]] += int(np.nansum(np.rint(counters.columns(name)[name])))
     rates: dict[str, float] = {}
     for access in ("read", "write"):
         hits, misses = counts[access, "hit"], counts[access, "miss"]

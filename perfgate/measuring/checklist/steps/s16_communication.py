@@ -229,7 +229,8 @@ def bus_factor(operation: Operation, ranks: int) -> float:
 
     The size is the total: the output of an all-gather, the input of a reduce-scatter.
     """
-    return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
+    rounds = 2 if operation == "all_reduce" else 1
+    return rounds * (ranks - 1) / ranks
 
 
 def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
@@ -239,10 +240,10 @@ def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
         by_rank = [report.timed_of(operation) for report in reports]
         slowest: dict[int, Ints] = {}
         wrong: list[int] = []
-        for ranks in zip(*by_rank):
-            size = ranks[0].size
-            slowest[size] = np.max([rank.nanoseconds for rank in ranks], axis=0)
-            if not all(rank.right for rank in ranks):
+        for samples in zip(*by_rank):
+            size = samples[0].size
+            slowest[size] = np.max([sample.nanoseconds for sample in samples], axis=0)
+            if not all(sample.right for sample in samples):
                 wrong.append(size)
         if slowest:
             operations.append(OperationTimes(operation, len(reports), slowest, tuple(wrong)))
@@ -255,10 +256,12 @@ def skew(reports: Sequence[RankReport]) -> Skew:
     worked = np.array([report.worked_ns for report in reports])
     rounds = arrived.shape[1]
     times_last = np.bincount(arrived.argmax(axis=0), minlength=len(reports))
-    last = int(times_last.argmax())
+    last: int | None = None
+    if times_last.max() >= _MOSTLY * rounds:
+        last = reports[int(times_last.argmax())].rank
     return Skew(
         seconds=float(np.median(np.ptp(arrived, axis=0))) / 1e9,
         work_seconds=float(np.median(worked)) / 1e9,
         rounds=rounds,
-        last=reports[last].rank if times_last[last] >= _MOSTLY * rounds else None,
+        last=last,
     )

@@ -24,6 +24,7 @@ from perfgate.trace.analysis.summary import DeviceSummary
 
 # The fewest calls for the interval of a slope.
 _FEWEST_CALLS = 12
+_MOST_CALLS = 300
 _TOP_OPS = 10
 
 Floats = npt.NDArray[np.float64]
@@ -62,7 +63,8 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     device, shapes = context.device, len(context.workload.shapes)
     call = context.workload.caller(shape)
     state = context.warm_up(shape, quick=0.5 / shapes, full=5.0 / shapes)
-    seconds, most = context.seconds(quick=0.5, full=8.0) / shapes, _FEWEST_CALLS if context.quick else 300
+    seconds = context.seconds(quick=0.5, full=8.0) / shapes
+    most = _FEWEST_CALLS if context.quick else _MOST_CALLS
     calls = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_CALLS, most=most)
     device.synchronize()
     device.reset_memory_peaks()
@@ -73,7 +75,8 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
         # The profiler that counts allocations makes the process itself grow, so it comes last. It may count too much in its
         # first call.
         counts = device.count_memory([call] * (calls + 1))
-        allocated = None if counts is None else np.cumsum([float(count.kept_bytes) for count in counts[1:]])
+        if counts is not None:
+            allocated = np.cumsum([float(count.kept_bytes) for count in counts[1:]])
     _add_growth(outcome, "memory.growth", allocated)
     outcome.number("memory.resident", float(resident.max()), count=calls)
     _add_growth(outcome, "memory.resident_growth", resident)
@@ -84,7 +87,6 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
 def _watch(device: Device, call: Callable[[], Any], calls: int) -> tuple[Floats, Floats, Floats | None]:
     """After each call the resident bytes, its page faults, and the bytes in the allocator, None if it has no statistics."""
     resident, faults, allocated = np.zeros(calls), np.zeros(calls), np.zeros(calls)
-    statistics: MemoryStatistics | None = None
     for number in range(calls):
         faults_before = device.host_memory().minor_faults
         call()
@@ -92,9 +94,12 @@ def _watch(device: Device, call: Callable[[], Any], calls: int) -> tuple[Floats,
         faults[number] = device.host_memory().minor_faults - faults_before
         collect()
         statistics = device.memory_statistics()
-        allocated[number] = statistics.allocated if statistics else 0
+        if statistics is not None:
+            allocated[number] = statistics.allocated
         resident[number] = device.host_memory().resident
-    return resident, faults, allocated if statistics else None
+    if device.memory_statistics() is None:
+        return resident, faults, None
+    return resident, faults, allocated
 
 
 def _add_pool(

@@ -60,7 +60,9 @@ class FusionStep:
                 _judge_kernels(outcome.under(**profiled(summary)), kernels, summary.spans)
         if not outcome.values:
             return unavailable(Message("operators.no-kernels-recorded"))
-        folder = context.recording.path if context.recording.path.is_dir() else context.recording.path.parent
+        folder = context.recording.path
+        if not folder.is_dir():
+            folder = folder.parent
         _judge_graph_fusions(outcome.under(under="profiler"), (folder, folder.parent))
         return outcome
 
@@ -69,19 +71,20 @@ STEP = FusionStep()
 
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
-    """Adds nothing if the calls of the shape have no operators that patterns are made of."""
+    """Skips a shape whose calls have no operators that patterns are made of."""
     call = context.workload.caller(shape)
     context.warm_up(shape, quick=0.2, full=2.0)
-    nodes, again = (record_dataflow(call, root=context.root) for _ in range(2))
+    nodes = record_dataflow(call, root=context.root)
+    again = record_dataflow(call, root=context.root)
     if not can_hold_patterns(nodes):
         return
     patterns = find_patterns(nodes)
-    fusible = [pattern for pattern in patterns if pattern.broken_by is None]
+    fusible = _fusible(patterns)
     trace = steady_calls(context, shape)
     hidden: Message | None = None
     if has_compiled():
         hidden = Message("operators.compiled")
-    elif len(fusible) != sum(pattern.broken_by is None for pattern in find_patterns(again)):
+    elif len(fusible) != len(_fusible(find_patterns(again))):
         hidden = Message("operators.calls-differ")
     if hidden is not None:
         outcome.missing(("fusion.patterns", "fusion.share"), hidden)
@@ -106,16 +109,19 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
         outcome.number("fusion.fused_kernels", fused / trace.calls)
 
 
+def _fusible(patterns: Sequence[Pattern]) -> list[Pattern]:
+    return [pattern for pattern in patterns if pattern.broken_by is None]
+
+
 def merged_share(patterns: Sequence[Pattern], times: NodeTimes | None) -> float | None:
     """The share of the patterns of known time; None if there are patterns and no time is known."""
     if times is None:
         return None
-    costs = [cost for pattern in patterns if (cost := times.of(pattern.merged)) is not None]
-    if patterns and not costs:
+    costs = [times.of(pattern.merged) for pattern in patterns]
+    known_costs = [cost for cost in costs if cost is not None]
+    if patterns and not known_costs:
         return None
-    if times.total:
-        return min(sum(costs) / times.total, 1.0)
-    return 0.0
+    return min(sum(known_costs) / (times.total or 1.0), 1.0)
 
 
 def judge_patterns(
@@ -129,7 +135,8 @@ def judge_patterns(
     places: dict[tuple[str, str | None, str | None], list[Pattern]] = {}
     for pattern in patterns:
         # The line of most operators of a pattern; on a tie the first.
-        lines = Counter(line for at in pattern.merged if (line := nodes[at].line) is not None)
+        lines = Counter(nodes[at].line for at in pattern.merged)
+        del lines[None]
         line = None
         if lines:
             line = lines.most_common(1)[0][0]
@@ -146,9 +153,7 @@ def judge_patterns(
             "by": broken_by,
         }
         if times is None or share is None:
-            rule = "fusion.broken"
-            if broken_by is None:
-                rule = "fusion.unknown_cost"
+            rule = "fusion.broken" if broken_by else "fusion.unknown_cost"
             unknown.append((rule, {**evidence, "kind": kind}))
         elif share > bound:
             heaviest = max(merged, key=lambda at: times.nodes[at] or 0.0)
@@ -161,9 +166,7 @@ def judge_patterns(
 
 def _judge_kernels(outcome: StepOutcome, kernels: KernelFusion, spans: int, *, judge: bool = True) -> None:
     """The fusion that the names and order of a device's kernels show."""
-    share = 0.0
-    if kernels.total_ns:
-        share = kernels.sequences_ns / kernels.total_ns
+    share = kernels.sequences_ns / (kernels.total_ns or 1)
     outcome.numbers(
         {
             "fusion.fused_kernels": kernels.fused / spans,
@@ -175,7 +178,10 @@ def _judge_kernels(outcome: StepOutcome, kernels: KernelFusion, spans: int, *, j
         names = Counter(_shortened(name) for name in kernels.heaviest)
         repeated: list[str | Message] = []
         for name, count in names.items():
-            repeated.append(name if count == 1 else Message("operators.repeated", {"count": count, "name": name}))
+            if count == 1:
+                repeated.append(name)
+            else:
+                repeated.append(Message("operators.repeated", {"count": count, "name": name}))
         outcome.above("fusion.sequence_share", share, {"kernels": _listed(repeated)})
 
 

@@ -78,15 +78,15 @@ def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
     runs = _runs(summary.timeline)
     if not runs.order.size:
         return None
-    fused = np.array([is_fused(name) for name in runs.names], dtype=bool)[runs.name]
-    elementwise = np.array([is_elementwise(name) for name in runs.names], dtype=bool)[runs.name]
+    fused = np.array(list(map(is_fused, runs.names)), dtype=bool)[runs.name]
+    elementwise = np.array(list(map(is_elementwise, runs.names)), dtype=bool)[runs.name]
     begin, end = _sequences(runs, elementwise[runs.order])
     until = np.concatenate(([0], np.cumsum(runs.duration[runs.order])))
     lengths = until[end] - until[begin]
-    longest = None
+    heaviest: list[int] = []
     if lengths.size:
         longest = int(np.argmax(lengths))
-    heaviest = [] if longest is None else runs.name[runs.order[begin[longest] : end[longest]]].tolist()
+        heaviest = runs.name[runs.order[begin[longest] : end[longest]]].tolist()
     return KernelFusion(
         fused=int(fused[runs.order].sum()),
         sequences=int(lengths.size),
@@ -113,7 +113,7 @@ class _Runs(NamedTuple):
 
 
 def _runs(timeline: Timeline) -> _Runs:
-    """The kernels of the profiler's table, else those of the timeline; collectives are none."""
+    """The kernels of the profiler's table if there is one, else of the timeline, without collectives."""
     if timeline.kernels is None:
         events = timeline.events
         rows, start, stream = np.flatnonzero(events.is_kind("compute")), events.start, events.track
@@ -137,10 +137,10 @@ def _sequences(runs: _Runs, elementwise: npt.NDArray[np.bool_]) -> tuple[npt.NDA
     outputs, inputs = runs.outputs[runs.order[pairs]], runs.inputs[runs.order[pairs + 1]]
     first, row = group_rows(outputs, inputs)
     # One kernel may take the other's result if their shapes are equal, or unknown.
-    may = [
-        NO_TEXT in (output, taker) or bool(set(runs.shapes[output]) & set(runs.shapes[taker]))
-        for output, taker in zip(outputs[first].tolist(), inputs[first].tolist())
-    ]
+    may = []
+    for output, taker in zip(outputs[first].tolist(), inputs[first].tolist()):
+        is_unknown = NO_TEXT in (output, taker)
+        may.append(is_unknown or not set(runs.shapes[output]).isdisjoint(runs.shapes[taker]))
     follows[pairs] = np.array(may, dtype=bool)[row]
     borders = np.concatenate(([0], np.flatnonzero(~follows) + 1, [elementwise.size]))
     long = np.diff(borders) >= FEWEST_IN_CHAIN
@@ -163,22 +163,28 @@ def read_fusion_result(*folders: Path, since: float = 0.0) -> tuple[Counter[str]
             continue
         if passes:
             matched, took_effect = Counter[str](), Counter[str]()
-            for name, fields in passes:
-                matched[name] += _number(fields.get("match_times"))
-                took_effect[name] += _number(fields.get("effect_times"))
+            for fusion_pass in passes:
+                matched[fusion_pass.name] += fusion_pass.matched
+                took_effect[fusion_pass.name] += fusion_pass.took_effect
             return matched, took_effect
     return None
 
 
-def _passes(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and counts of every pass, however deep it lies."""
+class _FusionPass(NamedTuple):
+    name: str
+    matched: int
+    took_effect: int
+
+
+def _passes(document: Any) -> Iterator[_FusionPass]:
+    """Every pass, however deep it lies."""
     if isinstance(document, list):
         for member in document:
             yield from _passes(member)
     elif isinstance(document, dict):
         for name, member in document.items():
             if isinstance(member, dict) and "effect_times" in member:
-                yield name, member
+                yield _FusionPass(name, _number(member.get("match_times")), _number(member["effect_times"]))
             else:
                 yield from _passes(member)
 

@@ -29,16 +29,19 @@ class NodeTimes(NamedTuple):
 
     def of(self, positions: Sequence[int]) -> float | None:
         """The time of some nodes together, None if one of them is unknown."""
-        times = [time for at in positions if (time := self.nodes[at]) is not None]
-        if len(times) == len(positions):
-            return sum(times)
-        return None
+        total = 0.0
+        for at in positions:
+            time = self.nodes[at]
+            if time is None:
+                return None
+            total += time
+        return total
 
 
 def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> NodeTimes | None:
     """The median over the faster half of the calls, because disturbances add time, mostly around operators.
 
-    None if a call's events show none of the nodes. With ``on_device`` the times are those of kernels; None also if the
+    None if a call's events show none of the nodes. With ``on_device`` these are times of kernels; None also if the
     trace does not link kernels to operators.
     """
     ops = trace.host_ops()
@@ -57,34 +60,35 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
         windows = _windows(nodes, inside)
         if not any(windows):
             return None
+        times: NodeTimes | None
         if kernels is None:
-            total = float(self_times(inside.start, inside.duration, inside.track).sum())
-            lengths = [None if window is None else float(window.length) for window in windows]
-            times: NodeTimes | None = NodeTimes(lengths, total)
+            lengths: list[float | None] = []
+            for window in windows:
+                lengths.append(None if window is None else float(window.length))
+            times = NodeTimes(lengths, float(self_times(inside.start, inside.duration, inside.track).sum()))
         else:
             times = _kernel_times(*kernels, windows)
         if times is None:
             return None
         measured.append(times)
-    measured = sorted(measured, key=lambda times: times.total)[: (len(measured) + 1) // 2]
-    by_node = zip(*[call.nodes for call in measured])
-    return NodeTimes(
-        nodes=[_typical(times) for times in by_node], total=float(np.median([times.total for times in measured]))
-    )
+    measured.sort(key=lambda times: times.total)
+    faster = measured[: (len(measured) + 1) // 2]
+    by_node = zip(*[times.nodes for times in faster])
+    total = float(np.median([times.total for times in faster]))
+    return NodeTimes(list(map(_median, by_node)), total)
 
 
-def _typical(times: Sequence[float | None]) -> float | None:
-    present = [time for time in times if time is not None]
-    if len(present) == len(times):
-        return float(np.median(present))
-    return None
+def _median(times: Sequence[float | None]) -> float | None:
+    if None in times:
+        return None
+    return float(np.median(np.array(times, dtype=np.float64)))
 
 
 def _windows(nodes: Sequence[Node], ops: EventTable) -> list[TimeSpan | None]:
     """When each node ran, None for one that no event stands for.
 
-    An operator's event encloses those of nested operators, and composite operators have events too but are not nodes. So
-    the outermost events that have the name of any node are laid beside the nodes, in order; the variant of an operator that
+    An operator's event encloses the events of nested operators, and composite operators have events but are not nodes. So
+    the outermost events with the name of any node are aligned with the nodes, in order; the variant of an operator that
     works in place is the same one, for the framework chooses between them behind the dispatcher.
     """
     variants = [variant_of(node.name) for node in nodes]
@@ -112,11 +116,15 @@ def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], li
 
 def _kernel_times(launched: IntColumn, durations: IntColumn, windows: Sequence[TimeSpan | None]) -> NodeTimes | None:
     """Assign each kernel to the node during which the host launched it."""
-    ran = [(at, window) for at, window in enumerate(windows) if window is not None]
-    of_call = (launched >= ran[0][1].start) & (launched <= ran[-1][1].end)
+    positions: list[int] = []
+    ran: list[TimeSpan] = []
+    for position, window in enumerate(windows):
+        if window is not None:
+            positions.append(position)
+            ran.append(window)
+    starts, ends = np.asarray(ran).T
+    of_call = (launched >= starts[0]) & (launched <= ends[-1])
     launched, durations = launched[of_call], durations[of_call]
-    starts = np.asarray([window.start for _, window in ran])
-    ends = np.asarray([window.end for _, window in ran])
     at = np.maximum(np.searchsorted(starts, launched, side="right") - 1, 0)
     joined = launched <= ends[at]
     times = np.bincount(at[joined], weights=durations[joined], minlength=len(ran))
@@ -124,6 +132,6 @@ def _kernel_times(launched: IntColumn, durations: IntColumn, windows: Sequence[T
     if not total or times.sum() < _LEAST_JOINED * total:
         return None
     nodes: list[float | None] = [None] * len(windows)
-    for (position, _), time in zip(ran, times.tolist()):
+    for position, time in zip(positions, times.tolist()):
         nodes[position] = time
     return NodeTimes(nodes, total)

@@ -6,6 +6,7 @@ The order of dispatch alone is not enough: a pattern depends on which operator u
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -220,7 +221,7 @@ def _role(call: OperatorCall) -> Role:
 class Pattern(NamedTuple):
     """Operators, by position in the call, that could be one kernel; ``merged`` are those that fusing does away with.
 
-    Those of the kind "broken" could be if it were not for the operator ``broken_by``, which changes a layout between them.
+    Operators of the kind "broken" could be one if ``broken_by`` did not change a layout between them.
     """
 
     kind: PatternKind
@@ -231,8 +232,8 @@ class Pattern(NamedTuple):
 
 def can_hold_patterns(nodes: Sequence[Node]) -> bool:
     """Whether any operator is of a sort that could be part of a pattern."""
-    pointwise = sum(node.role == "pointwise" for node in nodes)
-    return pointwise > 1 or any(node.role in ("product", "softmax") for node in nodes)
+    roles = Counter(node.role for node in nodes)
+    return roles["pointwise"] > 1 or "product" in roles or "softmax" in roles
 
 
 def find_patterns(nodes: Sequence[Node]) -> list[Pattern]:
@@ -274,22 +275,23 @@ class _Graph:
         through: Collection[Role],
     ) -> list[int] | None:
         """The shortest way from after ``start`` to a free node that is the goal, through free nodes of some roles."""
-        ways = [[following] for following in step(start)]
+        ways: list[list[int]] = [[]]
         visited: set[int] = set()
         while ways:
             way = ways.pop(0)
-            node = self.nodes[way[-1]]
-            if way[-1] in visited or way[-1] in self.claimed:
-                continue
-            visited.add(way[-1])
-            if goal(node):
-                return way
-            if node.role in through:
-                ways += [[*way, following] for following in step(way[-1])]
+            for following in step(way[-1] if way else start):
+                if following in visited or following in self.claimed:
+                    continue
+                visited.add(following)
+                node = self.nodes[following]
+                if goal(node):
+                    return [*way, following]
+                if node.role in through:
+                    ways.append([*way, following])
         return None
 
     def pattern(self, kind: PatternKind, ops: Collection[int], *, remaining: Collection[int] = ()) -> Pattern:
-        """Claim the operators; the remaining ones stay separate kernels."""
+        """Claim the operators, of which the ``remaining`` stay separate kernels."""
         self.claimed.update(ops)
         return Pattern(kind, tuple(sorted(ops)), tuple(sorted(set(ops) - set(remaining))))
 
@@ -319,8 +321,8 @@ def _norms(graph: _Graph) -> Iterator[Pattern]:
         scaled = root and graph.path(root[-1], graph.down, lambda node: node.plain in _SCALINGS, through=_BETWEEN)
         if root and scaled:
             ops = {*_before_reduction(graph, reduction), reduction, *root, *scaled, *_affine(graph, scaled[-1])}
-            centred = any(graph.nodes[at].plain in _CENTRED for at in ops)
-            yield graph.pattern("layer_norm" if centred else "rms_norm", ops)
+            names = {graph.nodes[at].plain for at in ops}
+            yield graph.pattern("rms_norm" if names.isdisjoint(_CENTRED) else "layer_norm", ops)
 
 
 def _before_reduction(graph: _Graph, reduction: int) -> set[int]:
@@ -335,7 +337,8 @@ def _before_reduction(graph: _Graph, reduction: int) -> set[int]:
             continue
         ops.add(at)
         # The input of the mean is the normalized tensor, which is not part of the pattern.
-        waiting += graph.up(at) if squares else ()
+        if squares:
+            waiting += graph.up(at)
     return ops
 
 
@@ -356,12 +359,14 @@ def _after_products(graph: _Graph) -> Iterator[Pattern]:
     for product in graph.free("product"):
         following, behind, by = _epilogue(graph, product)
         if following:
-            kind: PatternKind = "matmul_activation" if _is_product(graph.nodes[product]) else "conv_norm_activation"
+            kind: PatternKind = "conv_norm_activation"
             if graph.nodes[following[-1]].role == "softmax":
                 kind = "matmul_softmax"
+            elif _is_product(graph.nodes[product]):
+                kind = "matmul_activation"
             yield graph.pattern(kind, {product, *following}, remaining={product})
         elif behind:
-            # Nothing is claimed, so that other patterns may still use these operators.
+            # The operators stay unclaimed, so that other patterns may still use them.
             ops = tuple(sorted(behind))
             yield Pattern("broken", (product, *ops), ops, broken_by=by)
 
@@ -380,12 +385,14 @@ def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | 
         reorders = node.role == "move" and node.plain in _REORDERS
         if not (ends or reorders or node.role == "batch_norm" or node.plain in _ADDITIONS | _SCALINGS):
             break
-        by = None
-        if node.reshapes:
-            by = node.reshapes[node.inputs.index(before)]
-        by = node.plain if by is None and reorders else by
+        by = node.reshapes[node.inputs.index(before)] if node.reshapes else None
+        if by is None and reorders:
+            by = node.plain
         separated_by = separated_by or by
-        (behind if separated_by else following).append(at)
+        if separated_by:
+            behind.append(at)
+        else:
+            following.append(at)
         if ends:
             break
     _without_mere_arithmetic(graph, following)
@@ -418,7 +425,11 @@ def _stages(graph: _Graph, pointwise: set[int]) -> list[int]:
     """
     stages: list[int] = []
     for at in range(len(graph.nodes)):
-        stages.append(max((stages[source] + (not {source, at} <= pointwise) for source in graph.up(at)), default=0))
+        stage = 0
+        for source in graph.up(at):
+            is_next = source not in pointwise or at not in pointwise
+            stage = max(stage, stages[source] + is_next)
+        stages.append(stage)
     return stages
 
 
@@ -442,5 +453,5 @@ def _depth(graph: _Graph, group: set[int]) -> int:
     """How many operators of a group follow one another at most."""
     depth: dict[int, int] = {}
     for at in sorted(group):
-        depth[at] = 1 + max((depth[source] for source in graph.up(at) if source in depth), default=0)
+        depth[at] = 1 + max((depth.get(source, 0) for source in graph.up(at)), default=0)
     return max(depth.values())

@@ -139,22 +139,29 @@ def _judge_kernel_casts(outcome: StepOutcome, table: KernelTable, calls: int, au
 
     The audit has the lines of the casts.
     """
-    kernels = table.alike()
-    busy_ns = sum(alike.total_ns for alike in kernels if not alike.kernel.is_collective)
-    if not busy_ns or not any(alike.kernel.input_dtypes for alike in kernels):
-        return False
-    casts = [alike for alike in kernels if is_cast(alike.kernel)]
-    share = sum(alike.total_ns for alike in casts) / busy_ns
-    outcome.number("precision.casts", sum(alike.number for alike in casts) / calls, count=calls)
-    outcome.number("precision.cast_share", share)
+    busy_ns = casts = casts_ns = 0
+    has_types = False
     changes: Counter[str] = Counter()
-    for kernel, _, total_ns in casts:
-        if kernel.input_dtypes and kernel.output_dtypes:
-            changes[f"{kernel.input_dtypes[0]} -> {kernel.output_dtypes[0]}"] += total_ns
-    lines = Counter(op.line for op, _ in _casts_of(audit) if op.line is not None)
+    for kernel, number, total_ns in table.alike():
+        has_types |= bool(kernel.input_dtypes)
+        if not kernel.is_collective:
+            busy_ns += total_ns
+        if is_cast(kernel):
+            casts += number
+            casts_ns += total_ns
+            if kernel.input_dtypes and kernel.output_dtypes:
+                changes[f"{kernel.input_dtypes[0]} -> {kernel.output_dtypes[0]}"] += total_ns
+    if not busy_ns or not has_types:
+        return False
+    share = casts_ns / busy_ns
+    outcome.number("precision.casts", casts / calls, count=calls)
+    outcome.number("precision.cast_share", share)
+    lines = Counter(op.line for op, _ in _casts_of(audit))
+    del lines[None]
+    line = None
+    if lines:
+        line = lines.most_common(1)[0][0]
     for change, _ in changes.most_common(1):
-        # The line with the most casts.
-        line = next((line for line, _ in lines.most_common(1)), None)
         outcome.above("precision.cast_share", share, {"op": "Cast", "change": change, "line": line})
     return True
 
@@ -194,9 +201,11 @@ def _is_low(kernel: Kernel) -> bool | None:
 
     A gradient's first input may be a shape (Conv2DBackpropInput reads INT32, FLOAT, FLOAT).
     """
-    dtype = next((dtype for dtype in kernel.input_dtypes if dtype in (*_FULL, *_LOW)), None)
-    if dtype is not None:
-        return dtype in _LOW
+    for dtype in kernel.input_dtypes:
+        if dtype in _LOW:
+            return True
+        if dtype in _FULL:
+            return False
     if kernel.input_dtypes:
         return None
     # tf32 contains f32, and f16f32 both: the type of the first input comes first.
@@ -238,7 +247,10 @@ def judge_trial(outcome: StepOutcome, trial: PrecisionTrial | FailedExperiment) 
         else:
             tried.missing("precision.error", Message("operators.zero-output"))
         tried.number("precision.not_finite", float(trial.agreement.not_finite))
-    (_judge_gain if trial.against == "as_is" else _judge_low)(tried, trial)
+    if trial.against == "as_is":
+        _judge_gain(tried, trial)
+    else:
+        _judge_low(tried, trial)
 
 
 def _judge_gain(outcome: StepOutcome, trial: PrecisionTrial) -> None:

@@ -245,17 +245,21 @@ def _add_signs_of_graphs(outcome: StepOutcome, summary: DeviceSummary, level: st
     events = summary.timeline.events.of_kind("runtime")
     launches: Counter[str] = Counter()
     for name, count in zip(events.names, counts_by_name(events.name, len(events.names)).tolist()):
-        kind = next((kind for kind, calls in _LAUNCHES.items() if calls.search(name)), None)
-        if kind is not None and count:
-            launches[kind] += count
+        for kind, calls in _LAUNCHES.items():
+            if count and calls.search(name):
+                launches[kind] += count
+                break
     for kind, count in sorted(launches.items()):
         outcome.under(kind=kind).number("graph.launches", count / summary.spans)
     # Kernels of a graph carry its number, if the profiler's table has one.
-    kernels = KernelTable.of(summary.timeline.kernels or ()).alike()
-    computed = [alike for alike in kernels if not alike.kernel.is_collective]
+    computed = replayed = 0
+    for kernel, number, _ in KernelTable.of(summary.timeline.kernels or ()).alike():
+        if not kernel.is_collective:
+            computed += number
+            if kernel.model_id is not None:
+                replayed += number
     if computed and level != _LEVEL_WITHOUT_MODELS:
-        replayed = sum(number for kernel, number, _ in computed if kernel.model_id is not None)
-        outcome.number("graph.replayed_share", replayed / sum(alike.number for alike in computed))
+        outcome.number("graph.replayed_share", replayed / computed)
 
 
 def _judge_head(outcome: StepOutcome, parts: Mapping[str, HeadPart], call_ns: float, calls: int) -> None:

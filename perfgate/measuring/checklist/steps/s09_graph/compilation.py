@@ -114,7 +114,10 @@ def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Co
         if not compiles_itself:
             seconds -= _start_compiler(context, seconds)
         with _fresh_caches(context.artifacts):
-            yield (_recompiled if compiles_itself else _compiled_copy)(context, shape, seconds)
+            if compiles_itself:
+                yield _recompiled(context, shape, seconds)
+            else:
+                yield _compiled_copy(context, shape, seconds)
 
 
 def _start_compiler(context: StepContext, seconds: float) -> float:
@@ -188,10 +191,12 @@ def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
     definition = context.workload.workload
     if definition.train_step is not None:
         # The result of ``build``: one module, or some next to an optimizer and the like.
-        built = twin.model
-        for member in (
-            built if isinstance(built, (tuple, list)) else built.values() if isinstance(built, dict) else [built]
-        ):
+        members = twin.model
+        if isinstance(members, dict):
+            members = members.values()
+        elif not isinstance(members, (tuple, list)):
+            members = [members]
+        for member in members:
             if isinstance(member, torch.nn.Module):
                 member.compile(backend=backend)
     elif definition.call is not None:
@@ -285,13 +290,19 @@ def _tolerance(reference: Any, context: StepContext) -> float:
     """The tolerance for outputs: the limit, or four times the resolution of the output's coarsest type."""
     import torch
 
-    types = {tensor.dtype for tensor in tensors(reference) if tensor.is_floating_point()}
-    return max([context.limit("graph.difference.most"), *(4 * torch.finfo(dtype).eps for dtype in types)])
+    tolerance = context.limit("graph.difference.most")
+    for tensor in tensors(reference):
+        if tensor.is_floating_point():
+            tolerance = max(tolerance, 4 * torch.finfo(tensor.dtype).eps)
+    return tolerance
 
 
 def _exists(config: Any, name: str) -> bool:
-    holder, _, last = name.rpartition(".")
-    return hasattr(getattr(config, holder) if holder else config, last)
+    for part in name.split("."):
+        if not hasattr(config, part):
+            return False
+        config = getattr(config, part)
+    return True
 
 
 @contextmanager

@@ -131,7 +131,7 @@ def scheduling(events: EventTable) -> tuple[str, float] | None:
     exposed = union_length(own.intervals) - overlap_length(own.intervals, device.intervals)
     totals = totals_by_name(own.name, own.duration, len(own.names))
     length = int(events.end.max() - events.start.min())
-    return own.names[int(totals.argmax())], exposed / length if length else 0.0
+    return own.names[int(totals.argmax())], exposed / (length or 1)
 
 
 def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
@@ -152,13 +152,12 @@ def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
 def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: Traffic) -> _Simulation:
     configured, promised = context.workload.batch, context.workload.workload.sla.p99
     context.doing("simulating static, time-out and continuous batching")
-    simulated = candidates(
-        service,
-        arrivals(traffic, count=_QUICK_REQUESTS if context.quick else _FULL_REQUESTS, seed=context.seed),
-        configured=configured,
-        max_wait=service(configured) if traffic.max_wait is None else traffic.max_wait,
-        promised=promised,
-    )
+    count = _QUICK_REQUESTS if context.quick else _FULL_REQUESTS
+    requests = arrivals(traffic, count=count, seed=context.seed)
+    max_wait = traffic.max_wait
+    if max_wait is None:
+        max_wait = service(configured)
+    simulated = candidates(service, requests, configured=configured, max_wait=max_wait, promised=promised)
     return _Simulation(shape, configured, promised, rate_of(traffic), service, simulated)
 
 
@@ -174,7 +173,7 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
         outcome.note("batching.saturated", "warning", {"rate": simulation.rate, "most": most})
     _judge_gain(outcome, simulation, speedup, agree)
     for replayed in replays:
-        # If calls under traffic take longer or shorter than consecutive ones, the simulated numbers are off.
+        # If calls under traffic take longer or shorter than consecutive calls, the simulated numbers are off.
         error = replayed.over_simulation(simulation.service)
         of_policy = outcome.under(**simulation.labels(replayed.policy, "replayed"))
         _add_latencies(of_policy, replayed.latencies)
@@ -185,10 +184,11 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
     outcome.under(**simulation.labels(best, "simulated")).number("batching.gain", simulation.gain)
     on_replay = outcome.under(**simulation.labels(best, "replayed"))
     if speedup is not None:
-        on_replay.number("batching.speedup", speedup.value, count=speedup.size, interval=speedup.interval)
+        on_replay.estimate("batching.speedup", speedup)
+    elif replays:
+        on_replay.missing("batching.speedup", Message("times.static-soonest"))
     else:
-        few = Message("times.replay-too-slow", {"rate": simulation.rate})
-        on_replay.missing("batching.speedup", Message("times.static-soonest") if replays else few)
+        on_replay.missing("batching.speedup", Message("times.replay-too-slow", {"rate": simulation.rate}))
 
 
 def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simulation) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,9 +63,7 @@ class ServiceModel:
 
 def measure_service(context: StepContext, shape: str) -> ServiceModel:
     """Time single calls of every size that works, each waited for, in an order drawn anew for every visit."""
-    effort = _FULL
-    if context.quick:
-        effort = _QUICK
+    effort = _QUICK if context.quick else _FULL
     sweep = Sweep()
     probe(context, shape, effort, sweep)
     chance = random.Random(context.seed)
@@ -135,16 +133,15 @@ def candidates(
     return rated
 
 
-def winner(simulated: Iterable[Candidate]) -> Candidate:
+def winner(simulated: Sequence[Candidate]) -> Candidate:
     """The first, which is the simplest, of the candidates with the lowest P99."""
     return _of_lowest_p99(simulated)[0]
 
 
-def _of_lowest_p99(simulated: Iterable[Candidate]) -> list[Candidate]:
+def _of_lowest_p99(simulated: Sequence[Candidate]) -> list[Candidate]:
     """The candidates within 5 % of the lowest P99, in order."""
-    tails = [(candidate, candidate.p99) for candidate in simulated]
-    lowest = min(p99 for _, p99 in tails)
-    return [candidate for candidate, p99 in tails if p99 <= _ALIKE * lowest]
+    tails = [candidate.p99 for candidate in simulated]
+    return [candidate for candidate, p99 in zip(simulated, tails) if p99 <= _ALIKE * min(tails)]
 
 
 def _rate_kept(service: ServiceModel, arrivals: Floats, policy: BatchingPolicy, promised: float) -> float:
@@ -170,8 +167,8 @@ class PolicyReplay:
 
     def goodput(self, promised: float) -> float:
         """The requests a second that were answered in time."""
-        in_time = float((self.latencies <= promised).sum())
-        return in_time / sum(float(served.ends[-1] - served.arrivals[0]) for served in self.stretches)
+        seconds = sum(float(served.ends[-1] - served.arrivals[0]) for served in self.stretches)
+        return float((self.latencies <= promised).sum()) / seconds
 
     def over_simulation(self, service: ServiceModel) -> float:
         """By how much the mean latency is longer than in a simulation of the same requests."""
@@ -235,7 +232,8 @@ def replay(
         # The next requests, counted from the first of them, that every policy is to have answered in this time.
         stretch = arrivals[begin:] - arrivals[begin]
         stretch = stretch[stretch <= seconds]
-        stretch = stretch[: min(int((simulate(stretch, one, service).ends <= seconds).sum()) for one in policies)]
+        answered = [int((simulate(stretch, policy, service).ends <= seconds).sum()) for policy in policies]
+        stretch = stretch[: min(answered)]
         if stretch.size * segments < _BLOCKS * _REQUESTS_OF_BLOCK:
             return []
         begin += stretch.size

@@ -75,9 +75,7 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
         return [Message("operators.no-core-numbers")]
     reasons = []
     frequency = summary.timeline.core_frequency
-    highest = None
-    if frequency:
-        highest = frequency[1]
+    highest = frequency[1] if frequency else None
     cores = known_cores(settings, kernels, highest)
     uses = core_uses(kernels, cores, attainable=outcome.limit("tiling.attained.warning"))[:_TOP_OPS]
     for use in uses:
@@ -88,9 +86,13 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
         reasons.append(_NO_BLOCKS)
     if outcome.values and all(use.attained is None for use in uses):
         outcome.missing("tiling.attained", Message("operators.no-pipe-shares"))
+    clock = highest
     rated = setting_number(settings, "aic_frequency_mhz")
-    clock = rated * _MEGAHERTZ if rated else highest
-    cycles_per_second = cores["cube"] * clock if "cube" in cores and clock else cube_clock(kernels)
+    if rated:
+        clock = rated * _MEGAHERTZ
+    cycles_per_second = cube_clock(kernels)
+    if "cube" in cores and clock:
+        cycles_per_second = cores["cube"] * clock
     _judge_products(outcome, summary.kernel_table, known_peaks(cycles_per_second, outcome), uses)
     _judge_pieces(outcome, summary.kernel_table)
     return reasons
@@ -132,7 +134,9 @@ def _judge_products(
             outcome.below("tiling.mfu", mfu, {"op": product.op, "mfu": mfu, "time_share": share})
     # Attention, grouped products and others on the cube cores.
     without_flops = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy}
-    for op in sorted(without_flops.difference(product.op for product in products)):
+    for product in products:
+        without_flops.discard(product.op)
+    for op in sorted(without_flops):
         outcome.under(op=op).missing("tiling.mfu", Message("operators.flops-unknown"))
 
 
@@ -162,9 +166,7 @@ def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
 
 def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     """Run the largest products of unaligned sizes again, unchanged and padded."""
-    most = 8
-    if context.quick:
-        most = 3
+    most = 3 if context.quick else 8
     inputs = context.workload.pool(shape)[0]
     state = context.warm_up(shape, quick=0.3, full=2.0)
     products = record_products(lambda: context.workload.invoke(inputs), root=context.root)
@@ -172,11 +174,16 @@ def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     if not products:
         return
     multiple = max(1, round(context.limit("tiling.multiple")))
-    unfit = [(product, padding) for product in products if (padding := product.padding(multiple))]
-    # The share of operations in products that padding would not change.
-    total = sum(product.flops * product.count for product in products)
-    changed = sum(product.flops * product.count for product, _ in unfit)
-    outcome.number("tiling.aligned_share", (total - changed) / total if total else 1.0)
+    unfit: list[tuple[ReplayedProduct, dict[str, int]]] = []
+    flops = aligned_flops = 0
+    for product in products:
+        flops += product.flops * product.count
+        padding = product.padding(multiple)
+        if padding:
+            unfit.append((product, padding))
+        else:
+            aligned_flops += product.flops * product.count
+    outcome.number("tiling.aligned_share", aligned_flops / flops if flops else 1.0)
     for product, padding in unfit[:most]:
         _try_padding(outcome, context, product, padding, call_ns=state.call_ns)
     if not unfit:
@@ -191,7 +198,9 @@ def _try_padding(
     padded = partial(_compare, context, product, padding)
     versus = experiment(context, padded, failing="operators.padding-fails")
     if isinstance(versus, FailedExperiment):
-        reason = Message("operators.no-memory-for-operands") if versus.out_of_memory else versus.reason
+        reason = versus.reason
+        if versus.out_of_memory:
+            reason = Message("operators.no-memory-for-operands")
         of_product.missing("tiling.padding_gain", reason)
         return
     of_product.speedup("tiling.padding_gain", versus)

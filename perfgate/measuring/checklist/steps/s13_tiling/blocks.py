@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, prod
@@ -46,7 +47,8 @@ class LoadedPieces:
     @property
     def blocks(self) -> int | None:
         """How many blocks a run may load: the entries of its block table."""
-        return prod(shape) if (shape := _block_table(self.kernel)) else None
+        table = _block_table(self.kernel)
+        return None if table is None else prod(table)
 
 
 def cache_blocks(table: KernelTable) -> list[LoadedPieces]:
@@ -62,14 +64,17 @@ def quantized_groups(table: KernelTable) -> list[LoadedPieces]:
 def _by_operator(
     table: KernelTable, size_of: Callable[[Kernel], int | None], *patterns: re.Pattern[str]
 ) -> list[LoadedPieces]:
-    rows: dict[str, list[tuple[int, Alike]]] = {}
+    times: Counter[str] = Counter()
+    heaviest: dict[str, tuple[int, Alike]] = {}
     for alike in table.of_types(*patterns).alike(named=False):
-        if (size := size_of(alike.kernel)) is not None:
-            rows.setdefault(alike.kernel.type or alike.kernel.name, []).append((size, alike))
-    pieces = []
-    for op, sized in rows.items():
-        size, heaviest = max(sized, key=lambda row: row[1].total_ns)
-        pieces.append(LoadedPieces(op, sum(alike.total_ns for _, alike in sized), size, heaviest.kernel))
+        size = size_of(alike.kernel)
+        if size is None:
+            continue
+        op = alike.kernel.type or alike.kernel.name
+        times[op] += alike.total_ns
+        if op not in heaviest or alike.total_ns > heaviest[op][1].total_ns:
+            heaviest[op] = size, alike
+    pieces = [LoadedPieces(op, times[op], size, alike.kernel) for op, (size, alike) in heaviest.items()]
     return sorted(pieces, key=lambda row: (-row.total_ns, row.op))
 
 
@@ -77,10 +82,10 @@ def _tokens_of_block(kernel: Kernel) -> int | None:
     keys = _at(kernel.input_shapes, _KEYS)
     if keys is None or _block_table(kernel) is None:
         return None
-    if _ATB.fullmatch(kernel.type or kernel.name):
-        is_blocked = (_at(kernel.input_formats, _KEYS) or "").startswith("FRACTAL")
-        return _at(keys, _ATB_TOKENS_NZ if is_blocked else _ATB_TOKENS)
-    return keys[_ACLNN_TOKENS[len(keys)]] if len(keys) in _ACLNN_TOKENS else None
+    if not _ATB.fullmatch(kernel.type or kernel.name):
+        return keys[_ACLNN_TOKENS[len(keys)]] if len(keys) in _ACLNN_TOKENS else None
+    is_blocked = (_at(kernel.input_formats, _KEYS) or "").startswith("FRACTAL")
+    return _at(keys, _ATB_TOKENS_NZ if is_blocked else _ATB_TOKENS)
 
 
 def _block_table(kernel: Kernel) -> tuple[int, ...] | None:
@@ -91,18 +96,21 @@ def _block_table(kernel: Kernel) -> tuple[int, ...] | None:
 
 def _values_of_group(kernel: Kernel) -> int | None:
     """The inner size divided by the number of groups with a scale; None for one scale per column."""
-    left, result = _at(kernel.input_shapes, 0), _at(kernel.output_shapes, 0)
-    if not left or not result:
+    first, result = _at(kernel.input_shapes, 0), _at(kernel.output_shapes, 0)
+    if not first or not result:
         return None
+    groups = 1
     if _GROUPED.fullmatch(kernel.type or kernel.name):
         scales = _at(kernel.input_shapes, _SCALES_OF_GROUPS) or ()
-        groups = scales[1] if len(scales) == 3 else 1
+        if len(scales) == 3:
+            groups = scales[1]
     else:
         scales = _at(kernel.input_shapes, _SCALES) or ()
-        # The one size of the two that is not the output's: transposed weights have transposed scales.
-        others = [size for size in scales if size != result[-1]]
-        groups = others[0] if len(scales) == 2 and len(others) == 1 else 1
-    return ceil(left[-1] / groups) if groups > 1 else None
+        # The size that differs from the output's: transposed weights have transposed scales.
+        different = [size for size in scales if size != result[-1]]
+        if len(scales) == 2 and len(different) == 1:
+            groups = different[0]
+    return ceil(first[-1] / groups) if groups > 1 else None
 
 
 def _at(members: tuple[_Member, ...], position: int) -> _Member | None:

@@ -124,9 +124,7 @@ def _busiest_pipe(rows: KernelTable, attainable: float) -> tuple[float | None, B
         share = float(np.average(columns[name][is_timed], weights=rows.duration[is_timed]))
         if attained is None or share > attained:
             attained = share
-            bound = "memory"
-            if name.endswith(_COMPUTING):
-                bound = "compute"
+            bound = "compute" if name.endswith(_COMPUTING) else "memory"
     if attained is not None and attained < attainable:
         bound = "neither"
     return attained, bound

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from perfgate.measuring.counting.operator_calls import OperatorCall
 
@@ -183,9 +185,7 @@ def _lettered(letters: str, shape: tuple[int, ...], *, leading: bool) -> list[tu
     """Letters with the dimensions that they name; a bias with fewer dimensions has the last letters."""
     if leading:
         return list(zip(letters, range(len(shape))))
-    last = ""
-    if shape:
-        last = letters[-len(shape) :]
+    last = letters[-len(shape) :] if shape else ""
     return list(zip(last, range(len(shape) - len(last), len(shape))))
 
 
@@ -224,6 +224,6 @@ def _laid_out(operand: Operand, shape: tuple[int, ...], place: Any) -> Any:
     """Memory for a tensor of a shape, with the dimensions in the operand's order."""
     import torch
 
-    order = sorted(range(len(shape)), key=lambda dimension: -operand.stride[dimension])
-    memory = torch.empty([shape[dimension] for dimension in order], dtype=operand.dtype, device=place)
-    return memory.permute([order.index(dimension) for dimension in range(len(shape))])
+    order = np.argsort(-np.array(operand.stride, dtype=np.int64), kind="stable")
+    sizes = np.array(shape, dtype=np.int64)[order].tolist()
+    return torch.empty(sizes, dtype=operand.dtype, device=place).permute(np.argsort(order).tolist())
