@@ -20,7 +20,7 @@ from perfgate.document.decision import (
     SideSummary,
     Verdict,
 )
-from perfgate.document.explanation import Explanation
+from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
@@ -86,8 +86,9 @@ def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocum
     Raises DocumentError if a document is missing or damaged.
     """
     recorded = read_decision(folder / "decision.json")
-    history_path = folder / "history.json"
-    history = read_history(history_path) if history_path.exists() else History()
+    history = History()
+    if (folder / "history.json").exists():
+        history = read_history(folder / "history.json")
     return decide(
         read_run(folder / "base" / "run.json"),
         read_run(folder / "head" / "run.json"),
@@ -126,7 +127,9 @@ def decide(
     if not is_comparable:
         # The head's own rules still hold.
         reason = Message("gate.testbeds-differ")
-        comparisons = [row if isinstance(row, (Bound, Checked)) else set_aside(row, reason) for row in comparisons]
+        for index, comparison in enumerate(comparisons):
+            if not isinstance(comparison, (Bound, Checked)):
+                comparisons[index] = set_aside(comparison, reason)
     comparisons = [*comparisons, *not_compared(head, changes)]
     comparisons = with_accepted(comparisons, head.source, history.accepted)
     if evidence.recorded and not differences:
@@ -196,12 +199,16 @@ def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: M
 def _with_operators(decision: DecisionDocument, evidence: Evidence, *, timed: bool) -> DecisionDocument:
     """The decision with operators and explanations; their times only if the sides are comparable (``timed``)."""
     invalid = decision.invalid
-    tests = compare_operators(evidence, invalid=invalid) if timed else []
+    tests: list[OperatorDelta] = []
+    times: list[OperatorDelta] = []
     explained: list[Explanation] = []
+    if timed:
+        tests = compare_operators(evidence, invalid=invalid)
     if not evidence.recorded:
         explained += explanations(evidence, decision.comparisons, tests, invalid=invalid)
     explained += explain_jobs(evidence, decision.comparisons)
-    times = operator_times(evidence, tests, explained, invalid=invalid) if timed else []
+    if timed:
+        times = operator_times(evidence, tests, explained, invalid=invalid)
     return replace(
         decision,
         operators=joined(operator_changes(evidence), tests, times),

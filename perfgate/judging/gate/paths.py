@@ -45,8 +45,12 @@ def skipped_because(
     doubtful = [file for file, rule in excluded.items() if _WILDCARDS & set(rule) or rule.lstrip("/") != file]
     if doubtful and read(doubtful):
         return None
-    rules = dict.fromkeys([*excluded.values(), *([_SAME_CODE] if counted else [])])
-    return _worded(rules, len(changed)) if rules else None
+    rules = dict.fromkeys(excluded.values())
+    if counted:
+        rules[_SAME_CODE] = None
+    if not rules:
+        return None
+    return _worded(rules, len(changed))
 
 
 def excluded_files(changed: Sequence[str], paths: PathSettings) -> dict[str, str]:

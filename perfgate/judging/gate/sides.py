@@ -76,8 +76,11 @@ def failures_of_both(base: RunDocument, head: RunDocument, deciding: Set[int]) -
     """The failures of both sides, then the pairs, stretches and turns of jobs that failed."""
     failures = [*failures_of(base, "base", deciding), *failures_of(head, "head", deciding)]
     for failed in head.failed_pairs:
-        kind = "stretch" if failed.arm == "stretch" else "pair"
-        what = "turns" if failed.side else f"{kind} {failed.pair}"
+        what = f"pair {failed.pair}"
+        if failed.side:
+            what = "turns"
+        elif failed.arm == "stretch":
+            what = f"stretch {failed.pair}"
         failures.append(Failure(side=failed.side or "pair", workload=failed.workload, what=what, error=failed.error))
     return failures
 

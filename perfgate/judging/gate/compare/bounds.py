@@ -24,7 +24,7 @@ def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> lis
     several turns, the head breaks a bound if each turn does, and the base if one does: a machine that stalls breaks a bound now
     and then, and code that is too slow does each time.
     """
-    comparisons = []
+    comparisons: list[Bound] = []
     for workload in head.run.workloads:
         for limit in bounds_of(workload, policy):
             for shape in workload.shapes:
@@ -64,10 +64,13 @@ def _judge(bound: Bound, base: RunIndex | None, head: RunIndex, limit: HeadBound
         return replace(bound, reason=Message("gate.bound-not-measured", {"step": measuring_step(limit.budget.metric)}))
     end, value = limit.best_end(best), rounded_if_known(best.value)
     if limit.is_beyond(end):
-        value = rounded_if_known(end) if value is None else value
+        if value is None:
+            value = rounded_if_known(end)
         if base is not None and limit.is_broken_by(base, place):
             return replace(bound, gating=False, head=value, reason=Message("gate.base-breaks-bound"))
-        reason = _longest_kernel(head, place) if limit.budget.metric == "ops.kernel_time" else None
+        reason: Message | None = None
+        if limit.budget.metric == "ops.kernel_time":
+            reason = _longest_kernel(head, place)
         return replace(bound, outcome="regressed", head=value, reason=reason)
     if value is None:
         return replace(bound, reason=best.reason)

@@ -93,8 +93,7 @@ class _Checklist:
         if number.place in self._set_aside:
             return row
         if number.metric in (BATCH_KNEE, BATCH_BEST):
-            sizes = self._sizes(number)
-            return row if sizes is None else _from_sizes(row, *sizes)
+            return _from_sizes(row, self._sizes(number))
         return self._from_turns(row, number)
 
     def _from_turns(self, row: StepComparison, number: ChecklistNumber) -> StepComparison:
@@ -192,7 +191,9 @@ def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> S
     if bounds is None:
         return row
     zero = zero_of(row.metric)
-    delta = 0.0 if effect.base == effect.head else relative_change(zero + effect.base, zero + effect.head)
+    delta: float | None = 0.0
+    if effect.base != effect.head:
+        delta = relative_change(zero + effect.base, zero + effect.head)
     return replace(
         row,
         delta=delta,
@@ -209,12 +210,15 @@ def _pairs_needed(effect: PairedEffect, bounds: Interval | None, policy: Policy)
     return needed if needed <= policy.looks[-1] else None
 
 
-def _from_sizes(row: StepComparison, before: Knee, after: Knee) -> StepComparison:
-    """The row of the batch knee or of the best size.
+def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepComparison:
+    """The row of the batch knee or of the best size, if both sides have one.
 
     A size lies within its range at level ``CONFIDENCE``, so the ratio of two lies within the ratio of their ranges at level
     ``2 * CONFIDENCE - 1`` or higher (Bonferroni).
     """
+    if sizes is None:
+        return row
+    before, after = sizes
     return replace(
         row,
         evidence="turn",

@@ -107,7 +107,9 @@ def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) 
     if cpu is None or comparison.metric not in _OF_THE_WALL or comparison.looks_worse:
         return None
     waited = waited_where_cpu_is_fair(*evidence.turns(comparison.workload))
-    return None if waited is None else Message(CPU_DECIDES, {"waited": rounded(waited), "by": cpu})
+    if waited is None:
+        return None
+    return Message(CPU_DECIDES, {"waited": rounded(waited), "by": cpu})
 
 
 def _why_device_time_informs(comparison: Paired, evidence: Evidence) -> Message | None:
@@ -119,16 +121,17 @@ def _why_device_time_informs(comparison: Paired, evidence: Evidence) -> Message 
     if comparison.metric == BUSY or not comparison.gating:
         return None
     change = clock_shift_at(evidence, comparison.place)
-    return None if change is None else Message("gate.cycles-decide", {"change": rounded(change)})
+    if change is None:
+        return None
+    return Message("gate.cycles-decide", {"change": rounded(change)})
 
 
 def _why_instructions_inform(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:
     """The reason that more instructions need be no loss; None if they gate."""
-    workload, shape = comparison.place
     for replicate in evidence.head.run.replicates:
-        columns = replicate.shapes.get(shape) if replicate.workload == workload else None
+        columns = replicate.shapes.get(comparison.shape)
         # The slower the device, the longer the host polls it, and every poll takes instructions.
-        if columns is not None and columns.cpu_source == "device":
+        if replicate.workload == comparison.workload and columns and columns.cpu_source == "device":
             return Message("gate.host-waits")
     if any(row.metric == LATENCY and row.outcome == "improved" for row in of_place):
         return Message("gate.calls-take-less")

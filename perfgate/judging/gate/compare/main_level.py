@@ -100,7 +100,9 @@ class _Level:
             self._in_logarithms = False
             self._sum_up()
             return
-        number = math.log(value) if self._in_logarithms else value
+        number = value
+        if self._in_logarithms:
+            number = math.log(value)
         apart = number - self._mean
         self._mean += apart / len(self.values)
         self._squares += apart * (number - self._mean)
@@ -139,9 +141,7 @@ class _Level:
         if interval is None:
             return 0
         low, high = interval
-        if value > high:
-            return 1
-        return -1 if value < low else 0
+        return int(value > high) - int(value < low)
 
     def interval(self) -> tuple[float, float] | None:
         """m ± t(0.99, S-1) s sqrt(1 + 1/S), of logarithms if all values are positive."""

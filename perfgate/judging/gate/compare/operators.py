@@ -101,7 +101,9 @@ def _subjects(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Ite
     spoiled = {entry.place for entry in invalid}
     changed = evidence.changed_counts if kind == "operators" else set()
     for place in evidence.places:
-        pairs = [] if place in spoiled else evidence.paired_times(place, kind)
+        if place in spoiled:
+            continue
+        pairs = evidence.paired_times(place, kind)
         if not pairs:
             continue
         call_seconds = _call_seconds(pairs, kind)

@@ -87,7 +87,7 @@ def _stages(evidence: Evidence, place: ShapePlace) -> list[Part]:
     changed = ChangedCode(head.source.changes)
     stages = []
     for name, line in lines.items():
-        first = changed.of_function(line) if line else None
+        first = line and changed.of_function(line)
         before_seconds, after_seconds = rounded(median(of_base[name])), rounded(median(of_head[name]))
         stages.append(Part(name=name, base=before_seconds, head=after_seconds, line=first))
     return stages

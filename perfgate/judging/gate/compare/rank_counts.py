@@ -90,8 +90,9 @@ def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
 
 def _with_line(part: Part, lines: Mapping[str, str]) -> Part:
     """The part with the line that calls it, if it grew."""
-    line = lines.get(part.name) if part.head > part.base else None
-    return replace(part, line=line)
+    if part.head > part.base:
+        return replace(part, line=lines.get(part.name))
+    return replace(part, line=None)
 
 
 def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]) -> list[Part]:

@@ -121,8 +121,10 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
     miss half of the slowdowns twice as large (benchmarks/gate): the tolerance decides which changes matter, the test which are
     real.
     """
-    alike_margin = alarm_margin(differences.size, errors.looks, interim=False)
-    p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin) if p_adjusted is None else p_adjusted
+    p = p_adjusted
+    if p is None:
+        alike_margin = alarm_margin(differences.size, errors.looks, interim=False)
+        p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin)
     if differences.estimate > limits.tolerated and p <= errors.alarm:
         return "regressed"
     if differences.estimate < -limits.tolerated and p_slower(-differences, 0.0, errors.alarm_looks) <= errors.alarm:
@@ -150,7 +152,9 @@ def p_slower(
     for their luck: a single start is no evidence. And it allows for the luck of code, however many the pairs are.
     """
     p = _p_of_noise(differences, margin, looks, alike_margin)
-    return max(p, _p_with_luck(differences, margin, looks, alike_margin)) if differences.luck else p
+    if differences.luck:
+        p = max(p, _p_with_luck(differences, margin, looks, alike_margin))
+    return p
 
 
 def _p_of_noise(
@@ -271,7 +275,9 @@ def _interval(differences: Differences, level: float, planned: Differences) -> I
         error, freedom = of_starts or (math.inf, 1.0)
         reach = max(reach, -float(stdtrit(freedom, level)) * error)
     low, high = min(low, differences.estimate - reach), max(high, differences.estimate + reach)
-    return Interval(low, high, 1 - 2 * level) if math.isfinite(low) and math.isfinite(high) else None
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return None
+    return Interval(low, high, 1 - 2 * level)
 
 
 def detectable(differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1) -> float | None:

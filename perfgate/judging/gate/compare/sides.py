@@ -54,7 +54,9 @@ def compare_sides(
     rows = numbers_of(evidence, Rules(policy, numbers))
     judged = judge_numbers(rows, policy, shares, floors, interim=interim)
     judged = list(with_parts(with_implied(judged, evidence), evidence))
-    kernel_times: list[Recorded] = compare_kernel_times(evidence, policy) if evidence.recorded else []
+    kernel_times: list[Recorded] = []
+    if evidence.recorded:
+        kernel_times = compare_kernel_times(evidence, policy)
     comparisons: list[Comparison] = [
         *compare_rules(evidence.base, evidence.head, policy),
         *compare_counters(evidence, policy),

@@ -67,7 +67,7 @@ class HeadBound(NamedTuple):
 
     def is_broken_by(self, run: RunIndex, place: ShapePlace) -> bool:
         """Whether any turn of a run breaks it."""
-        return any(self.is_beyond(self.best_end(value)) for value in self.values(run, place))
+        return any(map(self.is_beyond, map(self.best_end, self.values(run, place))))
 
 
 def bounds_of(workload: WorkloadRecord, policy: Policy) -> Iterator[HeadBound]:

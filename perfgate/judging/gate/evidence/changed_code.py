@@ -74,7 +74,9 @@ class ChangedCode:
         if change is None:
             return None
         number = split_line(line)[1] - change.first
-        return (change.text[number] or None) if number < len(change.text) else None
+        if number >= len(change.text):
+            return None
+        return change.text[number] or None
 
     def related(self, line: str | None, other: str | None) -> bool:
         """Whether one of two lines calls the other, or one function holds both."""
@@ -150,7 +152,9 @@ def _chain_around(change: CodeChange, number: int) -> tuple[str, int] | None:
         for first, last in chain:
             if first <= number <= last:
                 around.append((last - first, _first_line(chain)))
-    return (change.file, min(around)[1]) if around else None
+    if not around:
+        return None
+    return change.file, min(around)[1]
 
 
 def _first_line(chain: Sequence[tuple[int, int]]) -> int:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.document.comparison import Clock
+from perfgate.document.lines import number_in
 from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
 from perfgate.document.shape import ShapePlace
@@ -28,7 +29,6 @@ _NOT_THE_NUMBER = {"rate", "stretch", REPEAT}
 FEWEST_EQUAL_TURNS = 2
 # The logarithm of a ratio beyond any two real measurements.
 LARGEST_RATIO = 100.0
-_MOST_DIGITS = 7
 
 _Labels = tuple[tuple[str, str], ...]
 # The values of a number by turn, which begin with 1.
@@ -150,12 +150,12 @@ class PairedNumbers:
     def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
         """The batch knee of both sides over all their turns; None if a side did not reach one, or without common turns."""
         rates = self._rates_of_sizes(number)
-        return paired_knees(*rates, gain) if rates else None
+        return rates and paired_knees(*rates, gain)
 
     def best_sizes(self, number: ChecklistNumber) -> tuple[Knee, Knee] | None:
         """The best batch size of both sides over all their turns; None without common turns."""
         rates = self._rates_of_sizes(number)
-        return paired_smallest(*rates, NEARLY) if rates else None
+        return rates and paired_smallest(*rates, NEARLY)
 
     def _rates_of_sizes(self, number: ChecklistNumber) -> tuple[Rates, Rates] | None:
         """The items per second of every size that all turns of both sides measured; a turn is one visit of each size."""
@@ -165,7 +165,9 @@ class PairedNumbers:
         before = {size: base[size] for size in shared}
         after = {size: head[size] for size in shared}
         visits = set(map(len, (*before.values(), *after.values())))
-        return (before, after) if len(shared) > 1 and len(visits) == 1 else None
+        if len(shared) < 2 or len(visits) != 1:
+            return None
+        return before, after
 
     def _clock(self, number: ChecklistNumber) -> Clock:
         """The clock of a check's turns: its timer leaves out waits, which matters only if there were any."""
@@ -217,8 +219,7 @@ def _left_to_turns(base: RunDocument) -> set[NumberKey]:
 
 def _number(text: str) -> int:
     """The number of a label; 0, which no turn has, if it is none."""
-    is_number = text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS
-    return int(text) if is_number else 0
+    return number_in(text) or 0
 
 
 def _is_measured(turns: _Turns) -> bool:

@@ -29,8 +29,11 @@ def clean_pair(first: BlockColumns, second: BlockColumns) -> tuple[frozenset[int
         for index, quad in enumerate(columns.quad):
             if taint := _taint(columns, index):
                 tainted.setdefault(quad, taint)
+    taints = Counter(tainted.values())
     clean = frozenset(quads - tainted.keys())
-    return (clean if clean and len(clean) >= LEAST_CLEAN * len(ran) else None, Counter(tainted.values()))
+    if not clean or len(clean) < LEAST_CLEAN * len(ran):
+        return None, taints
+    return clean, taints
 
 
 def _taint(columns: BlockColumns, index: int) -> Taint | None:

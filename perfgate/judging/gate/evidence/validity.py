@@ -264,7 +264,7 @@ def _disturbances(base: Sequence[Turn], head: Sequence[Turn]) -> Iterator[tuple[
         if message is not None:
             yield "out_of_turn", message
     late = [turn.late for turn in (*base, *head) if turn.late is not None]
-    share = _typical(late) if late else 0.0
+    share = _typical(late or [0.0])
     if share > LATE_SHARE:
         yield "late", Message("gate.requests-late", {"share": rounded(share)})
 

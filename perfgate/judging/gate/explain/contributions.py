@@ -62,8 +62,10 @@ def explanations(
     explained = []
     for place in sorted(evidence.base.accounts.keys() & evidence.head.accounts.keys()):
         # Times that moved come first.
-        times = [] if place in spoiled else call_times(comparisons, place)
-        moved = times[0] if times and times[0].outcome in _MOVED else None
+        first = next(iter(call_times(comparisons, place)), None)
+        moved: Paired | None = None
+        if first is not None and first.outcome in _MOVED and place not in spoiled:
+            moved = first
         exact = [count for count in comparisons if isinstance(count, Exact) and count.place == place]
         tested = {test.op: test.seconds for test in tests if test.place == place}
         explained.append(_TracedCall(evidence, place, exact).explanation(moved, tested))

@@ -187,9 +187,9 @@ def _metric_behind(finding: Finding) -> str | None:
     rule = RULES.get(finding.rule)
     if rule is None:
         return None
-    if rule.rests_on:
-        return rule.rests_on
-    return rule.judges.metric if rule.judges else None
+    if rule.rests_on or rule.judges is None:
+        return rule.rests_on or None
+    return rule.judges.metric
 
 
 def _operators(finding: Finding) -> set[str]:
