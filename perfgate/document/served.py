@@ -80,3 +80,22 @@ class ServedError(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no answer."""
 
     error: str
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a webhook that was not delivered: when it was given up (ISO 8601), and its run."""
+
+    at: str
+    project: str
+    run_id: str
+    reason: str
+
+
+class ServedWebhook(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages of one webhook since the service started; ``dead_letters`` are the newest that are not delivered."""
+
+    receiver: str
+    waiting: int
+    delivered: int
+    undelivered: int
+    dead_letters: list[DeadLetter]

@@ -24,12 +24,13 @@ from mcp.types import (
 )
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from perfgate.errors import PerfgateError
 from perfgate.flows.ask.questions import Question, questions_for
 from perfgate.flows.ask.sources import Sources
 from perfgate.service.asking import ServedSources
+from perfgate.service.bodies import bounded_body
 from perfgate.service.callers import caller_of
 from perfgate.service.library import within
 from perfgate.service.part import ServicePart
@@ -40,6 +41,8 @@ _INSTRUCTIONS = (
     "`explain` a commit of it. Times of two stored runs differ without any change of the code: only intervals and exact "
     "counters in an answer are evidence, and `decide` is the command that measures two commits side by side."
 )
+# A question is a few names and numbers.
+_MOST_BYTES = 256 * 1024
 _Context = ServerRequestContext[Any, Any]
 
 
@@ -76,7 +79,13 @@ class McpPart(ServicePart):
         return router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
+        request = Request(scope, receive)
+        body = await bounded_body(request, _MOST_BYTES)
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_body() -> Message:
+            return messages.pop() if messages else await receive()
+
         server = mcp_server(self._sources.of(caller_of(request)))
         # The browsers of other sites are refused; the host itself was admitted before.
         host = request.headers.get("Host", "")
@@ -85,7 +94,7 @@ class McpPart(ServicePart):
         )
         manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, security_settings=own_pages)
         async with manager.run():
-            await manager.handle_request(scope, receive, send)
+            await manager.handle_request(scope, receive_body, send)
 
 
 def serve_stdio(sources: Sources) -> None:

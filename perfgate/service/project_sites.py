@@ -51,13 +51,14 @@ class ProjectSites(ServicePart):
         language: Language,
         *,
         recordings: str = "",
+        webhooks: str = "",
         artifacts: ArtifactStore | None = None,
         run_recordings: RunRecordings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._served, self._language = served, language
         self._artifacts, self._clock = artifacts, clock
-        self._recordings, self._run_recordings = recordings, run_recordings
+        self._recordings, self._run_recordings, self._webhooks = recordings, run_recordings, webhooks
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
         self._reader = SiteReader(served.address)
@@ -101,19 +102,19 @@ class ProjectSites(ServicePart):
     def projects(self, request: Request) -> Response:
         store = self._served.store()
         names = readable_projects(request, store)
-        if len(names) == 1 and not self._recordings:
+        if len(names) == 1 and not self._recordings and not self._webhooks:
             return RedirectResponse(_overview(names[0]), HTTPStatus.SEE_OTHER)
         rows: list[ProjectRow] = []
         for name in names:
             for newest in stored_runs(store, name, Page(limit=1)):
                 commit, subject = (newest.commit or "")[:12], newest.subject or ""
                 rows.append(ProjectRow(name, _overview(name), newest.started_at, commit, subject))
-        recordings, audit = "", ""
+        recordings, webhooks, audit = "", "", ""
         if caller_of(request).project is None:
-            recordings = self._recordings
+            recordings, webhooks = self._recordings, self._webhooks
         if store.ledger() is not None:
             audit = AUDIT
-        return as_page(render_projects(rows, self._language, recordings=recordings, audit=audit))
+        return as_page(render_projects(rows, self._language, recordings=recordings, audit=audit, webhooks=webhooks))
 
     def overview(self, request: Request, project: ReadProject, name: str) -> Response:
         return self.page(project, name, form_key=caller_of(request).form_key)

@@ -7,7 +7,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from perfgate.service.ask_api import AskApi
 from perfgate.service.asking import ServedSources
 from perfgate.service.audit_page import AuditPage
 from perfgate.service.callers import Authenticator
+from perfgate.service.connections import EndingConnection, allow_many_connections
 from perfgate.service.library import Library
 from perfgate.service.mcp_server import McpPart
 from perfgate.service.metrics import Metrics
@@ -38,6 +39,7 @@ from perfgate.service.store_api import StoreApi
 from perfgate.service.triage_form import TriageForm
 from perfgate.service.trouble_log import TroubleLog
 from perfgate.service.webhook import Webhook, WebhookTarget
+from perfgate.service.webhook_pages import WEBHOOKS, WebhookPages
 from perfgate.system.loopback import is_loopback_host
 
 _SHORTEST_TOKEN = 16
@@ -68,7 +70,7 @@ class ServeRequest:
     language: Language
     is_open: bool = False
     artifacts: str = ""
-    webhook: WebhookTarget | None = None
+    webhooks: tuple[WebhookTarget, ...] = ()
 
 
 def serve(
@@ -82,11 +84,12 @@ def serve(
     if request.store is not None:
         served = ServedStore(request.store, request.root, environ)
         authenticator = Authenticator(token, served.store().ledger())
-    with _listener(request.host, request.port) as listener, _webhook(request, warn) as webhook:
-        parts = _parts(request, environ, served, webhook, authenticator)
+    with _listener(request.host, request.port) as listener, _webhooks(request, warn) as webhooks:
+        parts = _parts(request, environ, served, webhooks, authenticator)
         troubles = TroubleLog(warn)
         application = Admission(create_app(parts, troubles), authenticator, troubles)
         sys.setswitchinterval(_SWITCH_SECONDS)
+        allow_many_connections()
         address = _address(request.host, listener.getsockname()[1], token)
         asyncio.run(_Server(application, lambda: say(address)).serve(sockets=[listener]))
 
@@ -106,7 +109,7 @@ def _parts(
     request: ServeRequest,
     environ: Mapping[str, str],
     served: ServedStore | None,
-    webhook: Webhook | None,
+    webhooks: Sequence[Webhook],
     authenticator: Authenticator,
 ) -> list[ServicePart]:
     parts: list[ServicePart] = []
@@ -125,12 +128,14 @@ def _parts(
             served,
             request.language,
             recordings=_RECORDINGS if library else "",
+            webhooks=WEBHOOKS if webhooks else "",
             artifacts=artifacts,
             run_recordings=run_recordings,
         )
         recorded = [metrics.recorded, sites.recorded]
-        if webhook is not None:
-            recorded.append(webhook.recorded)
+        recorded += [webhook.recorded for webhook in webhooks]
+        if webhooks:
+            parts.append(WebhookPages(webhooks, request.language))
         form = TriageForm(served, authenticator, request.language, sites.wait)
         # Routes are tried in order, and nearly all requests of a busy service are uploads.
         parts = [StoreApi(served, recorded), *parts, metrics, sites, form, AuditPage(served, request.language)]
@@ -139,15 +144,13 @@ def _parts(
 
 
 @contextmanager
-def _webhook(request: ServeRequest, warn: Callable[[str], None]) -> Iterator[Webhook | None]:
-    if request.webhook is None:
-        yield None
-        return
-    webhook = Webhook(request.webhook, warn)
+def _webhooks(request: ServeRequest, warn: Callable[[str], None]) -> Iterator[list[Webhook]]:
+    webhooks = [Webhook(target, warn) for target in request.webhooks]
     try:
-        yield webhook
+        yield webhooks
     finally:
-        webhook.close()
+        for webhook in webhooks:
+            webhook.close()
 
 
 def _token(request: ServeRequest) -> str | None:
@@ -192,7 +195,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
-                http="h11",
+                http=EndingConnection,
                 ws="none",
                 lifespan="on",
                 log_config=None,

@@ -16,12 +16,13 @@ from starlette.responses import Response
 from perfgate.document.files import parse_canonical_run, parse_run
 from perfgate.document.records import convert_record
 from perfgate.document.run import RunDocument
-from perfgate.document.strict_json import MAX_BYTES, parse_json
+from perfgate.document.strict_json import has_few_values, parse_json
 from perfgate.errors import DocumentError
 from perfgate.judging.store.ledger import AuditEntry
 from perfgate.judging.store.runs import refuse_unfit, run_entry, stored_run
 from perfgate.judging.store.store import ENTRIES, STATEMENTS, LogState, Page, RunEntry, Statement, utc_now
 from perfgate.service.answers import as_document, as_json, described, json_answer, written
+from perfgate.service.bodies import Uploads, bounded_body
 from perfgate.service.callers import NO_NUL, ReadProject, WrittenProject, caller_of, readable_projects
 from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
@@ -29,6 +30,10 @@ from perfgate.service.served_store import ServedStore
 _MOST_LISTED = 1_000
 # A statement is a few short texts.
 _MOST_SMALL_BYTES = 64 * 1024
+# A run of two workloads has 90 kB and 5,500 values. A value takes up to 300 bytes of memory.
+_MOST_VALUES = 1_000_000
+# Up to this size a refusal names the place of the error; finding it takes far more memory than reading a correct document.
+_MOST_EXPLAINED = 2 * 1024 * 1024
 
 Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="The most entries to return.")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the document, which is its id.")]
@@ -48,7 +53,7 @@ class StoreApi(ServicePart):
     records = (*ENTRIES.values(), LogState, AuditEntry)
 
     def __init__(self, served: ServedStore, recorded: Sequence[Recorded] = ()) -> None:
-        self._served, self._recorded = served, recorded
+        self._served, self._recorded, self._uploads = served, recorded, Uploads()
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/api/v1")
@@ -124,9 +129,7 @@ class StoreApi(ServicePart):
     async def upload(
         self, request: Request, project: WrittenProject, sha256: Sha256, allow_dirty: AllowDirty = False
     ) -> Response:
-        body = await bounded_body(request, MAX_BYTES)
-
-        def record() -> Response:
+        def record(body: bytes) -> Response:
             arrived = hashlib.sha256(body).hexdigest()
             if arrived != sha256:
                 raise DocumentError(
@@ -144,7 +147,8 @@ class StoreApi(ServicePart):
                 listener(run, sha256)
             return as_json(sha256, HTTPStatus.CREATED)
 
-        return await run_in_threadpool(record)
+        async with self._uploads.body(request) as body:
+            return await run_in_threadpool(record, body)
 
     async def append(self, request: Request, project: WrittenProject, statements: StatementsName) -> Response:
         body = await bounded_body(request, _MOST_SMALL_BYTES)
@@ -159,15 +163,21 @@ class StoreApi(ServicePart):
 
 def _parsed(data: bytes, project: str) -> RunDocument:
     """The run in an upload. Raises DocumentError for another project's, and for bytes with another hash than the run's id."""
+    if not has_few_values(data, _MOST_VALUES):
+        raise DocumentError(
+            "the document has more than {most} values; measure fewer workloads in one run", most=_MOST_VALUES
+        )
     canonical = parse_canonical_run(data, name="the document")
-    run = canonical or parse_run(data, name="the document")
-    if run.project != project:
+    run = canonical
+    if run is None and len(data) <= _MOST_EXPLAINED:
+        run = parse_run(data, name="the document")
+    if run is not None and run.project != project:
         raise DocumentError(
             "this is a run of project {project!a}; upload it to that project", project=run.project[:200]
         )
     if canonical is None:
         raise DocumentError("these are not the bytes that perfgate writes; upload run.json unmodified")
-    return run
+    return canonical
 
 
 def _statement(body: bytes, record: type[Statement]) -> Statement:
@@ -175,20 +185,6 @@ def _statement(body: bytes, record: type[Statement]) -> Statement:
         return convert_record(parse_json(body, name="the body", max_bytes=_MOST_SMALL_BYTES), record)
     except msgspec.ValidationError as error:
         raise DocumentError("the body: {error}", error=error) from None
-
-
-async def bounded_body(request: Request, most: int) -> bytes:
-    """The body of a request. Raises HTTPException above ``most`` bytes, before they are read if they are announced."""
-    announced = request.headers.get("Content-Length", "")
-    body = bytearray()
-    if not (announced.isascii() and announced.isdecimal() and int(announced[:20]) > most):
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                break
-        else:
-            return bytes(body)
-    raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {most} bytes are not accepted here")
 
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:

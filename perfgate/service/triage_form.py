@@ -25,10 +25,10 @@ from perfgate.judging.report.render.served import render_refusal
 from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, commit_anchor
 from perfgate.locale import Language, sentence, speaking
 from perfgate.service.answers import page_answer, written
+from perfgate.service.bodies import bounded_body
 from perfgate.service.callers import Authenticator, Caller, ReadProject, caller_of, is_same_secret
 from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
-from perfgate.service.store_api import bounded_body
 
 _MOST_BYTES = 16 * 1024
 _STATES: Mapping[str, TriageState] = {state: state for state in get_args(TriageState)}

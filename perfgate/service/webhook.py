@@ -1,4 +1,7 @@
-"""The webhook: a signed message for each recorded run, sent by a separate thread so that no upload waits for it."""
+"""Webhooks: a signed message for each recorded run, sent by a thread for each receiver.
+
+No upload waits for a receiver, and no receiver for another. A message that is not delivered is listed as a dead letter.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,35 @@ import hmac
 import queue
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
 import requests
+from urllib3.exceptions import HTTPError
 
 from perfgate.document.run import RunDocument
+from perfgate.document.served import DeadLetter, ServedWebhook
 from perfgate.errors import UsageError
 from perfgate.judging.store.runs import workload_names
+from perfgate.judging.store.store import utc_now
 from perfgate.locale import sentence
+from perfgate.service.trouble_log import TroubleLog
 from perfgate.system.loopback import is_loopback_host
 from perfgate.version import __version__
 
 SIGNATURE, DELIVERY = "X-Perfgate-Signature-256", "X-Perfgate-Delivery"
 _SHORTEST_SECRET = 16
-_MOST_WAITING = 1_000
+# Limits of each receiver; a message takes about 1 kB.
+MOST_WAITING = 10_000
+MOST_DEAD_LETTERS = 1_000
+# The part of an answer that is read, so that its connection can be used again.
+_MOST_ANSWER = 64 * 1024
 _TIMEOUT = (10.0, 30.0)
 # Seconds before another try.
 WAITS = (1.0, 5.0, 25.0)
@@ -53,7 +66,7 @@ class WebhookTarget:
     """The address of the receiver, and the secret that both know. Raises UsageError if they are unsafe."""
 
     address: str
-    secret: str
+    secret: str = field(repr=False)
 
     def __post_init__(self) -> None:
         """Refuse an address that anyone on the way could read, and a secret that can be guessed."""
@@ -71,19 +84,35 @@ class WebhookTarget:
                 shortest=_SHORTEST_SECRET,
             )
 
+    @property
+    def receiver(self) -> str:
+        """The scheme and host, for people; the path of an address may be a secret."""
+        parts = urlsplit(self.address)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
 
 class Webhook:
-    """Sends messages one after another, each up to four times; ``warn`` hears of those that were not delivered."""
+    """Sends the messages of one receiver one after another, each up to four times; ``warn`` hears of failures."""
 
-    def __init__(self, target: WebhookTarget, warn: Callable[[str], None], *, waits: Sequence[float] = WAITS) -> None:
-        self._target, self._warn, self._waits = target, warn, waits
-        self._waiting: queue.Queue[RecordedMessage | None] = queue.Queue(_MOST_WAITING)
+    def __init__(
+        self,
+        target: WebhookTarget,
+        warn: Callable[[str], None],
+        *,
+        waits: Sequence[float] = WAITS,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._target, self._waits, self._clock = target, waits, clock
+        self._troubles = TroubleLog(warn)
+        self._waiting: queue.Queue[RecordedMessage | None] = queue.Queue(MOST_WAITING)
+        self._dead_letters: deque[DeadLetter] = deque(maxlen=MOST_DEAD_LETTERS)
+        self._delivered, self._undelivered = 0, 0
         self._ending = threading.Event()
         self._sender = threading.Thread(target=self._send_all, name="webhook", daemon=True)
         self._sender.start()
 
     def recorded(self, run: RunDocument, run_id: str) -> None:
-        """Queue the message of a run; it is dropped with a warning if too many wait."""
+        """Queue the message of a run; it is a dead letter if too many wait."""
         message = RecordedMessage(
             project=run.project,
             run_id=run_id,
@@ -98,13 +127,17 @@ class Webhook:
         try:
             self._waiting.put_nowait(message)
         except queue.Full:
-            self._warn(
-                sentence(
-                    "webhook: {most_waiting} messages wait already; the message of run {run_id} is dropped",
-                    most_waiting=_MOST_WAITING,
-                    run_id=run_id[:12],
-                )
-            )
+            self._bury(message, sentence("{most} messages wait already", most=MOST_WAITING))
+
+    def state(self) -> ServedWebhook:
+        """The numbers of messages, and the newest dead letters, newest first."""
+        return ServedWebhook(
+            receiver=self._target.receiver,
+            waiting=self._waiting.qsize(),
+            delivered=self._delivered,
+            undelivered=self._undelivered,
+            dead_letters=list(self._dead_letters)[::-1],
+        )
 
     def close(self) -> None:
         """Stop after the message that is being sent."""
@@ -114,10 +147,11 @@ class Webhook:
         self._sender.join(_SECONDS_TO_END)
 
     def _send_all(self) -> None:
-        while (message := self._waiting.get()) is not None and not self._ending.is_set():
-            self._deliver(message)
+        with requests.Session() as session:
+            while (message := self._waiting.get()) is not None and not self._ending.is_set():
+                self._deliver(session, message)
 
-    def _deliver(self, message: RecordedMessage) -> None:
+    def _deliver(self, session: requests.Session, message: RecordedMessage) -> None:
         body = msgspec.json.encode(message)
         signature = hmac.new(self._target.secret.encode(), body, hashlib.sha256).hexdigest()
         headers = {
@@ -127,25 +161,38 @@ class Webhook:
             # The same for every try, so that the receiver recognises a repetition.
             DELIVERY: secrets.token_hex(16),
         }
-        why = self._try(body, headers)
+        why = self._try(session, body, headers)
         for wait in self._waits:
-            if why is None or self._ending.wait(wait):
+            if not why or self._ending.wait(wait):
                 break
-            why = self._try(body, headers)
-        if why is not None:
-            self._warn(
-                sentence(
-                    "webhook: the message of run {run_id} is not delivered: {why}", run_id=message.run_id[:12], why=why
-                )
-            )
+            why = self._try(session, body, headers)
+        if why:
+            self._bury(message, why)
+        else:
+            self._delivered += 1
 
-    def _try(self, body: bytes, headers: dict[str, str]) -> str | None:
-        """Send once; the reason if it was not received."""
+    def _try(self, session: requests.Session, body: bytes, headers: Mapping[str, str]) -> str:
+        """Send once; the reason if it was not received, else empty."""
         try:
-            response = requests.post(
+            response = session.post(
                 self._target.address, data=body, headers=headers, timeout=_TIMEOUT, allow_redirects=False, stream=True
             )
             with response:
-                return None if response.ok and not response.is_redirect else f"HTTP {response.status_code}"
-        except requests.RequestException as error:
+                response.raw.read(_MOST_ANSWER)
+                if response.ok and not response.is_redirect:
+                    return ""
+                return f"HTTP {response.status_code}"
+        except (requests.RequestException, HTTPError) as error:
             return type(error).__name__
+
+    def _bury(self, message: RecordedMessage, why: str) -> None:
+        self._undelivered += 1
+        at = self._clock().isoformat(timespec="seconds")
+        self._dead_letters.append(DeadLetter(at=at, project=message.project, run_id=message.run_id, reason=why))
+        self._troubles.note(
+            sentence(
+                "webhook {receiver}: messages are not delivered: {why}; the page /webhooks lists them",
+                receiver=self._target.receiver,
+                why=why,
+            )
+        )

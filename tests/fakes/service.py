@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,8 @@ from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import Recorded, StoreApi
 from perfgate.service.triage_form import TriageForm
 from perfgate.service.trouble_log import TroubleLog
+from perfgate.service.webhook import Webhook
+from perfgate.service.webhook_pages import WebhookPages
 
 SERVER_TOKEN = "the-token-of-the-server"
 
@@ -89,6 +91,7 @@ def serve_folder(
     artifacts: str | None = None,
     recordings: Path | None = None,
     warn: Callable[[str], None] = print,
+    webhooks: Sequence[Webhook] = (),
     location: str = "",
 ) -> Service:
     """Serve the store at ``location``, by default in ``store.db``, and the artifacts in ``kept`` in the folder.
@@ -116,6 +119,7 @@ def serve_folder(
             sites,
             TriageForm(served, authenticator, "en", sites.wait),
             AuditPage(served, "en"),
+            WebhookPages(webhooks, "en"),
         ],
         troubles,
     )

@@ -32,8 +32,10 @@ SECRET = "PERFGATE_WEBHOOK_SECRET"  # noqa: S105 - the same
 @click.option("--no-token", "is_open", is_flag=True, help="Let every user of this machine read, without a token.")
 @click.option(
     "--webhook",
+    "webhooks",
     metavar="URL",
-    help=f"Send a message to this address for each uploaded run, signed with the secret in {SECRET}.",
+    multiple=True,
+    help=f"Send a message to this address for each uploaded run, signed with the secret in {SECRET}; may be repeated.",
 )
 @language_option
 @directory_option()
@@ -44,7 +46,7 @@ def COMMAND(
     host: str,
     port: int,
     is_open: bool,
-    webhook: str | None,
+    webhooks: tuple[str, ...],
     language: str | None,
     directory: Path,
 ) -> None:
@@ -81,6 +83,6 @@ def COMMAND(
         language=report_language(language, directory),
         is_open=is_open,
         artifacts=artifacts_location_in(artifacts, directory, os.environ),
-        webhook=None if webhook is None else WebhookTarget(webhook, os.environ.get(SECRET, "")),
+        webhooks=tuple(WebhookTarget(address, os.environ.get(SECRET, "")) for address in webhooks),
     )
     serve(request, os.environ, click.echo, partial(click.echo, err=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 import schemathesis
-from fastapi import HTTPException
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -19,14 +17,12 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from starlette.requests import Request
 
 from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, Triage
 from perfgate.document.run import RunDocument
-from perfgate.document.strict_json import MAX_BYTES
 from perfgate.judging.store.runs import record_run, stored_runs
-from perfgate.service.store_api import bounded_body
+from perfgate.service.bodies import MOST_UPLOAD_BYTES
 from tests.fakes.service import SERVER_TOKEN, Service
 from tests.unit.document.minimal import minimal_run
 
@@ -112,22 +108,22 @@ def test_upload__bytes_that_are_not_the_document__refused(service: Service) -> N
 
 def test_upload__larger_than_any_document__refused_before_it_is_read(service: Service) -> None:
     client = service.client(service.token("shop"))
-    announced = {"Content-Length": str(MAX_BYTES + 1), "Connection": "close"}
+    announced = {"Content-Length": str(MOST_UPLOAD_BYTES + 1), "Connection": "close"}
     assert client.put(f"/api/v1/projects/shop/runs/{'0' * 64}", headers=announced).status_code == 413
     assert client.post("/api/v1/projects/shop/acceptances", data=b" " * 70_000).status_code == 413
 
 
-def test_bounded_body__endless__ends_above_the_bound() -> None:
-    parts = 0
-
-    async def receive() -> dict[str, Any]:
-        nonlocal parts
-        parts += 1
-        return {"type": "http.request", "body": b"0" * 100, "more_body": True}
-
-    with pytest.raises(HTTPException, match="413"):
-        asyncio.run(bounded_body(Request({"type": "http", "headers": []}, receive), 250))
-    assert parts == 3
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(b'{"x":[' + b"0," * 1_200_000 + b"0]}", "more than 1000000 values", id="values"),
+        pytest.param(b'{"x":"' + b"a" * 3_000_000 + b'"}', "not the bytes that perfgate writes", id="one text"),
+    ],
+)
+def test_upload__costly_to_read__refused_without_reading_it(service: Service, data: bytes, reason: str) -> None:
+    client = service.client(service.token("shop"))
+    answer = client.put(f"/api/v1/projects/shop/runs/{hashlib.sha256(data).hexdigest()}", data=data)
+    assert (answer.status_code, reason in answer.json()["error"]) == (422, True)
 
 
 def test_errors__of_a_store_that_cannot_be_used__without_its_place(service: Service, tmp_path: Path) -> None:

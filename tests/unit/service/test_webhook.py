@@ -1,4 +1,4 @@
-"""The webhook of a service: a signed message for each new run, repeated until it is received, and never waited for."""
+"""Webhooks of a service: a signed message for each new run, repeated until it is received, and never waited for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from perfgate.errors import UsageError
 from perfgate.service.webhook import DELIVERY, SIGNATURE, Webhook, WebhookTarget
-from tests.fakes.service import Listening, listening, serve_folder
+from tests.fakes.service import SERVER_TOKEN, Listening, listening, serve_folder
 from tests.unit.document.minimal import minimal_run
 from tests.unit.service.test_store_api import document, upload
 
@@ -70,11 +70,64 @@ def test_webhook__run_uploaded__one_signed_message_that_is_repeated_until_it_is_
     assert (said["event"], said["project"], said["run_id"]) == ("run recorded", "shop", document(minimal_run())[1])
 
 
-def test_webhook__nobody_listens__warned_and_the_upload_is_stored(address: Listening, tmp_path: Path) -> None:
+def test_webhook__nobody_listens__a_dead_letter_and_the_upload_is_stored(address: Listening, tmp_path: Path) -> None:
     warnings: queue.Queue[str] = queue.Queue()
-    webhook = Webhook(WebhookTarget("http://127.0.0.1:9/hook", SECRET), warnings.put, waits=(0.0,))
+    webhook = Webhook(WebhookTarget("http://127.0.0.1:9/secret-path", SECRET), warnings.put, waits=(0.0,))
     assert upload(serve_folder(address, tmp_path, webhook.recorded), minimal_run()).status_code == 201
-    assert "is not delivered: ConnectionError" in warnings.get(timeout=60)
+    assert "messages are not delivered: ConnectionError" in warnings.get(timeout=60)
+    webhook.close()
+    state = webhook.state()
+    assert (state.receiver, state.delivered, state.undelivered) == ("http://127.0.0.1:9", 0, 1)
+    (letter,) = state.dead_letters
+    assert (letter.project, letter.run_id, letter.reason) == ("shop", document(minimal_run())[1], "ConnectionError")
+
+
+def test_webhooks__one_of_three_receivers_fails__the_others_get_every_message(hook: Listening) -> None:
+    sent = 200
+    warnings: queue.Queue[str] = queue.Queue()
+    broken = Webhook(WebhookTarget("http://127.0.0.1:9/", SECRET), warnings.put, waits=(60.0,))
+    hook.application = receiver = Receiver(204)
+    others = [Webhook(WebhookTarget(f"{hook.url}/{number}", SECRET), pytest.fail) for number in range(2)]
+    for number in range(sent):
+        for webhook in (broken, *others):
+            webhook.recorded(minimal_run(), f"{number:064x}")
+    for _ in range(2 * sent):
+        receiver.messages.get(timeout=60)
+    for webhook in (*others, broken):
+        webhook.close()
+    assert [webhook.state().delivered for webhook in others] == [sent, sent]
+    assert [webhook.state().undelivered for webhook in others] == [0, 0]
+    assert broken.state().delivered == 0
+
+
+def test_webhook__too_many_wait__the_further_ones_are_dead_letters_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("perfgate.service.webhook.MOST_WAITING", 3)
+    warnings: list[str] = []
+    webhook = Webhook(WebhookTarget("http://127.0.0.1:9/", SECRET), warnings.append, waits=(60.0,))
+    for number in range(10):
+        webhook.recorded(minimal_run(), f"{number:064x}")
+    state = webhook.state()
+    webhook.close()
+    assert state.undelivered >= 6
+    assert {letter.reason for letter in state.dead_letters} == {"3 messages wait already"}
+    assert len(warnings) <= 2
+
+
+def test_webhook_pages__dead_letters__shown_to_readers_of_all_projects(address: Listening, tmp_path: Path) -> None:
+    warnings: queue.Queue[str] = queue.Queue()
+    webhook = Webhook(WebhookTarget("http://127.0.0.1:9/secret-path", SECRET), warnings.put, waits=())
+    service = serve_folder(address, tmp_path, webhook.recorded, webhooks=[webhook])
+    upload(service, minimal_run())
+    warnings.get(timeout=60)
+    page = service.client(SERVER_TOKEN).get("/webhooks")
+    assert page.status_code == 200
+    assert document(minimal_run())[1] in page.text
+    assert "secret-path" not in page.text
+    (state,) = service.client(SERVER_TOKEN).get("/api/v1/webhooks").json()
+    assert state["dead_letters"][0]["reason"] == "ConnectionError"
+    assert service.client(service.token("shop")).get("/webhooks").status_code == 403
     webhook.close()
 
 

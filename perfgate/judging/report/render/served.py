@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import quote
 
-from perfgate.document.served import ServedEntry, ServedJob, ServedRecording
+from perfgate.document.served import ServedEntry, ServedJob, ServedRecording, ServedWebhook
 from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
@@ -94,17 +94,29 @@ def _quoted(name: str) -> str:
 
 
 def render_projects(
-    projects: Sequence[ProjectRow], language: Language, *, recordings: str = "", audit: str = ""
+    projects: Sequence[ProjectRow], language: Language, *, recordings: str = "", audit: str = "", webhooks: str = ""
 ) -> str:
-    """The projects of a store, and the addresses of recordings and audit log if there are any."""
+    """The projects of a store, and the addresses of recordings, audit log and webhooks if there are any."""
     with speaking(language):
-        return _page("projects", projects=projects, recordings=Words(recordings), audit=Words(audit))
+        return _page(
+            "projects",
+            projects=projects,
+            recordings=Words(recordings),
+            audit=Words(audit),
+            webhooks=Words(webhooks),
+        )
 
 
 def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str = "") -> str:
     """The changes of a store, newest first, and the address of the page with older changes."""
     with speaking(language):
         return _page("audit", rows=[(row, say(ACTIONS[row.action])) for row in rows], older=Words(older))
+
+
+def render_webhooks(webhooks: Sequence[ServedWebhook], language: Language) -> str:
+    """The webhooks of a service with their dead letters."""
+    with speaking(language):
+        return _page("webhooks", webhooks=webhooks)
 
 
 def render_refusal(error: str, back: str, language: Language) -> str:
