@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import PlacePattern
-from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Paired
+from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Outcome, Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.compare.rule import SHAPE
@@ -19,6 +19,7 @@ from perfgate.stats.culprits import Answer
 from perfgate.stats.error_control import sequential_p
 
 _NORMAL = NormalDist()
+_NOT_SLOWER = frozenset({"unchanged", "improved"})
 
 
 class OldStateError(MeasuringError):
@@ -38,11 +39,14 @@ class Signal(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        return sorted(f"{place.workload}/{place.shape} {place.metric}".replace("/ ", " ") for place in self.places)
+        names = [f"{place.workload}/{place.shape} {place.metric}".replace("/ ", " ") for place in self.places]
+        return sorted(names)
 
     @property
     def places(self) -> frozenset[PlacePattern]:
-        return self.counters or frozenset([self.time] if self.time else [])
+        if self.counters or not self.time:
+            return self.counters
+        return frozenset([self.time])
 
     @property
     def workloads(self) -> frozenset[str]:
@@ -58,10 +62,12 @@ class TrialReading(NamedTuple):
 
 def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -> list[Comparison]:
     """The regressed comparisons: of the metrics that match a pattern, gating or not, or else of all gating metrics."""
-    regressions = [comparison for comparison in decision.comparisons if comparison.outcome == "regressed"]
-    if pattern is None:
-        return [comparison for comparison in regressions if comparison.gating]
-    return [comparison for comparison in regressions if _matches(comparison, pattern)]
+    regressions: list[Comparison] = []
+    for comparison in decision.comparisons:
+        is_meant = comparison.gating if pattern is None else _matches(comparison, pattern)
+        if is_meant and comparison.outcome == "regressed":
+            regressions.append(comparison)
+    return regressions
 
 
 def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
@@ -94,8 +100,8 @@ def read_first(
     is_fast = decision.verdict != "INCONCLUSIVE"
     if pattern is not None:
         # A verdict on other metrics does not cover the named one.
-        matching = [comparison for comparison in decision.comparisons if _matches(comparison, pattern)]
-        is_fast = any(comparison.outcome in ("unchanged", "improved") for comparison in matching)
+        outcomes = {comparison.outcome for comparison in decision.comparisons if _matches(comparison, pattern)}
+        is_fast = not outcomes.isdisjoint(_NOT_SLOWER)
     if not is_fast:
         return _unanswered(decision)
     return TrialReading("fast", decision.policy.alpha_ok)
@@ -114,13 +120,15 @@ def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> Tri
 
 def read_counters(comparisons: Iterable[Comparison], signal: Signal) -> Answer | None:
     """Whether any of the followed counters regressed; None if that is not known of all of them."""
-    outcomes = {
-        place: comparison.outcome for place, comparison in _measured(comparisons).items() if place in signal.counters
-    }
-    if "regressed" in outcomes.values():
+    measured = _measured(comparisons)
+    outcomes: list[Outcome | None] = []
+    for place in signal.counters:
+        outcomes.append(measured[place].outcome if place in measured else None)
+    if "regressed" in outcomes:
         return "slow"
-    is_known = set(outcomes) == signal.counters and set(outcomes.values()) <= {"unchanged", "improved"}
-    return "fast" if is_known else None
+    if _NOT_SLOWER.issuperset(outcomes):
+        return "fast"
+    return None
 
 
 def read_time(
@@ -139,13 +147,9 @@ def read_time(
     if size is None or not spread:
         return None
     beyond_half = (size - signal.size / 2) / spread * math.copysign(1.0, signal.size)
-    once = _NORMAL.cdf(-abs(beyond_half))
-    pairs = None
-    if isinstance(compared, Paired):
-        pairs = compared.pairs
-    error = once
-    if pairs:
-        error = sequential_p(once, looks, pairs, shape=SHAPE)
+    error = _NORMAL.cdf(-abs(beyond_half))
+    if isinstance(compared, Paired) and compared.pairs:
+        error = sequential_p(error, looks, compared.pairs, shape=SHAPE)
     if error > allowed:
         return TrialReading("undecided", 1.0)
     return TrialReading("slow" if beyond_half > 0 else "fast", error)
@@ -156,8 +160,10 @@ def read_last(decision: DecisionDocument, signal: Signal, allowed: float) -> Tri
     compared = None
     if signal.time:
         compared = _measured(decision.comparisons).get(signal.time)
-    if compared is not None and compared.outcome == "regressed" and (chance := _chance(compared, decision)) <= allowed:
-        return TrialReading("slow", chance)
+    if compared is not None and compared.outcome == "regressed":
+        chance = _chance(compared, decision)
+        if chance <= allowed:
+            return TrialReading("slow", chance)
     return TrialReading("undecided", 1.0)
 
 
@@ -187,13 +193,16 @@ def failed_on(decision: DecisionDocument, side: str) -> bool:
 
 
 def _unanswered(decision: DecisionDocument) -> TrialReading:
-    if base := next((failure for failure in decision.failures if failure.side == "base"), None):
-        raise OldStateError(
-            "the old state cannot be measured: {what} of workload {workload} fails",
-            what=base.what,
-            workload=base.workload,
-        )
-    return TrialReading("impossible" if failed_on(decision, "head") else "undecided", 1.0)
+    for failure in decision.failures:
+        if failure.side == "base":
+            raise OldStateError(
+                "the old state cannot be measured: {what} of workload {workload} fails",
+                what=failure.what,
+                workload=failure.workload,
+            )
+    if failed_on(decision, "head"):
+        return TrialReading("impossible", 1.0)
+    return TrialReading("undecided", 1.0)
 
 
 def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
@@ -206,11 +215,8 @@ def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
 
 
 def _size(comparison: Comparison) -> float | None:
-    delta = None
-    if isinstance(comparison, NumberComparison):
-        delta = comparison.delta
-    if delta is not None and delta > -1:
-        return math.log1p(delta)
+    if isinstance(comparison, NumberComparison) and comparison.delta is not None and comparison.delta > -1:
+        return math.log1p(comparison.delta)
     return None
 
 
@@ -222,4 +228,6 @@ def _standard_error(comparison: Comparison) -> float | None:
         return None
     low, high = map(math.log1p, comparison.interval)
     width = (high - low) / 2 / _NORMAL.inv_cdf((1 + comparison.confidence) / 2)
-    return width if 0 < width < math.inf else None
+    if 0 < width < math.inf:
+        return width
+    return None

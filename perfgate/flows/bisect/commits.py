@@ -81,9 +81,10 @@ class StoredCounters:
         fingerprint: str,
         environ: Mapping[str, str],
     ) -> None:
-        counts = [comparison for comparison in decision.comparisons if isinstance(comparison, Exact)]
-        compared = {place_of(count): count for count in counts}
-        self._followed = [compared[place] for place in signal.counters]
+        self._followed: list[Exact] = []
+        for comparison in decision.comparisons:
+            if isinstance(comparison, Exact) and place_of(comparison) in signal.counters:
+                self._followed.append(comparison)
         self._values: list[dict[str, float]] = []
         try:
             store = open_project_store(config, environ)
@@ -107,10 +108,12 @@ class StoredCounters:
             value, old = values.get(commit), counter.base
             if value is None:
                 return None
-            rose = old is not None and value > old
-            fell = old is not None and value < old
-            if answer != "slow":
-                answer = "slow" if (rose if counter.better == "lower" else fell) else "fast"
+            is_worse = False
+            if old is not None:
+                is_worse = value > old if counter.better == "lower" else value < old
+            if is_worse:
+                answer = "slow"
+            answer = answer or "fast"
         return answer
 
 

@@ -27,12 +27,10 @@ class PackageStates:
     cumulative: bool
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
-        pins = self._new(applied)
+        pins: dict[str, str | None] = {}
         if not self.cumulative:  # the other packages stay at their old versions
-            pins = {
-                change.package: change.after if at in applied else change.before
-                for at, change in enumerate(self.changes)
-            }
+            pins = {change.package: change.before for change in self.changes}
+        pins.update(self._new(applied))
         try:
             python = self.maker.make(pins, f"stack-{number:02}")
         except StackError as error:
@@ -40,16 +38,25 @@ class PackageStates:
         return TrialSides(base_python=self.old, head_python=python, comparing="stack")
 
     def words(self, applied: frozenset[int]) -> str:
-        names = [
-            f"{package} {version}" if version else sentence("without {package}", package=package)
-            for package, version in self._new(applied).items()
-        ]
-        more = len(names) - _NAMED
-        return ", ".join(names[:_NAMED]) + (sentence(" and {more} more", more=more) if more > 0 else "")
+        names: list[str] = []
+        for package, version in self._new(applied).items():
+            if version:
+                names.append(f"{package} {version}")
+            else:
+                names.append(sentence("without {package}", package=package))
+        words, more = ", ".join(names[:_NAMED]), len(names) - _NAMED
+        if more > 0:
+            words += sentence(" and {more} more", more=more)
+        return words
 
     def _new(self, applied: frozenset[int]) -> dict[str, str | None]:
-        newest = [max(applied)] if self.cumulative else sorted(applied)
-        return {self.changes[position].package: self.changes[position].after for position in newest}
+        if self.cumulative:
+            applied = frozenset({max(applied)})
+        versions: dict[str, str | None] = {}
+        for position in sorted(applied):
+            change = self.changes[position]
+            versions[change.package] = change.after
+        return versions
 
 
 def states_between(maker: StackMaker, versions: Pins | ReleaseRange) -> PackageStates:
@@ -62,21 +69,19 @@ def states_between(maker: StackMaker, versions: Pins | ReleaseRange) -> PackageS
         if isinstance(versions, ReleaseRange):
             old = maker.make({versions.package: versions.first}, "old-stack")
             releases = maker.releases(old, versions)
-            steps = [
-                PackageChange(package=versions.package, before=before, after=after)
-                for before, after in itertools.pairwise(releases)
-            ]
+            steps: list[PackageChange] = []
+            for earlier, later in itertools.pairwise(releases):
+                steps.append(PackageChange(package=versions.package, before=earlier, after=later))
             return PackageStates(maker, old, steps, cumulative=True)
     except StackError as error:
         raise MeasuringError(
             "the old stack cannot be installed: {error}; see {log}", error=error, log=maker.logs / "old-stack.log"
         ) from error
     before = versions_in(old, versions)
-    changes = [
-        PackageChange(package=package, before=before[package], after=after)
-        for package, after in versions.items()
-        if before[package] != after
-    ]
+    changes: list[PackageChange] = []
+    for package, after in versions.items():
+        if before[package] != after:
+            changes.append(PackageChange(package=package, before=before[package], after=after))
     if not changes:
         raise UsageError("the old stack has all of these versions already: there is nothing to bisect")
     return PackageStates(maker, old, changes, cumulative=False)

@@ -91,8 +91,9 @@ def parse_between(text: str, lines: str | None) -> EnvironmentList | ReleaseRang
         return _releases(match)
     if len(entries) < _FEWEST:
         raise UsageError("--between needs an old and a new environment; {examples}", examples=_LISTS)
-    if twice := next((entry for entry in entries if entries.count(entry) > 1), None):
-        raise UsageError("--between names {name} twice", name=twice)
+    for entry in entries:
+        if entries.count(entry) > 1:
+            raise UsageError("--between names {name} twice", name=entry)
     if lines is not None:
         return _launched(entries, lines)
     if all("/" in entry for entry in entries):
@@ -108,18 +109,23 @@ def _launched(versions: Sequence[str], lines: str) -> LaunchedVersions:
             place=PLACEHOLDER,
             example="source /usr/local/Ascend/{}/set_env.sh",
         )
-    if wrong := next((version for version in versions if not _VERSION.fullmatch(version)), None):
-        raise UsageError(
-            "--between: {entry!r} is not a version for --environment; it takes letters, digits and ./:@+=~_-",
-            entry=wrong,
-        )
+    for version in versions:
+        if not _VERSION.fullmatch(version):
+            raise UsageError(
+                "--between: {entry!r} is not a version for --environment; it takes letters, digits and ./:@+=~_-",
+                entry=version,
+            )
     return LaunchedVersions(versions, lines)
 
 
 def _packages(entry: str) -> Pins:
-    matches = [_ENTRY.fullmatch(word) for word in entry.split()]
-    pins: Pins = {canonicalize_name(match[1]): _version(match[2]) for match in matches if match and match[3] is None}
-    if len(pins) < len(matches):
+    pins: Pins = {}
+    words = entry.split()
+    for word in words:
+        match = _ENTRY.fullmatch(word)
+        if match and match[3] is None:
+            pins[canonicalize_name(match[1])] = _version(match[2])
+    if len(pins) < len(words):
         raise UsageError("--between does not understand {entry!r}; {examples}", entry=entry, examples=_LISTS)
     return pins
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,8 @@ class StackMaker:
 
         Raises StackError if it cannot be made so, and MeasuringError if the package index cannot be reached.
         """
-        python = self._build([f"{package}=={version}" for package, version in pins.items() if version], name)
+        requirements = [f"{package}=={version}" for package, version in pins.items() if version]
+        python = self._build(requirements, name)
         installed = versions_in(python, pins)
         for package, version in pins.items():
             resolved = installed[package]
@@ -77,8 +79,9 @@ class StackMaker:
 
     def releases(self, python: Path, span: ReleaseRange) -> list[str]:
         """The releases from the first to the last version, ascending, as the package index lists them for this Python."""
-        with_early = any(Version(version).is_prerelease for version in (span.first, span.last))
-        command = [str(python), "-m", "pip", "index", "versions", span.package, *(["--pre"] if with_early else [])]
+        command = [str(python), "-m", "pip", "index", "versions", span.package]
+        if Version(span.first).is_prerelease or Version(span.last).is_prerelease:
+            command.append("--pre")
         self.say(sentence("querying the package index for releases of {package}", package=span.package))
         process = subprocess.run(
             command,
@@ -141,7 +144,9 @@ def _refused_by_others(package: str, version: str | None, pin: str | None) -> St
 
 def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
     """The installed versions of packages in the environment of an interpreter."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = dict(os.environ)
+    for variable in ("PYTHONPATH", "PYTHONHOME"):
+        environment.pop(variable, None)
     process = subprocess.run(
         [str(python), "-c", _VERSIONS, *packages], env=environment, capture_output=True, text=True, check=False
     )
@@ -155,7 +160,10 @@ def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
 
 def releases_between(listed: Iterable[str], span: ReleaseRange) -> list[str]:
     """The listed releases from the first to the last version, ascending. Raises UsageError if one of these is missing."""
-    versions = {Version(text): text for text in listed if _is_version(text)}
+    versions: dict[Version, str] = {}
+    for text in listed:
+        with suppress(InvalidVersion):
+            versions[Version(text)] = text
     first, last = Version(span.first), Version(span.last)
     if missing := [str(version) for version in (first, last) if version not in versions]:
         latest = ", ".join(versions[version] for version in sorted(versions, reverse=True)[:_SHOWN])
@@ -166,14 +174,6 @@ def releases_between(listed: Iterable[str], span: ReleaseRange) -> list[str]:
             latest=latest,
         )
     return [versions[version] for version in sorted(versions) if first <= version <= last]
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
 
 
 def _equal(version: str | None, pin: str | None) -> bool:

@@ -91,16 +91,20 @@ class PairsOfWorkload:
         """Measure pairs, in another memory layout if base differs from base."""
         check, name, pairs = self.check, self.reference.name, self._pairs
         earlier, looks, decided = check.job.earlier, check.job.policy.looks, check.options.decided
-        budget = check.job.config.gate.budget if self.budget is None else self.budget
+        budget = self.budget
+        if budget is None:
+            budget = check.job.config.gate.budget
         budget_ends = time.monotonic() + budget
         begun = first_draw = 0
         if self.continues:
             begun, first_draw = self.continues.begun, self.continues.draw
+        if earlier:
+            looks = looks_left(looks, pairs_of(earlier, name))
         sides = self._sides(before_pair)
         for draw in itertools.count(first_draw):
             measure_pairs(
                 sides,
-                looks=looks_left(looks, pairs_of(earlier, name)) if earlier else looks,
+                looks=looks,
                 is_decided=is_decided,
                 pairs_needed=lambda: check.forecast.needed,
                 needs_names=lambda: decided is None and check.look_at(name).names_would_help(),
@@ -125,21 +129,25 @@ class PairsOfWorkload:
         look = check.look_at(self.reference.name, to_come=self.to_come)
         needed = look.pairs_needed()
         # The pairs up to the first look with that number, including pairs of base against base.
-        ends = [planned for planned in looks if needed is not None and planned >= needed]
-        check.forecast.needed = ends[0] + check.job.config.gate.aa_pairs if ends else None
+        check.forecast.needed = None
+        for planned in looks:
+            if needed is not None and planned >= needed:
+                check.forecast.needed = planned + check.job.config.gate.aa_pairs
+                break
         if decided:
             return decided(look.comparisons, looks)
         return not look.more_pairs_would_help()
 
     def _measure_stretches(self) -> None:
         """Measure long stretches of calls, until mean and stalls are decided or do not look worse."""
-        check, name = self.check, self.reference.name
-        earlier = check.job.earlier
+        check, name, quads = self.check, self.reference.name, 0
+        if check.job.earlier:
+            quads = quads_of_stretches(check.job.earlier, name)
         measure_stretches(
             self._sides(check.job.seals.check_if_due),
             looks=STRETCH_LOOKS,
             is_decided=lambda: not check.look_at(name, to_come=self.to_come).more_calls_would_help(),
-            quads=quads_of_stretches(earlier, name) if earlier else 0,
+            quads=quads,
         )
 
     def _sides(self, before_start: Callable[[], None]) -> WorkloadSides:
@@ -171,8 +179,9 @@ class PairsOfWorkload:
     def _can_be_compared(self) -> bool:
         """Whether the workload loaded on both sides, on one testbed; otherwise pairs would be a waste of time."""
         earlier, measured = self.check.job.earlier, self.check.measured
-        records = [*earlier.base.workloads, *earlier.head.workloads] if earlier else []
-        if not earlier:
+        if earlier:
+            records = [*earlier.base.workloads, *earlier.head.workloads]
+        else:
             records = [measured.base[-1].workload, measured.head[-1].workload]
         if any(record.name == self.reference.name and record.error for record in records):
             return False

@@ -62,14 +62,16 @@ class WorkloadMeasurement:
         check.forecast.begin("checklist", name)
         counted_first: Mapping[SideName, Sequence[CounterSet]] = {}
         steps = check_steps(job, check.options)
+        pairs_of_workload = PairedMeasurement()
         if too_slow is not None:
             steps = steps_of_slow_calls(job.policy)
+            pairs_of_workload.failed.append(too_slow)
             # Where only loading is slow, another process would take longer than all calls of the checklist.
             if too_slow.error.has_slow_calls:
                 counted_first = self._count_slow_calls(too_slow)
         recount = Recount(check.bench, turns, draws=check.bench.servers.draws, counted_first=counted_first)
         turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
-        measured.pairs.append(PairedMeasurement(failed=[too_slow] if too_slow else []))
+        measured.pairs.append(pairs_of_workload)
         measured.base.append(sides[0].found)
         measured.head.append(sides[1].found)
         if _is_refused(sides[0].found) and _is_refused(sides[1].found):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.kept import set_of_check
@@ -35,8 +34,7 @@ class CheckKeeper:
     def keep(self, decision: DecisionDocument, artifact: ReadArtifact, page: str) -> Mapping[str, str]:
         """Keep what the judged documents list, and the report page; the address of every kept file that has one, by path."""
         documents = artifact.judged_documents()
-        kept_at = datetime.fromtimestamp(self.doors.clock(), timezone.utc).isoformat()
-        artifacts = set_of_check(documents.base, documents.head, decision, self.project, kept_at)
+        artifacts = set_of_check(documents.base, documents.head, decision, self.project, self.doors.now())
         assert artifact.source is not None, "it has been read"
         key = key_of(self.key, artifact.testbed)
         sources = with_traces(artifact.source, self.target.forge, self.target.event, key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 from perfgate.document.decision import Verdict
 from perfgate.document.gates import GateRecord
@@ -59,7 +58,6 @@ def record_verdicts(published: Published, trusted: TrustedInputs, key: str, door
     judged = [artifact for artifact in published.artifacts if artifact.decision.verdict != "SKIPPED"]
     if event is None or not judged:
         return
-    judged_at = datetime.fromtimestamp(doors.clock(), timezone.utc).isoformat()
     records = [
         GateRecord(
             gate=key,
@@ -67,7 +65,7 @@ def record_verdicts(published: Published, trusted: TrustedInputs, key: str, door
             testbed=artifact.testbed,
             change=change.number if change else 0,
             verdict=artifact.decision.verdict,
-            judged_at=judged_at,
+            judged_at=doors.now(),
             link=event.report_url or event.job_url or "",
         )
         for artifact in judged

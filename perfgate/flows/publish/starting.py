@@ -47,25 +47,28 @@ def tell_workflow(
         raise UsageError(
             "{variable} is not set, so the workflow would not learn what to measure", variable=OUTPUT_VARIABLE
         )
-    bisects = isinstance(order, BisectOrder)
-    workload, metric = (None, order.metric) if isinstance(order, BisectOrder) else (order.workload, None)
     outputs = {
-        "action": "bisect" if bisects else "run",
+        "action": "run",
         "number": str(change.number),
         "head_sha": change.head_sha,
         "base_sha": change.base_sha,
-        "workload": workload or "",
-        "metric": metric or "",
-        "fork": "true" if change.from_fork else "false",
+        "workload": "",
+        "metric": "",
+        "fork": str(change.from_fork).lower(),
     }
+    if isinstance(order, BisectOrder):
+        outputs["action"], outputs["metric"] = "bisect", order.metric or ""
+        answer = _bisecting(order, change, event.job_url)
+    else:
+        outputs["workload"] = order.workload or ""
+        answer = OrderAnswer("measuring", head=change.head_sha[:_SHORT], workload=order.workload, job_url=event.job_url)
     append_to(path, output_lines(outputs), OUTPUT_VARIABLE)
-    return OrderAnswer(
-        "bisecting" if bisects else "measuring",
-        head=change.head_sha[:_SHORT],
-        workload=workload,
-        metrics=(metric,) if metric else (),
-        job_url=event.job_url,
-    )
+    return answer
+
+
+def _bisecting(order: BisectOrder, change: OrderedChange, job_url: str | None) -> OrderAnswer:
+    metrics = tuple(filter(None, [order.metric]))
+    return OrderAnswer("bisecting", head=change.head_sha[:_SHORT], metrics=metrics, job_url=job_url)
 
 
 def _start_pipeline(
@@ -84,17 +87,16 @@ def _start_pipeline(
         "PERFGATE_HEAD_SHA": change.head_sha,
         "PERFGATE_BASE_SHA": change.base_sha,
     }
+    if order.metric:
+        variables["PERFGATE_METRIC"] = order.metric
     try:
-        page = forge.start_pipeline(
-            branch, {**variables, **({"PERFGATE_METRIC": order.metric} if order.metric else {})}
-        )
+        page = forge.start_pipeline(branch, variables)
     except ForgeUnansweredError:
         raise
     except ForgeError as error:
         doors.say(log_lines(error.shown, doors.environ))
         return OrderAnswer("refused_by_hand", command=bisect_line(order, change), job_url=event.job_url)
-    metrics = (order.metric,) if order.metric else ()
-    return OrderAnswer("bisecting", head=change.head_sha[:_SHORT], metrics=metrics, job_url=page)
+    return _bisecting(order, change, page)
 
 
 def bisect_line(order: BisectOrder, change: OrderedChange) -> str:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +28,10 @@ class Doors:
     @classmethod
     def of_this_process(cls, say: Callable[[str], None]) -> Doors:
         return cls(os.environ, say, time.sleep, time.time)
+
+    def now(self) -> str:
+        """The time by this clock, in UTC, ISO 8601."""
+        return datetime.fromtimestamp(self.clock(), timezone.utc).isoformat()
 
     def connect(self, event: CiEvent) -> Forge | None:
         """The forge of an event, with the job's token; None without one."""
