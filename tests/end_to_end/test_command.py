@@ -301,7 +301,7 @@ def test_accept__number_of_a_comment_on_an_earlier_head__is_refused_with_both_co
     Order(own, "ann", first).obey()
     assert _accepted(own) == []
     reply = own.comments()[-1]
-    assert f"are those of `{own.project.head[:12]}`, but the head is now `{own.project.newer[:12]}`" in reply
+    assert f"are for `{own.project.head[:12]}`, but the head is now `{own.project.newer[:12]}`" in reply
 
 
 def test_accept__number_without_a_comment_of_perfgate__is_refused(own: Job) -> None:
