@@ -18,7 +18,7 @@ from perfgate.document.run import CodeChange
 
 # A larger file was hardly written by hand, and comparing it would take seconds.
 MAX_BYTES = 1_000_000
-# Of a larger change the first places are kept; it names causes, and judges nothing.
+# Of a larger change the first places are kept: they name causes and do not affect the verdict.
 MAX_CHANGES = 500
 # A place with more statements is new code, through which values flow anyway; a longer line was not written to be read.
 _MOST_STATEMENTS = 200
@@ -60,7 +60,7 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Statement(NamedTuple):
-    """One statement without nested ones, from ``line`` to ``last``; ``function`` is the first line of the function around
+    """One statement without nested statements, from ``line`` to ``last``; ``function`` is the first line of the function around
     it.
     """
 

@@ -1,7 +1,7 @@
 """Which files of a checkout are read while it is measured, by their access times.
 
 The kernel moves a file's access time for any reader: Python, a C++ loader that maps it into memory, a server in another
-language. So nothing has to run inside the measured processes. Linux mounts with ``relatime`` by default: there a read is
+language. So no code has to run inside the measured processes. Linux mounts with ``relatime`` by default: there a read is
 visible if the file or its metadata changed since it was last read, or that was a day ago (mount(8)). That is so of every
 file of a new checkout.
 """
@@ -24,7 +24,7 @@ _TICK_SECONDS = 0.05
 def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | None:
     """Watch ``files`` below ``root`` from now on; None if the file system keeps no access times.
 
-    The result is a function that lists the files read since, and those of unknown state, sorted. A deleted file is left out.
+    The result is a function that lists the files read since, and files of unknown state, sorted. A deleted file is left out.
     """
     if not _shows_reads(root):
         return None
@@ -58,7 +58,7 @@ def _would_move(status: os.stat_result) -> bool:
 
 
 def _shows_reads(root: Path) -> bool:
-    """Whether reading a new file beside the checkout moves its access time: not with ``noatime``."""
+    """Whether reading a new file next to the checkout moves its access time: not with ``noatime``."""
     try:
         with tempfile.NamedTemporaryFile(prefix=".perfgate-", dir=root) as file:
             file.write(b"x")

@@ -29,8 +29,8 @@ class _Names(NamedTuple):
 def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
     """The numbers of the statements, grouped by the values that they pass on.
 
-    The statements stand in the order in which they run, without those inside them. A constant connects nothing, nor does the
-    number of a loop's turn: two lines may be counted alike and have nothing else in common.
+    The statements stand in the order in which they run, without those inside them. A constant connects no statements,
+    nor does the number of a loop's turn: two lines may be counted alike and have no other relation.
     """
     chain_of = list(range(len(statements)))
     sources: dict[str, set[int]] = defaultdict(set)

@@ -28,7 +28,7 @@ class TimeBudget:
         self.left_out += seconds
 
     def is_spent(self, now: float, done: int, seconds_each: float | None) -> bool:
-        """Whether no further unit begins after the ``done`` ones, which took ``seconds_each``."""
+        """Whether no further unit begins after ``done`` units, which took ``seconds_each``."""
         if now <= self.ends:
             return False
         if self._extended_to is None:

@@ -149,7 +149,7 @@ class Engine:
         """Whether the next quad belongs to another start: this one has taken long enough by the time of its start.
 
         The last quads before a look, or before the time is up, do not if another start takes longer than they do; but one
-        start alone decides nothing, however long another takes.
+        start alone cannot decide, however long another takes.
         """
         worth = worth_of(start.number - (self._first_start or 0)) * self._start_seconds
         if index < quads.fewest or self.clock() - began <= worth:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# The first starts are short, so that an early look rests on several; of later ones three quarters of the time are turns.
+# The first starts are short, so that an early look rests on several; of later starts three quarters of the time are turns.
 _EARLY_STARTS = 2
 _LATER_WORTH = 3.0
 _SHORTEST = 1e-9

@@ -21,7 +21,7 @@ KEEP_ALIVE = "keep-alive"
 _LONGEST_FAILURE = 4096
 # Servers close connections that are idle for a while (uvicorn's --timeout-keep-alive: 5 s); no request may meet that.
 _IDLE_SECONDS = 2.0
-# A longer answer is an error: no request of a load asks for so much.
+# A longer answer is an error: no request of a load asks for that much.
 LONGEST_BODY = 256 * 2**20
 
 

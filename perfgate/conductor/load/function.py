@@ -82,7 +82,7 @@ class FunctionTarget:
 
 
 async def _read(reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[_Answer]]) -> None:
-    """Pass every answer to its waiter; once the process has ended, fail all pending ones."""
+    """Pass every answer to its waiter; once the process has ended, fail all pending requests."""
     try:
         while line := await reader.readline():
             answer = msgspec.json.decode(line, type=_Answer)

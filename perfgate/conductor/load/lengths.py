@@ -10,7 +10,7 @@ from perfgate.load_settings import Length, Lengths
 
 
 def draw_lengths(length: Length, *, count: int, seed: str) -> list[int]:
-    """So many lengths: all the same, one of a list each, evenly within bounds, or lognormal around a median."""
+    """Draw ``count`` lengths: all the same, one of a list each, evenly within bounds, or lognormal around a median."""
     if isinstance(length, int):
         return [length] * count
     generator = random.Random(seed)

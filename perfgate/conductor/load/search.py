@@ -75,7 +75,7 @@ def judge_rate(probe: Probe, rate: float, *, good: float = GOOD, bad: float = BA
     With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and
     holds once that sum <= -a (Wald, Sequential Analysis, 1947). With the default shares 145 hits in a row hold, three misses
     in a row fail. Requests come in rounds of a third of a clear pass; after ten clear passes without an answer there is none.
-    The errors are those of independent requests; in a queue misses come in bursts, and both errors are more frequent.
+    The errors assume independent requests; in a queue misses come in bursts, and both errors are more frequent.
     """
     bound = math.log((1 - ERROR) / ERROR)
     miss, hit = math.log(bad / good), math.log((1 - bad) / (1 - good))

@@ -13,7 +13,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def granted_cpus(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> list[int]:
-    """The CPUs this process may run on, as many as the cgroup quota pays for.
+    """The CPUs this process may run on, limited to the cgroup quota.
 
     A quota of 2.5 CPUs on a mask of 64 grants 2: threads above the quota are throttled, which costs more than they gain.
     """

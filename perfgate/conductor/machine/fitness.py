@@ -82,7 +82,7 @@ def look(machine: Machine, cpus: list[int]) -> Moment:
 
 @dataclass(frozen=True)
 class KernelFiles:
-    """The kernel's files, and counters at two moments. ``cpus`` are those of our mask, ``visible`` all there are."""
+    """The kernel's files, and counters at two moments. ``cpus`` are the CPUs of our mask, ``visible`` all CPUs."""
 
     machine: Machine
     cpus: list[int]
@@ -199,7 +199,7 @@ def _load(kernel: KernelFiles) -> FitnessCheck | None:
 
 
 def _neighbours(kernel: KernelFiles) -> FitnessCheck | None:
-    """How busy others keep the quietest of our CPUs, which is the one that pairs are pinned to."""
+    """How busy others keep the quietest of our CPUs, to which pairs are pinned."""
     shares = _shares(kernel.before.busy, kernel.after.busy, kernel)
     if not shares:
         return None

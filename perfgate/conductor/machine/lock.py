@@ -45,7 +45,7 @@ def machine_lock(
     """Hold the machine while measuring; wait in line for the holder, and report it. Yields the seconds of that wait.
 
     Lock and place in line die with their process, so a killed job never blocks the next. First come, first served, if the
-    folder beside the lock is writable; otherwise the first to poll a free lock gets it. A context inside one of this process
+    folder next to the lock is writable; otherwise the first to poll a free lock gets it. A context inside one of this process
     does not wait. Raises MachineBusyError after ``timeout`` seconds.
     """
     place = path.absolute()
@@ -210,7 +210,7 @@ class Ticket:
 
 
 def take_ticket(lock: Path, who: str) -> Ticket:
-    """Take the next number in the folder beside a lock, or a ticket without a place if that is impossible."""
+    """Take the next number in the folder next to a lock, or a ticket without a place if that is impossible."""
     folder = lock.with_name(f"{lock.name}.queue")
     try:
         with suppress(FileExistsError):

@@ -160,7 +160,7 @@ class ResultReader(Protocol):
     READS: str
 
     def recognises(self, content: Content) -> bool:
-        """A look at the content that raises nothing."""
+        """A look at the content that never raises."""
 
     def read(self, content: Content) -> Results:
         """Raises ResultsError, with the error and its place."""

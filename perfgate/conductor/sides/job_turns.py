@@ -45,7 +45,7 @@ _ENDLESS = 10**9
 class MeasuredJob:
     """The turns of a job as both run documents have them, and the reason if it failed.
 
-    ``stacks`` are those of each side that could be profiled; ``before`` are the turns that these are added to.
+    ``stacks`` has each side that could be profiled; ``before`` are the turns that these are added to.
     """
 
     record: JobRecord
@@ -251,7 +251,7 @@ class JobTurns:
     # --- after the last turn
 
     def _count_runs(self) -> None:
-        """Let both sides of a command count some runs, and keep that with as many of their last turns."""
+        """Let both sides of a command count some runs, and keep the counts with the same number of their last turns."""
         taken = self.done - self.measured.before.quads
         if self.measured.record.kind != "command" or taken < COUNTED_RUNS:
             return

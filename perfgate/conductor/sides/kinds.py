@@ -38,7 +38,7 @@ SIDES: Mapping[JobKind, type[CommandSide] | type[RanksSide] | type[ServerSide]] 
 
 
 def cpus_of(kind: JobKind, bench: Bench) -> list[int]:
-    """The CPUs of a side: a command has those of a function, ranks have all, a server all but that of the requests."""
+    """The CPUs of a side: a command has a function's CPUs, ranks have all, a server all but the load generator's."""
     if kind == "command":
         return quietest_cpus(bench.config.pair_cpus())
     if bench.config.gate.cpus:

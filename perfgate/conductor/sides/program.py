@@ -51,7 +51,7 @@ class ProgramEnd(msgspec.Struct, frozen=True):
 
     @property
     def signal(self) -> str:
-        """The name of the signal that killed the program, or the one that its shell started; empty if it exited."""
+        """The name of the signal that killed the program, or the program that its shell started; empty if it exited."""
         number = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL
         if number not in set(signal.Signals):
             return ""

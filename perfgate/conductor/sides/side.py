@@ -68,7 +68,7 @@ class SidePlan(NamedTuple):
 
     A quad is ``turns`` turns, half of each side. Both sides are started afresh once the turns of a start have taken as long as
     the start itself, or three times as long after the first few starts, after ``fewest`` to ``most`` quads; if ``most`` is 0
-    every turn is a process of its own. The last quads before a look, or before the time is up, belong to the start before them
+    every turn is a separate process. The last quads before a look, or before the time is up, belong to the start before them
     if another start takes longer. With ``one_by_one`` a side is warm before the other is started.
     """
 

@@ -73,7 +73,9 @@ LOAD_SECONDS = 10.0
 
 
 class Bench:
-    """The source of workers. Those of one interpreter share a fork server, so that base and head share their memory layout."""
+    """The source of workers. Workers of one interpreter share a fork server, so that base and head share their memory
+    layout.
+    """
 
     def __init__(
         self,
@@ -269,7 +271,7 @@ class Bench:
     ) -> Tried:
         """Load a workload, make one call of every shape and run its check, in a separate home.
 
-        So nothing that is compiled lies ready for the first call that counts. A trial that takes too long, or ends the
+        So no compiled code is ready before the first call that counts. A trial that takes too long, or ends the
         worker, is left to the measuring.
         """
         tried = self._trial(checkout, reference, packages, watch)
@@ -286,7 +288,7 @@ class Bench:
     def _trial(
         self, checkout: Checkout, reference: WorkloadReference, packages: bool, watch: LineWatch | None
     ) -> Tried:
-        """Try a workload once; a trial that tells nothing is empty."""
+        """Try a workload once; a trial without findings is empty."""
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         call_timeout = TRIAL_SECONDS
         if watch is not None or self.host_builds.have_begun:
@@ -450,7 +452,7 @@ class Bench:
         return {name: os.environ[name] for name in names if name in os.environ}
 
     def program_environment(self, checkout: Checkout, *, threads: int) -> dict[str, str]:
-        """The environment of a side's program: that of workers without their tuning, and with its checkout's code before any
+        """The environment of a side's program: the workers' without their tuning, and with its checkout's code before any
         other.
 
         The side's interpreter is the first ``python`` that it finds.
@@ -538,7 +540,7 @@ def open_bench(
     Raises MeasuringError when a preloaded module cannot be imported.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    # Logs are appended to by many workers; those of an earlier run in the same folder are not ours.
+    # Logs are appended to by many workers; logs of an earlier run in the same folder are not ours.
     for old in logs.glob("*.log"):
         remove(old)
     measure = config.measure

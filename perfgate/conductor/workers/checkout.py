@@ -10,7 +10,7 @@ from perfgate.config import MeasureSettings
 
 
 class ServerKey(NamedTuple):
-    """A fork server: the first or the second of an interpreter, by default of the one that runs perfgate."""
+    """A fork server: the first or the second of an interpreter, by default of perfgate's own."""
 
     python: Path | None = None
     second: bool = False
@@ -20,8 +20,8 @@ class ServerKey(NamedTuple):
 class Checkout:
     """Code to measure: ``root`` is the root of its imports, ``harness`` the folder of the workload files.
 
-    The harness is that of the head on both sides, so that a change of the workload file itself cannot look like a change of
-    speed. ``python`` is the interpreter that runs it, None the one that runs perfgate; ``second_server`` takes its workers
+    Both sides use the head's harness, so that a change of the workload file itself cannot look like a change of
+    speed. ``python`` is the interpreter that runs it, None perfgate's own; ``second_server`` takes its workers
     from another fork server of the same interpreter. ``measure`` are the settings of its own perfgate.toml, None if they are
     the bench's.
     """

@@ -1,7 +1,7 @@
 """Traces that user code may leave behind, and the scratch folder it works in.
 
 Left behind are processes that outlived their worker, folders that resist being removed, and planted links. The scratch
-folder's lock ends with its process, so the next process sweeps the folders of killed ones.
+folder's lock ends with its process, so the next process sweeps the folders of killed processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perfgate.system.processes import kill_children, name_of
 
 SCRATCH_PREFIX = "perfgate-scratch-"
 _UNLOCKED_PREFIX = "perfgate-new-"
-# Nothing new can be made directly in this folder by a side (perfgate.system.walls), which programs rarely do here.
+# A side cannot create entries directly in this folder (perfgate.system.walls), which programs rarely do here.
 _SELDOM_USED = "/var/tmp"  # noqa: S108 - mkdtemp makes a new folder
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KILL_ROUNDS = 20

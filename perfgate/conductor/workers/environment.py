@@ -49,7 +49,7 @@ KERNEL_CACHES = _words("""
 """)
 
 # glibc gives memory back to the kernel and takes it again, page fault by page fault, on every call of some models; the same
-# process then has a speed level of its own, by luck. Keeping the memory removes that luck: no mmap of its own for any block
+# process then has its own speed level, by luck. Keeping the memory removes that luck: no mmap of its own for any block
 # (a threshold instead is cut at 32 MiB by glibc), never trim, grow in large pieces.
 # Minor faults and milliseconds per call, one thread, torch 2.13, glibc 2.36:
 #                                          conv stack 4x3x112x112     conv 4x3x224x224, output of 51 MB
@@ -101,7 +101,7 @@ _TOKEN_VALUE = re.compile(
 # A store may have an address with a password, which writes to it.
 _STORES = ("PERFGATE_STORE", "PERFGATE_ARTIFACTS")
 _PASSWORD = re.compile(r"://[^/@]*:.*@|(?i:password=)")
-# The names of variables removed before perfgate started itself again. A note, and nothing to rely on.
+# The names of variables removed before perfgate started itself again. For notes only, not to rely on.
 DROPPED_VARIABLE = "PERFGATE_SCRUBBED"
 
 

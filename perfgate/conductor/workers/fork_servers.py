@@ -99,7 +99,7 @@ class ServerSettings:
 class ForkServers:
     """The fork servers that run, one for each key, and those that will take their place.
 
-    A server that ends although we did not end it is the end of the measurement: whoever ended it may have prepared what the
+    A server that ends although we did not end it is the end of the measurement: whatever ended it may have prepared what the
     next one would find. ``start_server`` takes the arguments of ``ForkServer``. ``is_prepared`` tells whether a server that
     has imported its modules may also take over the workloads; ``before_end`` is called before servers end.
     """
@@ -155,7 +155,8 @@ class ForkServers:
         return [*self.running.values(), *self._starting.values()]
 
     def start_next(self, hash_seed: int, *, parts: Sequence[str] = ()) -> None:
-        """Start new fork servers, with other addresses and other hashes, while the present ones run, unless some still start.
+        """Start new fork servers, with other addresses and other hashes, while the present servers run, unless some
+        still start.
 
         They import ``parts`` too, until ``forget_parts``.
         """
@@ -174,8 +175,8 @@ class ForkServers:
     def renew(self, *, let_go: Callable[[], None] = lambda: None) -> None:
         """Replace the fork servers once all of ``start_next`` are prepared.
 
-        ``let_go`` is called before the old ones end, to close their remaining workers. Raises MeasuringError when a preloaded
-        module fails.
+        ``let_go`` is called before the old servers end, to close their remaining workers. Raises MeasuringError when a
+        preloaded module fails.
         """
         if not self.has_next:
             return

@@ -12,7 +12,7 @@ from pathlib import Path
 HUB_CACHES = ("huggingface/hub", "huggingface/modules", "torch/hub", "modelscope/hub", "openmind/hub")
 # Where a hub's cache may lie instead; workers get these variables.
 HUB_VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "TORCH_HOME", "MODELSCOPE_CACHE", "OPENMIND_HUB_CACHE")
-# A hub writes large files under another name and then moves them; small ones (refs, locks) it may write in place.
+# A hub writes large files under another name and then moves them; small files (refs, locks) it may write in place.
 _COPIED_BYTES = 64 * 1024
 
 

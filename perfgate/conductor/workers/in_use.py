@@ -13,7 +13,7 @@ side if it is
 - a program that a module in use which starts programs, or a file of a checkout, names; or an interpreter. Python names one in
   quotes.
 
-Modules that are loaded without the import system are not reported; those of packages in use are covered all the same.
+Modules that are loaded without the import system are not reported; modules of packages in use are covered all the same.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MOST_TEXT = 1 << 20
 class UsedFiles:
     """The files that processes of the sides loaded, and the files in which to look for names of libraries and programs.
 
-    ``libraries`` are the files where the search for libraries begins, ``texts`` those of the checkouts.
+    ``libraries`` are the files where the search for libraries begins, ``texts`` the checkouts' files.
     """
 
     loads: Loads

@@ -47,7 +47,7 @@ class LoadLog:
             self._modules.add(module)
             for file in files:
                 if isinstance(file, str):
-                    # Before anything is sealed its state means nothing: missing bytecode of ours is still to be written.
+                    # Before sealing, the state is meaningless: missing bytecode of ours is still to be written.
                     self._states[file] = set()
         self._thread.start()
 

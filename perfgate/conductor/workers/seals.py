@@ -80,7 +80,7 @@ class SealedCode(NamedTuple):
 
 @cache  # Environments share installed packages: what is the same is sealed once.
 def sealed_tree(name: str, root: Path) -> SealedFolder:
-    """A folder or file in which nothing may change."""
+    """A folder or file that may not change."""
     return SealedFolder(name, partial(stamps_below, root, most=MOST_ENTRIES), root=root)
 
 
@@ -150,7 +150,7 @@ class _State:
         # Before the files: what changes while they are read shows the next time.
         self._passing = self._stamp_passing()
         self.current = folder.stamp() or {}
-        # The head's files in its own checkout affect nothing else.
+        # The head's files in its own checkout affect only the head.
         if folder.own is not None and folder.own in (alone, "head"):
             self._accept(set(_differing(before, self.current)) - folder.committed)
         for name in _differing(self.expected, self.current):

@@ -38,7 +38,7 @@ _LAYOUT = 1  # version of the cache's layout; another number ignores older entri
 _COMPLETE = "perfgate-complete"
 # After the environment's own .pth files, which are read in the order of their names.
 _PARENT = "zzz-perfgate-parent.pth"
-# Variables that an installer needs beyond those of a worker: its configuration, the way to its index, a home with its
+# Variables that an installer needs in addition to a worker's: its configuration, the way to its index, a home with its
 # cache.
 _SETUP_ALLOWED = {
     *(ALLOWED - {"PYTHONPATH", "VIRTUAL_ENV"}),

@@ -287,7 +287,7 @@ class ForkServer(WorkerSource):
 
     ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in. It fails if a module of
     ``preload`` cannot be imported, and does without the ``parts`` that cannot. It lives in a ``room`` if its interpreter
-    has packages of a side, whose code may run at its start.
+    has packages of a side, which may run code at its start.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ _TIMES = {
     "inter_token_latency_ms": "ms",
     "request_latency": "s",
 }
-# Their quantiles are those of moments, which an idle moment or a burst decides.
+# Their quantiles are over moments, so an idle moment or a burst decides them.
 _RATES = {"requests_per_second": "items/s", "output_tokens_per_second": "tokens/s"}
 _WORK = {"input_tokens": "prompt_token_count", "output_tokens": "output_token_count"}
 

@@ -131,7 +131,7 @@ class ChecklistPlan:
         """The steps and the check of the output, in the order in which one pass takes them.
 
         The steps with numbers of a young process come first: the first call that step 1 times is the first there is, and memory
-        is that of the calls, whichever other steps are requested. Long steps come last, each in a process of its own.
+        follows the calls, whichever other steps are requested. Long steps come last, each in a separate process.
         """
         young: list[int | None] = [step for step in STEPS_OF_A_YOUNG_PROCESS if step in (*self.steps, *self.informing)]
         usual: list[int | None] = []

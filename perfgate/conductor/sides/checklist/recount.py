@@ -1,8 +1,9 @@
 """Counts of further fresh processes: what differs from process to process of the same code is no exact count.
 
 A tuner that times its candidates, the order of a set, an address or a clock may decide what a call does. Base is always
-counted in a second process, with other hashes. As long as a count differs between the sides, both are counted in further ones,
-each in an empty home: equal code whose processes choose between two ways by chance then differs once in a thousand gates.
+counted in a second process, with other hashes. As long as a count differs between the sides, both are counted in further
+processes, each in an empty home: equal code with processes that choose between two ways by chance then differs once in a
+thousand gates.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ class Recount:
         return tuple(part for part in COUNTED_PARTS if part in needed)
 
     def _count(self, side: ChecklistSide, parts: tuple[CountedPart, ...], *, in_empty_home: bool) -> bool:
-        """Add the counts of another process to those of a side; False if it fails."""
+        """Add the counts of another process to a side's; False if it fails."""
         reference = self.turns.reference
         doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
         layout_seed = self._lot.randrange(1, 2**16)
@@ -227,7 +228,7 @@ def _confirmed_sites(first: CounterSet, second: CounterSet) -> list[CounterSite]
 
 
 def _additive(counted: CounterSet) -> set[str]:
-    """The counters whose sites are lines that add up to them."""
+    """The counters with sites that are lines and add up to them."""
     totals: Counter[str] = Counter()
     with_lines: set[str] = set()
     for site in counted.sites:

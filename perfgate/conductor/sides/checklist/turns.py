@@ -55,7 +55,7 @@ class OpenNumbers(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """The steps whose turns did not fit into the budget, with the seconds that they take.
+    """The steps with turns that did not fit into the budget, with the seconds that they take.
 
     ``spent`` are the seconds of all turns so far, ``starting`` the seconds of starting processes for the turns left out.
     """
@@ -120,7 +120,7 @@ class ChecklistTurns:
         """Run the steps and the check of the output on every side; ``earlier`` are the seconds that steps took another time.
 
         Of the steps ``exact_only`` the exact numbers are measured, which is no turn of theirs. Of two sides only head makes
-        the experiments of the steps ``informing`` that no report begins with: alone they compare nothing.
+        the experiments of the steps ``informing`` that no report begins with: alone they have no counterpart to compare with.
         """
         late = [number for number in informing if number > LAST_NAMED_STEP]
         for index in self._next_order():
@@ -186,7 +186,7 @@ class ChecklistTurns:
         return seconds
 
     def _folder_of(self, side: ChecklistSide, recorded: Recorded | None) -> AbstractContextManager[str | Path]:
-        """A folder for one turn, because steps look at the traces that earlier ones left in theirs."""
+        """A folder for one turn, because steps look at the traces that earlier steps left in theirs."""
         if recorded:
             return nullcontext(recorded[side.name])
         return tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
@@ -220,7 +220,7 @@ class ChecklistTurns:
         """Take six turns of as many steps as fit into ``budget`` seconds, and return the others.
 
         ``open_numbers`` returns the numbers that further turns would compare, by step. The steps that every report begins with
-        come first and may take twice the budget, then those with the fewest seconds a number. ``recorded`` are the traces of
+        come first and may take twice the budget, then steps with the fewest seconds a number. ``recorded`` are the traces of
         pairs, each for one turn.
         """
         chooser = _StepsInTime(self, open_numbers, budget, iter(recorded))
@@ -341,7 +341,7 @@ class _StepsInTime:
     def __post_init__(self) -> None:
         self._began = time.monotonic()
         self._seconds = self.turns.seconds_of_a_further_turn()
-        # The time of a turn outside its steps: starting processes, and loading the workload. Before the first, only that of
+        # The time of a turn outside its steps: starting processes, and loading the workload. Before the first, only the time of
         # loading is known, and that turn has to fit.
         self._starting_seconds = sum(side.found.load_seconds for side in self.turns.sides)
         self._has_turn = False

@@ -1,4 +1,4 @@
-"""How many lines of Python a command runs, in all its processes: counted in a run of its own, for counting takes time."""
+"""How many lines of Python a command runs, in all its processes: counted in a separate run, because counting takes time."""
 
 from __future__ import annotations
 

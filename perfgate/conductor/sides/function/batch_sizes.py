@@ -150,7 +150,7 @@ class BatchSizes:
             return None
 
     def _drop(self, size: int, side: SizesOfSide, refused: Message | None) -> None:
-        """Forget a size on both sides, and without a refusal, which means memory, all larger ones."""
+        """Forget a size on both sides, and without a refusal, which means memory, all larger sizes."""
         if refused is None:
             side.sweep.out_of_memory = size
         else:

@@ -320,7 +320,7 @@ class PairTurns:
         if self._arm == "aa":
             # Without heads of other code they show the noise, and no start luck that a verdict rests on.
             return self.bench.config.gate.aa_pairs
-        # Residents that loaded while others measured were hardly waited for; the next ones take as long all the same.
+        # Residents that loaded while others measured were hardly waited for; the next take as long all the same.
         start_seconds = max(self._pair.loading_seconds, self._pair.longest_load)
         first_look = self.plan.first_look if self.done < self.plan.look_ends[0] else None
         return pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds, first_look=first_look)

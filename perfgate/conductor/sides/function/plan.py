@@ -24,9 +24,9 @@ from perfgate.protocol import SLOW_CALL_SECONDS
 # The seeds of layouts.
 _SEEDS = (1, 65536)
 # Quads of a pair: with s the overhead of a pair and q the time of a quad, 3 sqrt(s / q) are most informative in a given
-# time if effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its
+# time if effects of quads spread three times as much as effects of processes, as they do since every quad has a layout of its
 # own (benchmarks/gate/FINDINGS.md, section 3). If the luck of layouts spreads them by more than UNLIKE, only many quads
-# help: a pair then has as many as fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
+# help: a pair then has all that fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
 FEWEST_QUADS, MOST_QUADS = 4, 16
 UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
 # For slow calls: quads of a pair, calls that warm a side up, and a side's calls in a quad: two blocks, each of one call
@@ -34,9 +34,9 @@ UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
 SLOW_QUADS, _WARM_UP_CALLS, _QUAD_CALLS = 1, 2, 2 * 2
 # Some pairs also profile a call, by turns A B B A.
 _PROFILED_CALLS = 2
-# On an accelerator blocks take at least this long, because events and launches have jitter of their own. Both sides
-# stay loaded for several pairs: with l the time of a start and p that of a pair, sqrt(l / p) of them are most informative
-# in a given time if starts spread as much as pairs.
+# On an accelerator blocks take at least this long, because events and launches have their own jitter. Both sides
+# stay loaded for several pairs: with l the time of a start and p the time of a pair, sqrt(l / p) pairs are most informative
+# in a given time if starts and pairs spread equally.
 RESIDENT_BLOCK_SECONDS = 0.05
 MOST_RESIDENT_PAIRS = 16
 # Starts differ even on equal code, so the first look rests on this many.
@@ -121,8 +121,8 @@ def draw_plans(
 ) -> list[Start]:
     """Draw the pairs of one round in the order they run; the same seed, workload, round and draw give the same plan.
 
-    The base-against-base pairs are scattered among those of the first look; those of ``resident`` sides come first,
-    because they need a start of their own. The side that starts is balanced over every four pairs of an arm, the side that
+    The base-against-base pairs are scattered among the first look's pairs; with ``resident`` sides they come first,
+    because they need a separate start. The side that starts is balanced over every four pairs of an arm, the side that
     leads over every two quads: on some workloads the process that starts second is faster, by 0.3 %
     (benchmarks/gate/FINDINGS.md, section 5).
     """
@@ -169,7 +169,7 @@ class PairsPlan:
         """Draw a plan; ``redraws`` is how often layouts were drawn before.
 
         Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one,
-        and as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). The new servers start while pairs
+        and as much faster in another's (benchmarks/gate/FINDINGS.md, section 5). The new servers start while pairs
         run, on another CPU: without one, both sides of a pair wait equally.
         """
         aa_pairs, seed = config.gate.aa_pairs, config.measure.seed
@@ -189,7 +189,7 @@ class PairsPlan:
         served_later = max(FEWEST_SERVED, first_end - served)
         lot = random.Random(f"{_lot_name(seed, workload, round_number, redraws)}/servers")
         renewals = {number: lot.randrange(2**32) for number in range(served, len(starts) - 1, served_later)}
-        # The verdict of a look may need names by the next pair, that of the only look by its end.
+        # The verdict of a look may need names by the next pair, the verdict of the only look by its end.
         name_checks = {0, *look_ends[:-1]}
         if len(looks) == 1:
             name_checks.add(first_end // 3)
@@ -232,7 +232,7 @@ class QuadPlanner:
     def add_pair(self, first: Replicate, second: Replicate, *, fixed_seconds: float, quad_seconds: float) -> None:
         """Choose the quads of the next pairs by their overhead, unless the configuration sets them.
 
-        ``fixed_seconds`` are those of starting and ending a pair, with its share of loading for several.
+        ``fixed_seconds`` are the seconds of starting and ending a pair, with its share of loading for several.
         """
         if self._is_fixed:
             return

@@ -42,7 +42,7 @@ TURN_SECONDS = 0.010
 QUADS_SECONDS = 1.0
 TRACE_TURN_SECONDS = 0.05
 FEWEST_CALLS, MOST_CALLS = 2, 10
-# If traces are analysed later, a side has one turn for each shape, as long as all the short ones together: torch_npu takes
+# If traces are analysed later, a side has one turn for each shape, as long as all the short turns together: torch_npu takes
 # 0.06 s to record, but 1.2 s of CPU time and as much per process again to analyse (24 recordings: 18 s in one go on two
 # cores, 3 s of it to start; 108 s one by one).
 LATE_TURN_SECONDS = 2 * QUADS * TURN_SECONDS
@@ -244,7 +244,7 @@ class LateOperators:
         return traces
 
     def _analyse(self) -> Analysis:
-        """The analysis of all recordings; without those of a checkout where it fails."""
+        """The analysis of all recordings; without a checkout's recordings where it fails."""
         by_checkout: dict[Checkout, list[_Recording]] = defaultdict(list)
         for recording in self._recordings:
             by_checkout[recording.checkout].append(recording)

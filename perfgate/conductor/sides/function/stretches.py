@@ -1,4 +1,4 @@
-"""Long stretches of calls, for the mean of a call and for its rare slow ones, which the few calls of a pair hardly meet.
+"""Long stretches of calls, for the mean of a call and for rare slow calls, which the few calls of a pair hardly meet.
 
 Each start loads both sides anew, and their processes take turns of many calls: as a service makes them, with their garbage
 collected and without moving in memory. Both sides make equally many, so that what happens in every n-th call of a process
@@ -41,11 +41,11 @@ from perfgate.protocol import (
     WarmedUp,
 )
 
-# A side's calls in one process: 1,000, or those of a second, but no more than fit into a hundred blocks (5 s by default), which
-# all shapes share.
+# A side's calls in one process: 1,000, or the calls of a second, but no more than fit into a hundred blocks (5 s by
+# default), which all shapes share.
 STRETCH_CALLS, MOST_CALLS = 1000, 4000
 SHORT_SECONDS, MOST_BLOCKS = 1.0, 100
-# Quads of a start. A stretch of more than half of that has as many as two shorter ones: another start would take too long.
+# Quads of a start. A stretch of more than half of that has as many as two shorter stretches: another start would take too long.
 QUADS, QUADS_OF_LONG = 8, 16
 _TURNS_OF_A_SIDE = 2  # in a quad
 # Lines are sampled if head stalls at least this often in a start, and this many times as often as base, until enough calls

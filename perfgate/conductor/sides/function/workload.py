@@ -49,7 +49,7 @@ class WorkloadSides:
 
     ``round_number`` is 0 in a first job, and one more in each job that adds to it. No process starts after ``deadline`` (of the
     monotonic clock). ``before_start`` is called while no worker works. ``observer`` has the clocks, and the kernel's view of
-    workers: by default those of this machine. ``residents`` are the workers of an accelerator, which the stretches take over
+    workers: by default this machine's. ``residents`` are the workers of an accelerator, which the stretches take over
     from the pairs.
     """
 

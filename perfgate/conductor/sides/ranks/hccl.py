@@ -48,7 +48,7 @@ def port_settings(environment: Mapping[str, str], group: int) -> dict[str, str]:
 
 
 def rank_table_of_group(environment: Mapping[str, str], group: int, folder: Path) -> dict[str, str]:
-    """The rank table of the environment with ports of this group, a file in ``folder``; nothing without one.
+    """The rank table of the environment with ports of this group, a file in ``folder``; empty without one.
 
     Raises SideError for a table that cannot be read or has no room for the ports.
     """

@@ -114,7 +114,7 @@ class Rendezvous:
         self._gone: list[Peer] = []
 
     def lines(self, seconds: float) -> Iterator[tuple[Peer, bytes | None]]:
-        """Wait at most so long, and yield the lines that have come, each with its peer; None for a peer that has ended."""
+        """Wait at most ``seconds``, and yield the lines that have come, each with its peer; None for a peer that has ended."""
         ready, _, _ = select.select(
             [self._listener.fileno(), *(peer.fileno() for peer in self._peers)], [], [], seconds
         )

@@ -1,4 +1,4 @@
-"""A server as a side: perfgate starts it, waits until it answers, and in each turn sends it a load of its own making."""
+"""A server as a side: perfgate starts it, waits until it answers, and in each turn sends it a load."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
 from perfgate.system.interrupts import safe_point
 
-# Bursts of the warm-up: two that follow each other agree so far, or there have been so many.
+# Bursts of the warm-up: it ends once two consecutive bursts agree to this share, or after this many.
 SETTLED = 0.1
 MOST_WARM_UPS = 12
 _POLL_SECONDS = 0.02
@@ -51,7 +51,7 @@ _PROBE_SECONDS = 5.0
 # Connections break before the server's end is known, so its processes and their children are waited for.
 _DEATH_SECONDS = 2.0
 _WARM_UP_SEED, _PROBE_SEED, _TEXTS_SEED = 1_000_000, 2_000_000, 3_000_000
-# Both sides are loaded with so much of the highest rate that holds: beyond it a queue grows for as long as the turn takes.
+# Both sides are loaded with this share of the highest rate that holds: beyond it a queue grows for as long as the turn takes.
 RATE_SHARE = 0.9
 # A load independent of the server's capacity: a fixed number of concurrent requests.
 _WARM_UP_CONCURRENCY = 4
@@ -69,7 +69,7 @@ class ServerSide:
         self._probes = 0
         self._group = next_group()
         self._place = place
-        # While it starts it may use all CPUs. Once turns begin, this process is bound to those of the load generator.
+        # While it starts it may use all CPUs. Once turns begin, this process is bound to the load generator's CPUs.
         self._starts_on = granted_cpus()
         self._program: SideProgram | None = None
         self._client: RequestClient | None = None

@@ -37,7 +37,7 @@ _RATE_UNITS = {SERVING_THROUGHPUT: "tokens/s", GOODPUT: "1"}
 def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnResult:
     """The results of a load, without numbers that none of its requests has; ``cpu_seconds`` are the server's.
 
-    The settings decide whether tokens are known: those of plain HTTP are not, and the first part of an answer is its
+    The settings decide whether tokens are known: with plain HTTP they are not, and the first part of an answer is its
     headers.
     """
     measures, sla = measure_load(load), settings.sla
@@ -94,7 +94,7 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
 def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate: bool) -> tuple[JobNumber, ...]:
     """The numbers, of which token numbers gate if there are any, else numbers of whole requests.
 
-    Near the highest rate waits grow several times as much as the work does, so there the share that holds the SLA gates.
+    Near the highest rate waits grow several times faster than the work, so there the share that holds the SLA gates.
     """
     gates = {TTFT, TPOT} if TPOT in names else {E2E}
     if is_highest_rate:

@@ -1,6 +1,6 @@
 """The profiler that a server brings itself: vLLM and SGLang have ``POST /start_profile`` and ``/stop_profile``.
 
-vLLM writes to the folder that its environment or settings name, SGLang to the one in the request.
+vLLM writes to the folder that its environment or settings name, SGLang to the folder in the request.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.stacks import Stacks
 
 _MOST_OPERATORS = 300
-# On a busy machine some calls hold times in which the thread did not run: so many interquartile ranges above the usual.
+# On a busy machine some calls hold times in which the thread did not run: those are this many interquartile ranges above
+# the usual.
 _FAR = 5.0
 # A trace of a server's own profiler that is larger takes long to read and to download.
 MOST_TRACE_BYTES = 200 << 20

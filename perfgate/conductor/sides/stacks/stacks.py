@@ -21,10 +21,10 @@ from perfgate.document.job import CpuTime
 from perfgate.document.profile import ProfileUnit
 from perfgate.system.profiling import FROM_START, PROFILE_SIGNAL, PROFILE_VARIABLE, STACKS, STARTED, SWITCH
 
-# So long is profiled, in as many turns as it takes.
+# Total profiling time per side, over several turns.
 PROFILE_SECONDS = 2.0
-# Processes that wait for a CPU longer than they have one get up to so many, until they have used half as much CPU time as they
-# would have alone.
+# Processes that wait for a CPU longer than they have one get up to this many, until they have used half as much CPU time
+# as they would have alone.
 _BUSY_SECONDS = 12.0
 MOST_TURNS = 1000
 _MOST_RUNS = 20
@@ -71,7 +71,7 @@ class ProcessStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SideStacks(NamedTuple):
-    """The stacks of all processes of a side while it did so many units of work in so many seconds.
+    """The stacks of all processes of a side while it did ``units`` of work in ``seconds``.
 
     ``traces`` lie in ``folder`` and hold the operators of ``operator_units`` units.
     """
