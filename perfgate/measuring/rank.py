@@ -27,7 +27,7 @@ _rank: _Rank | None = None
 def turn(loss: SupportsFloat | None = None, samples: int | None = None) -> None:
     """Mark the end of one step of a loop. Call it once per step, in every rank, at the same place.
 
-    Outside of perfgate it does nothing. In a check it returns at once within a turn; at the end of a turn it waits for the
+    Outside of perfgate it is a no-op. In a check it returns at once within a turn; at the end of a turn it waits for the
     device, reports, and returns when the next turn is granted. When the check is over it ends the process.
 
     Args:

@@ -317,7 +317,7 @@ def _awaited(coroutine: Any) -> list[FrameType]:
             break
         frames.append(frame)
         coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
-        # Iterating asynchronously lies between two coroutines without a frame of its own.
+        # Iterating asynchronously lies between two coroutines and has no frame.
         if type(coroutine).__name__ in ("async_generator_asend", "coroutine_wrapper"):
             break
     return frames

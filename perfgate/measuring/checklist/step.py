@@ -76,7 +76,7 @@ class StepContext(Judging):
     load: LoadRequest | None = None
     # The files in ``artifacts`` that stay with the run: a step adds the files it wrote or used, however it ends.
     kept: list[Artifact] = field(default_factory=list)
-    # The shapes whose calls an earlier step of this process found to be steady.
+    # The shapes with calls that an earlier step of this process found to be steady.
     warm_shapes: set[str] = field(default_factory=set)
     # Announces an experiment to the conductor. This and the next two are for ``experiment`` alone.
     experimenting: Callable[[], None] = lambda: None

@@ -202,7 +202,7 @@ def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
 
 
 def work_of(order: Iterable[Dispatched]) -> list[LeastWork]:
-    """The work of a call's operators, equal ones together, the heaviest first; views do none."""
+    """The work of a call's operators, equal operators together, the heaviest first; views do none."""
     counts = Counter((operator.flops or 0, operator.moved_bytes) for operator in order)
     del counts[0, 0]
     works = [LeastWork(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in counts.items()]

@@ -43,7 +43,7 @@ _SLOW_NS = 1e9
 _FEWEST_REPEATS = 2
 # A cache may need to see an input more than once; a saving counts when every new input shows it.
 NEW_INPUTS = 2
-# Time for half of the calls whose memory is counted.
+# Time for half of the calls in which memory is counted.
 _HALF_SECONDS = 0.5
 MAX_CODE = 120
 RECORDED_OPS = "counters.recorded_ops"
@@ -62,7 +62,7 @@ def count_in_order(
     """Count ``repeats`` single steady calls, each on another input of the shape, then the work that a repeated input saves.
 
     Source lines are given relative to ``root``, the checkout. A metric that differs between the repeats, an operator's
-    count (``ops.count:NAME``) included, is listed in ``unstable``; values are those of the last repeat, of which all
+    count (``ops.count:NAME``) included, is listed in ``unstable``; values come from the last repeat, of which all
     dispatched operators follow in order. Compiled regions are counted as the framework dispatches them under a dispatch
     mode, which is without their fusion.
 
@@ -370,7 +370,7 @@ def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
 def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSet:
     """Add the calls of operators for which the device has no kernel, and the lines they come from.
 
-    An operator in place runs the kernel of its base name: ``aten::lgamma_`` that of ``aten::lgamma``. If the count of one
+    An operator in place runs the kernel of its base name: ``aten::lgamma_`` the kernel of ``aten::lgamma``. If the count of one
     of them differs between the counted calls, their total is unstable.
     """
     sites = []

@@ -64,7 +64,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Under inference mode composite operators such as ``aten::linear`` reach a dispatch mode whole, with gradients on
     they arrive as their parts. Here they are always taken apart by their C++ kernel, so that both look the same: the
-    operators that have a kernel of their own. Marks of ``record_function`` (``profiler::``) are no operators.
+    operators that have their own kernel. Marks of ``record_function`` (``profiler::``) are no operators.
     """
 
     @classmethod
@@ -154,7 +154,7 @@ class CountingMode(WatchingMode):
     """Count the operators that one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
 
     ``waits`` are functions that make the host wait without being operators; each call of one is a synchronisation. On a
-    device with memory of its own the host's is not counted, so tensors there are no blocks.
+    device with its own memory the host's is not counted, so tensors there are no blocks.
     """
 
     def __init__(

@@ -74,7 +74,8 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     """Add to the counters of a shape the bytes that a call leaves behind in Python and in malloc.
 
     Only a leak counts: growth in every stretch of two looks, beyond the normal growth of a call; anything else is 0. Without a
-    leak in short stretches nor in long ones nothing is located. Nothing is counted if the calls use ``tracemalloc`` themselves.
+    leak in short stretches nor in long stretches no line is located. Nothing is counted if the calls use ``tracemalloc``
+    themselves.
     """
     with quiet():
         look = _look(workload, counted, root)

@@ -147,7 +147,7 @@ def _without_views(operators: Iterable[Dispatched]) -> int:
 
 
 class _TracedCall:
-    """The operators of one traced call in time order, among which the dispatched ones are looked for."""
+    """The operators of one traced call in time order, among which the dispatched operators are searched for."""
 
     def __init__(self, events: EventTable, positions: IntColumn) -> None:
         self._positions: list[int] = positions.tolist()

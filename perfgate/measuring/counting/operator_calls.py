@@ -20,7 +20,7 @@ _UNMARKED_VIEWS = frozenset({"aten::_unsafe_view"})
 # torch's own marks of operators that must read data before the host can go on: a value for Python, a shape that depends
 # on the data (aten/src/ATen/native/tags.yaml).
 _WAITING_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
-# Indexing carries such a tag for the sake of masks; with positions it waits for nothing.
+# Indexing carries such a tag for the sake of masks; with positions it does not wait.
 _INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 _MASKS = frozenset({torch.bool, torch.uint8})
 LOW_PRECISION = frozenset(
@@ -148,7 +148,7 @@ def weak_storage(tensor: Any) -> Any | None:
 
 
 def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether source and result lie differently in memory; strides of dimensions of size 1 mean nothing."""
+    """Whether source and result lie differently in memory; strides of dimensions of size 1 are ignored."""
     if target.layout != torch.strided or source.layout != torch.strided or target.is_nested or source.is_nested:
         return target.layout != source.layout
     if target.shape != source.shape:

@@ -112,7 +112,7 @@ class CallTally:
     """One call, operator by operator, in order of first use.
 
     ``ops`` is how often each ran: 0 for functions that make the host wait but are not operators (``Tensor.tolist``).
-    ``views`` only describe memory anew (transpose, slice): they launch nothing. ``lines`` is how often an operator came from
+    ``views`` only describe memory anew (transpose, slice): they launch no kernels. ``lines`` is how often an operator came from
     a line, ``amounts`` what it added to the counters there. ``order`` has every single dispatch in order, if requested.
     """
 

@@ -1,7 +1,7 @@
 """Hardware counters of a block: instructions, cycles and cache misses of all threads, in user space.
 
-The kernel counts by perf_event_open(2). The layout of its argument and the numbers below are those of linux/perf_event.h
-(PERF_ATTR_SIZE_VER0), the numbers of the system call those of asm/unistd_64.h (x86-64) and asm-generic/unistd.h (AArch64).
+The kernel counts by perf_event_open(2). The layout of its argument and the numbers below come from linux/perf_event.h
+(PERF_ATTR_SIZE_VER0), the numbers of the system call from asm/unistd_64.h (x86-64) and asm-generic/unistd.h (AArch64).
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ class _Server:
         """Kill the processes that a worker left running, and return their names.
 
         A worker adopts its own orphans while it lives, so most that come to us are of one that is dead. A process may also be
-        ours from its beginning (CLONE_PARENT): those of other workers stay until these end.
+        ours from its beginning (CLONE_PARENT): children of other workers stay until these end.
         """
         spare = self.own_children | self.workers.keys()
         of_worker: list[str] = []

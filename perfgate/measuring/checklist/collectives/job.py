@@ -138,7 +138,7 @@ def _run(
     reads, life_line = os.pipe()
     process = subprocess.Popen(
         command,
-        # -m puts the current folder before all others on the import path; here it holds nothing to import.
+        # -m puts the current folder before all others on the import path; here it has no modules.
         cwd=folder,
         env=dict(environ),
         stdin=reads,

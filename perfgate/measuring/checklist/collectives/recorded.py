@@ -163,7 +163,7 @@ def _judge_lag_and_links(outcome: StepOutcome, summaries: Sequence[DeviceSummary
 
 
 def _judge_retransmissions(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
-    """Add a finding for each group of ranks with RDMA transfers so long that packets must have been retransmitted.
+    """Add a finding for each group of ranks whose RDMA transfers take so much time that packets must have been retransmitted.
 
     If one of the ranks finished the collective sooner than that, the others waited for a rank, not for packets.
     """

@@ -109,7 +109,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
         _add_reported(outcome, context, call)
     trace = steady_calls(context, shape)
     busy_ns = union_length(trace.kernels().intervals) / trace.calls * calls
-    # Kernels of the traced run may take slightly longer than those of the plain run; a share ends at 1.
+    # Kernels of the traced run may take slightly longer than in the plain run; a share ends at 1.
     busy = min(busy_ns / wall_ns, 1.0)
     gap = max(wall_ns - busy_ns, 0) / calls / 1e9
     outcome.numbers({"utilization.busy": busy, "utilization.gap": gap, "utilization.host": host}, count=calls)

@@ -179,7 +179,7 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
     """The launches in a trace, None if it holds none.
 
     On a device these are the kernels, without collectives and copies. On a CPU they are the outermost operators or, if the
-    names of the ``dispatched`` ones are known, the outermost of those: events inside them and composite operators around
+    names of the ``dispatched`` operators are known, the outermost of those: events inside them and composite operators around
     them are not separate work.
     """
     if not summary.work:
@@ -277,7 +277,7 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
 def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
     """Compare launches that begin while another thread launches, and so wait for a runtime lock, with the others.
 
-    A launch is classified by its start only, never by its own length. Nothing is judged for a single launching thread or
+    A launch is classified by its start only, never by its own length. There is no judgement for a single launching thread or
     for too few launches of either class.
     """
     runtime = summary.timeline.events.of_kind("runtime")

@@ -79,7 +79,7 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
 
 
 def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) -> None:
-    """Compare profiled calls with the plain ones before and after them; starting and stopping the profiler is not timed."""
+    """Compare profiled calls with the plain calls before and after them; starting and stopping the profiler is not timed."""
     context.doing("profiling calls of shape {shape} in turns with plain calls", shape=shape)
     call, device = context.workload.caller(shape), context.device
     rounds = 3 if context.quick else 15

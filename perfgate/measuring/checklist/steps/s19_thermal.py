@@ -267,7 +267,7 @@ def _mean_power(readings: Sequence[TelemetryReading], soaked: Soak) -> float | N
 def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleEstimate], context: StepContext) -> None:
     """Judge the lower bound of the calls' loss; the cause is the device or its host if that lost at least half as much.
 
-    Nothing is judged if the device is the host and other processes used its CPUs. Measured: on two CPUs with a load of five
+    There is no judgement if the device is the host and other processes used its CPUs. Measured: on two CPUs with a load of five
     the CPU time of a fixed matrix product varied by 30 % within seconds. On a virtual machine with an H100 calls that wait
     for the host lost 20 % and a matrix product on the GPU 2 %; a fixed loop of Python took 0.40 to 0.74 ms there.
     """

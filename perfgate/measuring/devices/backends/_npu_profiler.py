@@ -1,6 +1,6 @@
 """Record with ``torch_npu.profiler``, have the recording analysed in a fresh process, and keep it as one file.
 
-torch_npu prints errors, raises nothing, exits with 0 and writes ``analyse.done`` even if results are missing (2.13 without
+torch_npu prints errors, does not raise, exits with 0 and writes ``analyse.done`` even if results are missing (2.13 without
 msprof on PATH), so only the files it left count.
 """
 
@@ -42,7 +42,7 @@ def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Ca
     Each call is waited for within its mark ``perfgate.call``, so that all of it ends before the profiler. Arguments that
     a torch_npu does not know are left out: one that analyses at once (no ``analyse_flag``) only costs time. Python stacks
     are not recorded: they made calls two to three times as long (three transformer layers, torch_npu 2.13), and lines come
-    from the order of operators (``counting.lines``). Raises UnmeasuredError if nothing was written.
+    from the order of operators (``counting.lines``). Raises UnmeasuredError if no files were written.
     """
     import torch
     from torch_npu import profiler

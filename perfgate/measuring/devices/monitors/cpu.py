@@ -26,7 +26,7 @@ _PACKAGE = re.compile(r"intel-rapl:\d+")
 _KILOHERTZ = 1000.0
 
 
-def examine(host: Host, index: int = 0) -> list[FitnessCheck]:  # noqa: ARG001 - a CPU has nothing to examine
+def examine(host: Host, index: int = 0) -> list[FitnessCheck]:  # noqa: ARG001 - a CPU needs no examination
     return []
 
 

@@ -70,6 +70,4 @@ class TrialAnswers:
         return CheckReply(results=check_outputs(self._workload, self._device))
 
     def _recount(self, request: RecountRequest) -> Recounted:
-        return Recounted(
-            counters=count_again(self._workload, root=self._loaded.root, parts=request.parts)
-        )
+        return Recounted(counters=count_again(self._workload, root=self._loaded.root, parts=request.parts))

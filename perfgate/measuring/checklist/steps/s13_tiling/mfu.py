@@ -17,7 +17,7 @@ _A_CYCLE: Mapping[Arithmetic, int] = {"float16": 2 * 16 * 16 * 16, "int8": 2 * 1
 
 @dataclass
 class ProductUse:
-    """All kernels of one type in one arithmetic: their time, and the time and FLOPs of those with known work."""
+    """All kernels of one type in one arithmetic: their time, and the time and FLOPs of kernels with known work."""
 
     op: str
     arithmetic: Arithmetic | None

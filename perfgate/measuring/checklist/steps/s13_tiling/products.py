@@ -55,7 +55,7 @@ class Operand(NamedTuple):
 class ReplayedProduct:
     """One matrix product or convolution on operands of one form, and how often a call runs it from that line.
 
-    ``arguments`` are those of ``function`` with an ``Operand`` in the place of each tensor; ``flops`` are of one run.
+    ``arguments`` are the arguments of ``function`` with an ``Operand`` in the place of each tensor; ``flops`` are of one run.
     """
 
     op: str
