@@ -20,8 +20,9 @@ from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.analysis.ranks import Arrivals
 from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn, Mask, Positions, known_number
 
-# Perfgate's own thresholds. A rank is reported only if its blame is at least a hundredth of the job and four times that of the
-# middle rank: even among equal ranks one is last in every collective. A rank nearly as late as the last is blamed too.
+# Perfgate's own thresholds. A rank is reported only if its blame is at least a hundredth of the job and four times the
+# blame of the middle rank: even among equal ranks one is last in every collective. A rank nearly as late as the last is
+# blamed too.
 LEAST, TIMES_THE_MIDDLE, NEARLY = 0.01, 4.0, 0.8
 # A rank without a delay far beyond the others' is reported only if it is late more often than chance explains, over all ranks.
 _CHANCE = 0.01

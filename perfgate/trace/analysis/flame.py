@@ -30,7 +30,7 @@ OTHER_REQUESTS = "other requests"
 def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> FlameTree:
     """The stacks as one tree, a root for each thread and stream, with its costs as the costs of head.
 
-    A stream contains the calls that launched its work, without time of their own. Frames beyond ``most_nodes`` are folded
+    A stream contains the calls that launched its work, without their own time. Frames beyond ``most_nodes`` are folded
     into their parents, the smallest first.
     """
     frames = _Frames(stacks.events)

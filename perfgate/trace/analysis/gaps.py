@@ -99,7 +99,7 @@ class DeviceGaps(NamedTuple):
 
 
 def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | None:
-    """The gaps in which nothing ran on the device of a timeline; None if the timeline shows no work at all.
+    """The gaps in which the device of a timeline was idle; None if the timeline shows no work at all.
 
     ``exposed`` adds the intervals in which only copies or collectives ran.
     """

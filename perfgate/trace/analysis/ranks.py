@@ -47,7 +47,7 @@ ComparedRank = tuple[RankTable, float, str]
 def ranks_by_lag(tables: Iterable[RankTable]) -> list[ComparedRank]:
     """Every rank compared with the middle one of its stage, the furthest behind first; empty if too few are comparable.
 
-    All ranks of a job take equally long, because the early ones wait in collectives. Times without that wait are compared.
+    All ranks of a job take equally long, because early ranks wait in collectives. Times without that wait are compared.
     """
     stages: dict[int | None, list[tuple[RankTable, float]]] = defaultdict(list)
     for table in tables:

@@ -80,7 +80,7 @@ class UnitWork(NamedTuple):
 def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = None) -> Top:
     """The rows of a timeline's device with most time; of its host if ``host`` is set or no device was recorded.
 
-    With ``longer_ns`` rows have only single runs that took longer, the host's by self time; shares stay those of all time.
+    With ``longer_ns`` rows have only single runs that took longer, the host's by self time; shares still refer to all time.
     If neither events nor kernels were collected, the rows by type come from the profiler's own totals. Raises UsageError if
     rows by shape or single runs are requested and the recording has none.
     """
@@ -132,7 +132,7 @@ def _seconds(rows: Iterable[Work], kind: str, is_recorded: bool) -> float | None
 
 
 def _idle_seconds(stacks: Stacks) -> float | None:
-    """The time of an average unit in which its device did nothing; None without a device."""
+    """The time of an average unit in which its device was idle; None without a device."""
     gaps = device_gaps(stacks.events)
     if gaps is None:
         return None

@@ -106,7 +106,7 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
 
 
 def attributed_share(stacks: Stacks) -> float | None:
-    """The share of the busy time with a known stack; None if nothing ran, or neither stack nor launch is recorded.
+    """The share of the busy time with a known stack; None without work, or if neither stack nor launch is recorded.
 
     On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
     """

@@ -410,7 +410,7 @@ def _short(column: Codes) -> Codes:
 def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
     """The position of the span each span lies directly in, -1 for the outermost.
 
-    The spans are sorted by start, longer ones first, and none is empty. The depth of span i is the number of spans
+    The spans are sorted by start, longer spans first, and none is empty. The depth of span i is the number of spans
     before it that have not ended when it starts; its parent is the last span before it that is one level up.
     """
     count = start.size

@@ -228,7 +228,7 @@ class EventTableBuilder:
         columns["shape"].append(names.code(shape))
 
     def table(self) -> EventTable:
-        """The events collected so far; the columns are views, so add nothing afterwards."""
+        """The events collected so far; the columns are views, so do not add events afterwards."""
         columns: dict[str, Any] = {}
         for column, values in self._columns.items():
             columns[column] = np.frombuffer(values, COLUMN_TYPES[column])

@@ -19,7 +19,8 @@ from perfgate.trace.model.launches import NOT_RECORDED
 # Kernels of one graph run side by side although the profiler gives them one stream (cudaGraphLaunch, hipGraphLaunch,
 # aclmdlRIExecuteAsync).
 _GRAPH_LAUNCH = re.compile(r"graph_?launch|aclmdl|ModelExecute", re.IGNORECASE)
-# A kernel may begin while the one before it drains (programmatic dependent launch), but not run under it for most of its time.
+# A kernel may begin while the previous kernel drains (programmatic dependent launch), but not run under it for most of
+# its time.
 _MOST_UNDER = 0.5
 _UNLIKE = 10
 _MICROSECOND_NS = 1000
@@ -38,8 +39,8 @@ _NONE = np.zeros(0, dtype=np.int64)
 class TimeFaults(NamedTuple):
     """Positions of events with times that cannot be true; ``work`` is the number of a device's events.
 
-    ``untimed`` are events of a device without a duration; ``overlapping`` last over the next one of their own stream; ``apart``
-    are events of a device or its host that lie further from all others than these last together.
+    ``untimed`` are events of a device without a duration; ``overlapping`` last beyond the start of the next event of
+    their stream; ``apart`` are events of a device or its host that lie further from all others than these last together.
     """
 
     work: int

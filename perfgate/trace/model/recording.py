@@ -57,7 +57,7 @@ class Kernel(NamedTuple):
 
     @property
     def is_collective(self) -> bool:
-        """Whether it is the share of a collective operation, and computes nothing."""
+        """Whether it is the share of a collective operation, without computing."""
         return self.kind == "comm"
 
     @property

@@ -21,7 +21,7 @@ from perfgate.trace.scanner.nesting import enclosing_calls
 # The step times of torch_npu went through a float, which costs 0.25 us per kernel.
 _TOLERANCE = 0.01
 _EXAMPLES = 3
-# Launches into a graph that is being captured run nothing.
+# Launches into a graph that is being captured do not run.
 _OF_CORE = lazy_pattern(r"aten::")
 _CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture")
 

@@ -15,7 +15,7 @@ from perfgate.trace.readers.foreign import refuse_foreign
 class Reader(Protocol):
     """A module in ``formats``, or one that another package names under the entry points ``perfgate.readers``.
 
-    ``READS`` describes its files for the list of formats. Of several readers that recognise a path, the one with the highest
+    ``READS`` describes its files for the list of formats. Of several readers that recognise a path, the reader with the highest
     ``PRIORITY`` reads it.
     """
 
@@ -23,7 +23,7 @@ class Reader(Protocol):
     PRIORITY: int
 
     def recognises(self, path: Path) -> bool:
-        """Whether the reader can read a path; cheap, and raises nothing."""
+        """Whether the reader can read a path; cheap, and never raises."""
 
     def read(self, path: Path) -> Recording:
         """Raises DocumentError, which names the fault, its place and the next step, for a damaged recording."""

@@ -128,7 +128,7 @@ class ReadableText:
             self.fault = "cut"
 
     def _bytewise(self, member: Any, packed: bytes) -> Iterator[bytes]:
-        """The text before the damage, byte by byte: zlib returns nothing of a damaged block."""
+        """The text before the damage, byte by byte: zlib returns no data of a damaged block."""
         self.fault = "cut"
         for place in range(len(packed)):
             try:
@@ -150,7 +150,7 @@ class ReadableText:
             self.fault = "cut"
         except zstd.ZstdError as error:
             self.fault = "checksum" if "checksum" in str(error) else "cut"
-            # zstd returns nothing of a damaged block, and its state cannot be copied: unpack again up to it, then byte by byte.
+            # zstd returns no data of a damaged block, and its state cannot be copied: unpack again up to it, then byte by byte.
             whole_until = max(stream.tell() - _PACKED_BYTES, 0)
             stream.seek(0)
             with suppress(zstd.ZstdError, EOFError):

@@ -58,7 +58,7 @@ class ExportTables:
     def read(
         self, table: str, wholes: Sequence[str], *, named: Sequence[str] = (), reals: Sequence[str] = ()
     ) -> TableColumns:
-        """Columns of a table, empty ones if it is missing; ``named`` columns become places among the texts."""
+        """Columns of a table, empty columns if it is missing; ``named`` columns become places among the texts."""
         table_columns = self.database.columns(table, wholes, reals=reals)
         columns: dict[str, Any] = {name: table_columns.real(name) for name in reals}
         for name in wholes:

@@ -45,7 +45,7 @@ def folder_around(output: Path) -> Path:
 
 
 def holds_profiles(path: Path) -> bool:
-    """Whether a folder holds analysed or recorded output; cheap, and raises nothing."""
+    """Whether a folder holds analysed or recorded output; cheap, and never raises."""
     try:
         return next(_analysed(path, _DEPTH), None) is not None or bool(raw_folders(path))
     except DocumentError:

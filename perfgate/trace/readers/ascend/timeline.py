@@ -336,7 +336,7 @@ def _correlations(view: View, tracks: _Tracks) -> tuple[CodeColumn, int]:
 
     An arrow starts inside the call that launched, which is the innermost span around it on its thread, and ends exactly
     at the start of a task on its track (sample msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start).
-    One call may start several arrows and one arrow several tasks, so the number is that of the call: its position among the
+    One call may start several arrows and one arrow several tasks, so the number is the call's: its position among the
     events.
     """
     events, starts, ends = view.events, view.starts, view.ends
