@@ -13,7 +13,7 @@ BISECTION_SCHEMA_VERSION = 1
 # The name of the document in the folder of a bisection.
 BISECTION_FILE = "bisection.json"
 
-# The source of a trial's answer: a gate of its own, exact counters without a gate, those of stored runs, or nothing if the
+# The source of a trial's answer: its own gate, exact counters without a gate, counters of stored runs, or nothing if the
 # state could not be made.
 AnsweredBy = Literal["gate", "count", "store", "nothing"]
 
@@ -45,8 +45,8 @@ class EnvironmentChange(msgspec.Struct, frozen=True, kw_only=True, tag="environm
 class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
     """One trial: the old state with some of the changes applied, compared with the old state.
 
-    ``changes`` are positions in the document's list. ``folder`` holds the gate's documents and comment, below that of this
-    document; None if no gate ran. ``repeated`` is set if a first gate was inconclusive and a second one ran.
+    ``changes`` are positions in the document's list. ``folder`` holds the gate's documents and comment, below the folder
+    of this document; None if no gate ran. ``repeated`` is set if a first gate was inconclusive and a second one ran.
     ``reason`` is why the state could not be tried, in the words of git, pip or the workload. ``error`` bounds the probability
     that the answer is wrong: 0 for exact counters.
     """
@@ -78,7 +78,7 @@ class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     # time that moved most clearly. Empty: any regression decides.
     followed: list[str]
     tried: list[BisectionTrial]
-    # The position in ``tried`` of the gate whose comment shows the result.
+    # The position in ``tried`` of the gate with the comment that shows the result.
     deciding: int | None
     duration: float
     # The commit before the first searched one; None for stacks.

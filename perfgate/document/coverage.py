@@ -30,7 +30,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """The changed code that the workloads of a check run, from the executed lines of both sides.
 
     ``files`` are the changed files that were looked at, documents included. ``doubts`` are the reasons why code may have run,
-    or text been read, unseen; nothing is left out of a measurement if there is any. ``calls`` are the fewest that a workload
+    or text been read, unseen; if there is any, the measurement is not shortened. ``calls`` are the fewest that a workload
     made. ``nearest`` are tests and workloads that are close to the functions that did not run.
     """
 

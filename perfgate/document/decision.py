@@ -49,7 +49,7 @@ NamedBy = Literal["configuration", "store", "document"]
 # The code of the reason that a wider slowdown than usual is excluded: both sides did the same work.
 SAME_WORK = "gate.same-work"
 CPU_DECIDES = "gate.cpu-decides"
-# The verdict on a change whose code no workload runs.
+# The verdict on a change that no workload runs.
 Unmeasured = Literal["skip", "warn", "fail"]
 Comparing = Literal["code", "stack", "rules"]
 # How a number of the checklist was compared.
@@ -71,7 +71,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     # Whether a count that grew fails even if calls are shown not to be slower.
     strict: bool = False
-    # The verdict on a change whose code no workload runs.
+    # The verdict on a change that no workload runs.
     unmeasured: Unmeasured = "skip"
     # A metric or a pattern (``latency.*``, ``latency.p99@encoder/long``): its allowed relative worsening, 0.01 = 1 %.
     tolerances: dict[str, float] = {}
@@ -224,7 +224,7 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
 class NoiseFloor(ShapeEntry, frozen=True, kw_only=True):
     """The noise of one metric in the A/A arm of the same job: half the width of its interval, as a share.
 
-    ``differs`` is true if base against base came out different: then the job proves nothing. ``effects`` are those of its
+    ``differs`` is true if base against base came out different: then the job is no evidence. ``effects`` are the effects of its
     pairs, as in a comparison.
     """
 
@@ -374,7 +374,7 @@ class Suggestion(ShapeEntry, frozen=True, kw_only=True):
 
 
 class JudgedFinding(Finding, frozen=True, kw_only=True):
-    """A finding of the head: ``new`` or ``unchanged`` against the base, or as measured if nothing shows which of the two.
+    """A finding of the head: ``new`` or ``unchanged`` against the base, or as measured if neither can be shown.
 
     ``cause`` is the number of the decision's cause that a new one belongs to.
     """

@@ -33,7 +33,7 @@ class FitnessCheck(msgspec.Struct, frozen=True):
 class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
     """The gate's answer to one planted change.
 
-    ``metric`` is the one that must regress, None for a change that must pass; ``fired`` are the metrics that regressed and
+    ``metric`` must regress; None for a change that must pass; ``fired`` are the metrics that regressed and
     count; ``line`` is the source line named with the metric. ``verdict`` is None if the check ended without a decision.
     ``outcome`` is ``too_busy`` if the clock on this machine could decide neither way. ``seconds`` is the duration of the gate.
     """

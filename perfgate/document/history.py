@@ -92,7 +92,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 class Triage(msgspec.Struct, frozen=True, kw_only=True):
     """The state that a person gave the regressions of main that began with a commit; ``changed_at`` is ISO 8601.
 
-    expected accepts them: the slower level is main's level from then on. acknowledged and fixed close nothing by themselves:
+    expected accepts them: the slower level is main's level from then on. acknowledged and fixed do not close it by themselves:
     the next runs show whether the level is back. new withdraws an earlier state.
     """
 

@@ -35,9 +35,9 @@ class JobNumber(msgspec.Struct, frozen=True, kw_only=True):
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The job as it was measured: its start, and the numbers of its turns.
 
-    ``reference`` is the line that starts it and ``sha256`` that of all its settings, the same on both sides. ``fits`` is how
-    they shared the devices: both at once; the idle side asleep; each on one half and then on the other
-    (``swap``: the later turns of a quad are those after it); or in processes of their own for every turn. ``rate`` is the
+    ``reference`` is the line that starts it and ``sha256`` the hash of all its settings, the same on both sides.
+    ``fits`` is how they shared the devices: both at once; the idle side asleep; each on one half and then on the other
+    (``swap``: the later turns of a quad come after it); or in separate processes for every turn. ``rate`` is the
     highest rate, in requests per second, at which base met the SLA, if it was searched for.
     """
 
@@ -80,7 +80,7 @@ class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     If it could not be profiled there are 0 steps. ``calls`` is how often it called any collective, which shows whether one is
     missing. ``communication`` is how many seconds of a step it communicated,
-    ``exposed`` for how many of these nothing computed. ``by_name`` is how often each operator ran, without collectives.
+    ``exposed`` for how many of these no kernel computed. ``by_name`` is how often each operator ran, without collectives.
     """
 
     rank: int

@@ -25,7 +25,7 @@ class VerdictOnTestbed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JointDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """FAIL if a testbed fails, else INCONCLUSIVE if one is undecided, unfit or missing; ``exit_code`` is that of the verdict.
+    """FAIL if a testbed fails, else INCONCLUSIVE if one is undecided, unfit or missing; ``exit_code`` is the verdict's.
 
     ``testbeds`` are all that are expected, in the order of perfgate.toml.
     """

@@ -27,9 +27,9 @@ _PLAIN_PATH = re.compile(r"(?!.*\.\.)(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,199}/){0,3}
 class ArtifactSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The kept artifacts of a run of main or of a check.
 
-    ``id`` is that of the run in the store, or made of both documents of the check. ``verdict`` and ``base`` (its commit) are
+    ``id`` is the run's id in the store, or made of both documents of the check. ``verdict`` and ``base`` (its commit) are
     those of a check. ``kept_at`` is the time of keeping by the clock of the job that kept it, in ISO 8601: the clock of the
-    machine that measured decides nothing.
+    machine that measured has no influence.
     """
 
     schema: Literal["perfgate/artifacts"] = "perfgate/artifacts"

@@ -31,7 +31,7 @@ def message_from(code: str, evidence: Mapping[str, MessageValue]) -> Message:
     """A message with the part of the evidence that its sentence names. Raises KeyError if any of that is missing."""
     from string import Formatter
 
-    from perfgate.catalogue.lookup import MESSAGES  # as long to load as numpy, and most programs word nothing
+    from perfgate.catalogue.lookup import MESSAGES  # as long to load as numpy, and most programs need no words
 
     places = [name for _, name, _, _ in Formatter().parse(MESSAGES[code].other) if name]
     return Message(code, {name: evidence[name] for name in places})

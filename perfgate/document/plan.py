@@ -13,10 +13,10 @@ PLAN_SCHEMA_VERSION = 1
 
 
 class MeasurementPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check of ``head`` against ``base`` will measure; without ``measure`` nothing, for the ``reason``.
+    """What a check of ``head`` against ``base`` will measure; without ``measure`` no measurement, for the ``reason``.
 
     ``accelerator`` is whether a measuring job needs another device than a CPU. ``testbeds`` are the machines of a matrix, each
-    with the kind of its device; ``device`` is that of the only machine.
+    with the kind of its device; ``device`` is the only machine's.
     """
 
     schema: Literal["perfgate/plan"] = PLAN_SCHEMA

@@ -44,7 +44,7 @@ class ProfiledLine(msgspec.Struct, frozen=True, kw_only=True):
 class ProfiledOperator(msgspec.Struct, frozen=True, kw_only=True):
     """An operator that a function of the project calls: how often in a unit, and the seconds of all calls in one.
 
-    Seconds are those of the device's work, if any was recorded (``on_device``), else of the host, without calls that
+    Seconds are the device's work, if any was recorded (``on_device``), else of the host, without calls that
     lie far above the others; ``spread`` is the standard deviation of a single call of these. ``line`` is the beginning of the
     function; ``function`` and ``line`` are empty for an operator that no function of the project calls.
     """
@@ -63,7 +63,7 @@ class JobProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     ``units`` are how many tokens, requests, steps or runs were profiled, and ``seconds`` how long one took. ``cpu`` is the CPU
     time of all Python threads in one. ``lines`` are the heaviest; ``functions`` are those that were seen, with their callers.
-    ``operators`` are those of ``operator_units`` units, which torch.profiler or one of the program's own recorded afterwards.
+    ``operators`` cover ``operator_units`` units, which torch.profiler or one of the program's own recorded afterwards.
     """
 
     workload: str

@@ -16,7 +16,7 @@ class HeatMap(msgspec.Struct, frozen=True, kw_only=True):
     """A number for every rank and column, None if missing: seconds of a step, seconds after the first to come to a
     collective, or bytes a second over one kind of ``link`` to another rank.
 
-    ``left_out`` is how many columns are not drawn: those of the steps before, and collectives with a smaller skew.
+    ``left_out`` is how many columns are not drawn: earlier steps, and collectives with a smaller skew.
     """
 
     kind: HeatKind
@@ -29,7 +29,7 @@ class HeatMap(msgspec.Struct, frozen=True, kw_only=True):
 class DrawnRanks(msgspec.Struct, frozen=True, kw_only=True):
     """The findings about the ranks, the heat maps with a row for each of ``labels``, and the timelines of some of them.
 
-    ``unaligned`` are the drawn ranks with a clock that no collective relates to those of the others.
+    ``unaligned`` are the drawn ranks with a clock that no collective relates to the others.
     """
 
     document: RanksDocument

@@ -109,7 +109,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_slow_calls(self) -> bool:
-        """Whether nothing failed: the workload was counted and not timed, because its pairs exceed the available time."""
+        """Whether there was no failure: the workload was counted and not timed, because its pairs exceed the available time."""
         return isinstance(self.message, Message) and self.message.code in (CALLS_TOO_SLOW, LOADS_TOO_SLOWLY)
 
 
@@ -213,7 +213,7 @@ class CounterSet(ShapeEntry, frozen=True, kw_only=True):
     Each metric is either in ``steady`` or in ``unstable``.
     """
 
-    # Single calls counted in each process. 0: the counts are of a whole recording whose calls cannot be distinguished.
+    # Single calls counted in each process. 0: the counts are of a whole recording in which calls cannot be distinguished.
     repeats: int
     # Metric: its count. Metrics that the device cannot count are left out.
     values: dict[str, int]
@@ -251,7 +251,7 @@ class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
     """The kernels of one operator on inputs of one shape in a step: how many, and the seconds that they took.
 
     ``inputs`` is empty if the recording has no shapes. ``mac`` is the time in which the matrix units of the cores computed, as
-    counted by the hardware, ``vec`` that of the vector units; None if not counted.
+    counted by the hardware, ``vec`` the vector units' time; None if not counted.
     """
 
     op: str
@@ -263,7 +263,7 @@ class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelTimes(ShapeEntry, frozen=True, kw_only=True):
-    """How long the kernels of a recorded step took on the device, those of collectives apart.
+    """How long the kernels of a recorded step took on the device, excluding collectives.
 
     ``seconds`` are the sum of each of ``steps`` steps; ``mac`` and ``vec`` are the sums over ``rows``. Numbers of rows
     are medians over the steps.
@@ -323,7 +323,7 @@ class CallAccount(ShapeEntry, frozen=True, kw_only=True):
     its seconds. ``rows`` are the heaviest; the others took ``more_time`` together. ``no_lines`` explains why rows
     have no line.
 
-    ``work`` is that of the dispatched operators, for the roofline; ``roof`` is None if the machine's was not measured.
+    ``work`` is the dispatched operators' work, for the roofline; ``roof`` is None if the machine's was not measured.
     """
 
     calls: int
@@ -412,9 +412,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The measured workload: its place, the hash of its file, its batch size and shapes.
 
-    ``sla_p99`` is the P99 it promises, with ``sla_rate`` that of calls which come in at so many a second. ``steps`` are the
-    numbers of those that were asked for, and ``quick`` whether they took the short measurements of a check; None in documents
-    that do not record it.
+    ``sla_p99`` is the P99 it promises, with ``sla_rate`` the P99 of calls that come in at this rate per second.
+    ``steps`` are the numbers of those that were asked for, and ``quick`` whether they took the short measurements of a
+    check; None in documents that do not record it.
     """
 
     name: str
@@ -442,7 +442,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     shapes: dict[str, str] = {}
     # The functions that are given (``build``, ``check``, ...): the hash of their code.
     functions: dict[str, str] = {}
-    # The settings of a job, and those of ``[measure]`` that differ: their text in perfgate.toml.
+    # The settings of a job, and settings of ``[measure]`` that differ: their text in perfgate.toml.
     settings: dict[str, str] = {}
     # For head: the places at which its code differs from the base's (``perf.py:12``).
     changed_lines: list[str] = []
@@ -491,7 +491,7 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     # The latest job that measured.
     session: Session
-    # The jobs whose measurements this one extended, oldest first.
+    # The jobs with measurements that this job extended, oldest first.
     earlier_sessions: list[Session] = []
     source: Source
     # Present if base and head were measured side by side.
@@ -515,7 +515,7 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []
     advisories: list[Advisory] = []
-    # The files of the commit that were read during the measurement, or whose access times perfgate could not follow,
+    # The files of the commit that were read during the measurement, or with access times that perfgate could not follow,
     # relative to the repository; None if the file system keeps no access times.
     files_read: list[str] | None = None
     # For a head: the changed code that the workloads of both sides run.

@@ -1,8 +1,8 @@
 """Raw samples inside a JSON document, and the blocks and pairs that they come from.
 
 Samples are unsigned integers, byte-shuffled, zlib, base64; about 4 bytes a sample. Shuffling stores all lowest bytes first,
-then all second bytes, and so on: the high bytes of nearby durations are equal and compress to nothing (the idea of the HDF5
-shuffle filter).
+then all second bytes, and so on: the high bytes of nearby durations are equal and compress to almost no bytes (the idea
+of the HDF5 shuffle filter).
 """
 
 from __future__ import annotations

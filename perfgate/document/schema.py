@@ -207,7 +207,7 @@ def keeps_bounds(data: bytes) -> bool:
 def _innermost(error: ValidationError) -> ValidationError:
     """The most specific error.
 
-    Of alternatives with a tag it is that of the tagged one, else of the one that fits the deepest, and not by its type alone.
+    Of alternatives with a tag it is the tagged one's, else of the alternative that fits deepest, and not by its type alone.
     """
     tagged = _tagged_alternative(error)
     if tagged is not None:

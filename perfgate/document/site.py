@@ -10,7 +10,7 @@ from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.trend import TrendDocument, TrendSeries
 
-# The place of a value in the interval for one more version, or whether an exact count is that of the earlier run; no_spread:
+# The place of a value in the interval for one more version, or whether an exact count equals the earlier run's; no_spread:
 # all versions have one value of a noisy number, so that its spread is not known yet.
 Position = Literal["inside", "above", "below", "same", "differs", "no_spread", "unknown"]
 

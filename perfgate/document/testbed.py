@@ -29,7 +29,7 @@ class Testbed(msgspec.Struct, frozen=True, kw_only=True):
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The Python environment of one side, if base and head have one each, or of a run of the checklist alone.
 
-    ``kind``: ``running`` is that of perfgate itself, ``built`` was made by ``[measure] setup``, ``given`` was named on the
+    ``kind``: ``running`` is perfgate's own, ``built`` was made by ``[measure] setup``, ``given`` was named on the
     command line. ``requirements`` maps the files that define dependencies to a hash of their content, ``packages`` every
     installed distribution to its version. ``loaded`` are those that the workloads loaded a file of, None if unknown.
     ``image`` is the container image of the CI job, empty if the job does not say it.

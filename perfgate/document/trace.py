@@ -139,9 +139,9 @@ class GapDocument(TraceDocument, frozen=True, kw_only=True):
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """One profiler step; ``number`` is None for work that the profiler ascribes to no step, a part None if unknown.
 
-    ``fused`` is the time of kernels that compute and communicate at once while nothing else computed; None if there are none.
-    A batch of a serving engine is a step too: ``phase`` is prefill, decode or mixed, or as ``--step-by`` names it, and
-    ``requests`` how many requests the batch has.
+    ``fused`` is the time of kernels that compute and communicate at once while no other kernel computed; None if there
+    are none. A batch of a serving engine is a step too: ``phase`` is prefill, decode or mixed, or as ``--step-by`` names
+    it, and ``requests`` how many requests the batch has.
     """
 
     number: int | None

@@ -76,7 +76,7 @@ class MainChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether main is still on the level that the change led to, and nobody has accepted or refuted it."""
+        """Whether main is still on the level that the change led to, and it was neither accepted nor refuted."""
         return self.standing in ("new", "open")
 
     @property
@@ -150,12 +150,12 @@ class TrendPlace(msgspec.Struct, frozen=True, kw_only=True):
 class TrendCause(MainChange, frozen=True, kw_only=True):
     """All changes between the same two runs of main, which are one regression or improvement.
 
-    ``direction`` is worse if anything worse has not been repaired, accepted or refuted, ``standing`` that of the most active
-    change, and ``news`` is set if any of them was not reported before. ``changes`` begins with the most relevant one:
-    user-visible times before exact counts. ``operators`` run more often since then, with the line that calls them; they are
-    known if both runs were read. ``triage`` is the state that a person gave it, and ``suggests`` another one that the
-    histories show: fixed if the level is back, new if it is not, although it was called fixed. ``differences`` are the packages
-    and the container image that differ between the two runs, if both say theirs.
+    ``direction`` is worse if anything worse has not been repaired, accepted or refuted, ``standing`` the standing of the
+    most active change, and ``news`` is set if any of them was not reported before. ``changes`` begins with the most
+    relevant one: user-visible times before exact counts. ``operators`` run more often since then, with the line that
+    calls them; they are known if both runs were read. ``triage`` is the state that a person gave it, and ``suggests``
+    another one that the histories show: fixed if the level is back, new if it is not, although it was called fixed.
+    ``differences`` are the packages and the container image that differ between the two runs, if both say theirs.
     """
 
     changes: list[TrendPlace]
@@ -166,7 +166,7 @@ class TrendCause(MainChange, frozen=True, kw_only=True):
 
 
 class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """A testbed, when main was measured on it, and how it differs from the one before it."""
+    """A testbed, when main was measured on it, and how it differs from the previous testbed."""
 
     fingerprint: str
     device_kind: str
@@ -197,9 +197,9 @@ class BridgedMetric(msgspec.Struct, frozen=True, kw_only=True):
 class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     """A testbed in place of an old one, as one event: the fields that differ, and every metric that they moved.
 
-    ``commits`` were measured on both; without one nothing is known of the effect, and measuring ``last_commit``, the newest
+    ``commits`` were measured on both; without one the effect is unknown, and measuring ``last_commit``, the newest
     of the old testbed, on the new one joins them. ``moved`` are the metrics that changed, the worst first.
-    ``unmoved`` others are shown to be the same; for ``undecided`` ones the noise is too large to tell.
+    ``unmoved`` others are shown to be the same; for ``undecided`` metrics the noise is too large to tell.
     """
 
     before: str

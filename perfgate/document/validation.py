@@ -61,7 +61,7 @@ class PlainSchema(dict[str, Any]):
 
 
 def validator_of(schema: Mapping[str, Any]) -> Validator:
-    """Return a validator of one of our schemas, whose references all lead to its own definitions."""
+    """Return a validator of one of our schemas, with references to its own definitions only."""
     # An empty registry: by default jsonschema fetches the target of a $ref over the network.
     validator: Validator = _quick_validator(
         _prepared(schema, {}, schema.get("$defs", {})), registry=referencing.Registry()
