@@ -261,7 +261,7 @@ def _unmeasured(
     settled: tuple[Verdict, Message],
     chosen_because: Message | None,
 ) -> DecisionDocument:
-    """The decision on a change of which nothing was measured."""
+    """The decision on a change that was not measured."""
     verdict, reason = settled
     return replace(
         _document(head, policy, VerdictBasis("code")),

@@ -28,12 +28,12 @@ def skipped_because(
     read: Callable[[Sequence[str]], Collection[str]] = lambda _: (),
     same_code: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> Message | None:
-    """Why nothing in a change needs measuring; None if something does, or nothing changed.
+    """Why a change needs no measurement; None if it needs one, or is empty.
 
     ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that a
     renamed file counts under both names; ``always`` are those that count despite the filter. Only if the filter leaves
-    something, ``same_code`` is asked whether these files differ in nothing that runs; then ``read`` is asked which of the files
-    that a pattern excludes may be read by a measured process.
+    something, ``same_code`` is asked whether these files differ only in text that does not run; then ``read`` is asked
+    which of the files that a pattern excludes may be read by a measured process.
     """
     if any(file in always for file in changed):
         return None

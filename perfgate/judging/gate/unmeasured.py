@@ -1,4 +1,4 @@
-"""The decision on a change that no workload runs: nothing was measured."""
+"""The decision on a change that no workload runs, so it was not measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settles(coverage: Coverage | None, policy: Policy) -> bool:
 
 
 def measured_nothing(head: RunDocument) -> bool:
-    """Whether nothing was measured because no workload runs the changed code."""
+    """Whether the change was not measured because no workload runs its code."""
     measured = head.workloads or head.jobs or head.replicates or head.turns
     return head.coverage is not None and head.coverage.runs_nothing and not measured
 

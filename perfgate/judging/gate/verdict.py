@@ -35,7 +35,7 @@ class VerdictRule(NamedTuple):
 class VerdictBasis:
     """Everything that a verdict rests on.
 
-    ``untimed`` are places of recordings without a time of kernels. ``uncounted`` is why nothing was counted in the recording of
+    ``untimed`` are places of recordings without a time of kernels. ``uncounted`` is why there are no counts in the recording of
     a side: its tables contradict each other, or are cut off.
     """
 

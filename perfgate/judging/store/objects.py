@@ -1,6 +1,6 @@
 """Files below a URL, through fsspec: each is written whole or not at all, read in ranges, listed and removed.
 
-fsspec brings folders and memory; every other protocol has a package of its own (s3fs, gcsfs, adlfs …), which reads the usual
+fsspec brings folders and memory; every other protocol has its own package (s3fs, gcsfs, adlfs …), which reads the usual
 settings of its protocol, such as AWS_ACCESS_KEY_ID or AWS_ENDPOINT_URL. Every error of such a package becomes a StoreError.
 """
 

@@ -86,7 +86,7 @@ class CountedShape:
         return Count(self.place, name, Range(*base), Range(*head), allowed, metric(name).allowed_more)
 
     def parts(self, name: str, *, varying: bool = False) -> list[Part]:
-        """The parts of a counter that changed, the largest change first; places whose count varies only if ``varying``."""
+        """The parts of a counter that changed, the largest change first; places with varying counts only if ``varying``."""
         parts = []
         for operator in self.base.work[name].keys() | self.head.work[name].keys():
             before = self.base.of(name, operator)

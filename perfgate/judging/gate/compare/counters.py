@@ -71,7 +71,7 @@ def _compare(shape: CountedShape, name: str) -> Exact | Checked:
     """Compare a counter by the rule that fits it."""
     base, head = shape.base, shape.head
     if name not in base.values or name not in head.values:
-        # For example the graph breaks of a side that compiles nothing.
+        # For example the graph breaks of a side without compilation.
         side = "base" if name in base.values else "head"
         return shape.comparison(name, "not_comparable", reason=Message("gate.only-one-side", {"side": side}))
     if not is_known(name):

@@ -45,7 +45,7 @@ def p_of_alarm(number: Number, effect: PairedEffect, errors: Errors, *, interim:
 
 
 def _worse(number: Number, effect: PairedEffect) -> Differences:
-    """The differences, with larger ones worse."""
+    """The differences; larger is worse."""
     differences = effect.differences.with_luck(number.terms.luck)
     return -differences if number.better == "higher" else differences
 

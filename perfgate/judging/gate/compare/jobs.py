@@ -31,7 +31,7 @@ from perfgate.stats.clusters import START_LUCK
 
 # Keeping connections alive, among the names of HTTP features that requests go without.
 _KEEP_ALIVE = "keep-alive"
-# Allowed growth in the share of prompt tokens in the cache, from the first turns of a start to the later ones.
+# Allowed growth in the share of prompt tokens in the cache, from the first turns of a start to the later turns.
 _DRIFT = 0.1
 
 _Z_ALARM = 2.9  # of a look's share of 1 %

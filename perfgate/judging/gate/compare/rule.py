@@ -213,8 +213,8 @@ def correlated_error(differences: Differences, alike_margin: AlikeMargin | None 
     """The standard error of the estimate for pairs that resemble their predecessor (an AR(1) series).
 
     The correlation r observed in n pairs is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
-    autocorrelations, Biometrika 41, 1954). Those of ``alike_margin`` are added, sqrt((1 - r^2) / n) each (Bartlett, On the
-    theoretical specification of sampling properties of autocorrelated time series, 1946).
+    autocorrelations, Biometrika 41, 1954). The autocorrelations of ``alike_margin`` are added, sqrt((1 - r^2) / n) each
+    (Bartlett, On the theoretical specification of sampling properties of autocorrelated time series, 1946).
     """
     pairs = differences.size
     alike = ASSUMED_ALIKE if alike_margin is None else ASSUMED_ALIKE_OF_ALARMS

@@ -25,7 +25,7 @@ class AlikeAnswers(NamedTuple):
 
 
 class AnswerCounts(NamedTuple):
-    """The answers of base compared with those of head, and the answers of head compared with the answers of base."""
+    """The answers of base compared with head's, and the answers of head compared with the answers of base."""
 
     base: AlikeAnswers
     head: AlikeAnswers

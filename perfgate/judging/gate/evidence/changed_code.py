@@ -33,7 +33,7 @@ class ChangedCode:
         return self._at(line) is not None
 
     def of_function(self, line: str) -> str:
-        """The first changed line of a function that begins at a line; that line itself if nothing changed in it."""
+        """The first changed line of a function that begins at a line; that line itself if the function did not change."""
         file, number = split_line(line)
         inside = [change.first for change in self._changes.get(file, []) if change.begins == number]
         return f"{file}:{min(inside)}" if inside else line

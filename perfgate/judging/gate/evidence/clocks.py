@@ -3,7 +3,7 @@
 On a CPU calls are timed by the wall clock, or if other processes often had the CPUs, by a clock that does not count waiting:
 the scheduler favours a side that sleeps, so that side would seem faster on the wall clock. The clock is chosen before the times
 are examined: by the kernel's account of the workers' waits, and by whether the calls compute. On an accelerator the device's
-clock decides, beside the time of its kernels and the host's (``producers/device_clocks.py``).
+clock decides, in addition to the time of its kernels and the host's (``producers/device_clocks.py``).
 """
 
 from __future__ import annotations

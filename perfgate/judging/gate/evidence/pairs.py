@@ -101,7 +101,7 @@ def _members(replicates: Iterable[Replicate], place: ShapePlace, arm: Arm, membe
 
 
 def preprocess_lanes(pairs: Iterable[Pair], shape: str) -> list[_Lanes]:
-    """The blocks of the preprocessing in pairs whose members both timed it."""
+    """The blocks of the preprocessing in pairs in which both members timed it."""
     lanes = []
     for first, second in pairs:
         if shape in first.preprocess and shape in second.preprocess:
@@ -272,7 +272,7 @@ def _in_starts(
     pairs: Iterable[Pair],
     profiled: Iterable[Pair],
 ) -> dict[str, PairedEffect]:
-    """The effects, with the starts of pairs whose processes stayed loaded; a P99 pools pairs of several starts."""
+    """The effects, with the starts of pairs of processes that stayed loaded; a P99 pools pairs of several starts."""
     clustered = dict(effects)
     for name, effect in effects.items():
         differences = effect.differences

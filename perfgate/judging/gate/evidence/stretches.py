@@ -178,7 +178,7 @@ def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
 
 
 def _quads_of(base: BlockColumns, head: BlockColumns) -> Iterator[tuple[SideQuad, SideQuad]]:
-    """Yield the quads whose means are known on both sides."""
+    """Yield the quads with known means on both sides."""
     undisturbed, _ = clean_pair(base, head)
     before, after = _Lane.of(base), _Lane.of(head)
     for number in sorted(undisturbed or ()):
@@ -190,7 +190,7 @@ def _quads_of(base: BlockColumns, head: BlockColumns) -> Iterator[tuple[SideQuad
 class _Lane(NamedTuple):
     """The blocks of a side in one stretch; ``quads`` has the quad of every block, ``quad_of_call`` the quad of every call.
 
-    On an accelerator all times are those of the device.
+    On an accelerator all times are the device's.
     """
 
     seconds: Floats

@@ -32,7 +32,7 @@ class RequiredJob:
     on_device: bool = False
 
     def measured_by(self, base: RunDocument, head: RunDocument) -> JobReference | None:
-        """The settings that the job was measured by, None if nothing trusted or reported accounts for them.
+        """The settings that the job was measured by, None if neither a trusted nor a reported source accounts for them.
 
         They are the base's own. If head changed the table, they are head's, which the documents report as a change.
         """
@@ -59,7 +59,7 @@ def harness_of(run: RunDocument, name: str) -> Harness | None:
 class Required:
     """The measurements that the trusted side requires; empty without a trusted side.
 
-    ``workloads`` and ``jobs`` are those of the base's configuration, and ``aa_pairs`` its pairs of base against base.
+    ``workloads`` and ``jobs`` come from the base's configuration, and ``aa_pairs`` its pairs of base against base.
     ``stored`` are the newest stored runs of main that measured a workload file of the base; a workload uses the run that
     measured the same file. ``sealed`` is whether both sides must prove that their code and environment stayed unchanged.
     ``changed`` are the files of the change, None if only the documents name them.

@@ -55,7 +55,7 @@ _TAINTS: dict[Taint, Message] = {
 
 
 def invalid_times(evidence: Evidence) -> list[Invalid]:
-    """The reasons that the times of a shape prove nothing, one entry a shape and kind."""
+    """The reasons why the times of a shape are no evidence, one entry a shape and kind."""
     entries: dict[tuple[str, str, str], Invalid] = {}
     for entry in [*_changed_code(evidence), *_disturbed(evidence), *_different_clocks(evidence), *misconduct(evidence)]:
         entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
@@ -108,7 +108,7 @@ def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
 
 
 def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
-    """Yield the shapes whose sides ran at different clocks, unless the cycles of their kernels compare."""
+    """Yield the shapes measured at different clocks on both sides, unless the cycles of their kernels compare."""
     for place in evidence.places:
         change = clock_shift_at(evidence, place)
         if change and not counts_cycles(evidence.pairs.get(place.workload, ()), place.shape):
@@ -248,7 +248,9 @@ def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> I
 
 
 def invalid_turns(evidence: Evidence) -> list[Invalid]:
-    """The jobs with times that prove nothing: a side was at work in the turns of the other, or the requests were sent late."""
+    """The jobs with times that are no evidence: a side was at work in the turns of the other, or the requests were sent
+    late.
+    """
     invalid = []
     for job in evidence.head.run.jobs:
         for kind, message in _disturbances(*evidence.turns(job.name)):

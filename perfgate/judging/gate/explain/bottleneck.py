@@ -11,8 +11,8 @@ larger of the two bounds the operator, as ``compute`` or ``memory``. The call is
 least time or more; below that there is no result. If the least time is below OVERHEAD_LIMIT of the operators' time, the
 operators are so small that the cost is calling them: scheduling.
 
-Base and head each measure the rates beside the call for a tenth of a second, and a busy machine shows less than it has; so both
-sides are compared with the better of the two.
+Base and head each measure the rates next to the call for a tenth of a second, and a busy machine shows less than it has;
+so both sides are compared with the better of the two.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
 
 
 def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Roof | None) -> Bottleneck | None:
-    """The bottleneck of one side's calls; None if they wait for nothing and the roofline is inconclusive.
+    """The bottleneck of one side's calls; None if they do not wait and the roofline is inconclusive.
 
     ``times`` are the operators of its replicates.
     """

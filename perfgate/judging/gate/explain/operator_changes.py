@@ -27,7 +27,7 @@ def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
 
     Each side was traced by itself, so the traced times show how much an operator weighs on its side, never how much more or
     less it takes: they only select and order the operators. Recordings that mark no calls are left out: their counts are not of
-    one call. So are operators whose count differs between calls or processes of the same code.
+    one call. So are operators with counts that differ between calls or processes of the same code.
     """
     before, after = evidence.base.operators, evidence.head.operators
     changes = []
@@ -79,7 +79,7 @@ def replaced_operators(evidence: Evidence) -> list[Replacement]:
 
 
 def _varying_operators(evidence: Evidence, place: ShapePlace) -> set[str]:
-    """The operators whose count differs between calls or processes of a side."""
+    """The operators with counts that differ between calls or processes of a side."""
     names: list[str] = []
     for index in (evidence.base, evidence.head):
         if place in index.counters:

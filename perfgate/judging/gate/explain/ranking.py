@@ -120,7 +120,7 @@ class PlaceRanking:
         return top.takes_longer_alone and is_counted and self._code.related(cause.line, top.line)
 
     def _adds_much(self, cause: Cause, top: Cause) -> bool:
-        """Whether a cause, with its line, adds almost as much as the top with its line."""
+        """Whether a cause with its line adds almost what the top cause adds with its line."""
         if cause.amount != "calls":
             return cause.more_count >= EXPLAINS * top.more_count
         line, line_of_top = self._lines[cause.attributed_line], self._lines[top.attributed_line]

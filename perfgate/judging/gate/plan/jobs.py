@@ -78,7 +78,7 @@ class JobPlan(EvidencePlan):
                 self.require(Row(self._name, "", TURNS, "turn", quad, number))
 
     def _require_values(self, record: JobRecord) -> None:
-        """Require in every turn the numbers that any other turn has, and gating ones above 0.
+        """Require in every turn the numbers that any other turn has; gating numbers must be above 0.
 
         Times, rates and amounts are above 0; otherwise they have no ratio, and are not compared. A program's count may be 0,
         and is then 0 in all turns of both sides.

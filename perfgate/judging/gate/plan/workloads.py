@@ -194,7 +194,7 @@ class WorkloadPlan(EvidencePlan):
                     self.require(process._replace(shape=lane.shape, metric=lane.metric), side=side)
 
     def _require_stretches(self) -> None:
-        """Require the blocks of stretches that either side has, and enough usable ones if calls are fast.
+        """Require the blocks of stretches that either side has, and enough usable blocks if calls are fast.
 
         A stretch that failed is reported as that.
         """

@@ -162,7 +162,7 @@ def _plot(at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summ
 
 
 def _call_at(at: tuple[str, str], summary: Summary) -> Paired | None:
-    """The time of a call that was compared in pairs, whose effects can be drawn."""
+    """The time of a call that was compared in pairs, with effects that can be drawn."""
     for comparison in summary.decision.comparisons:
         is_call = comparison.place == at and comparison.metric == LATENCY
         if is_call and isinstance(comparison, Paired) and comparison.effects:

@@ -71,7 +71,7 @@ def _outermost(name: str) -> str:
 
 
 def _inside(template: str) -> str:
-    """The arguments of a template; of long ones only the functor."""
+    """The arguments of a template; of long templates only the functor."""
     if len(template) <= _LEAST_IN_TEMPLATE:
         return template
     functor = re.search(_FUNCTOR, template)
