@@ -71,7 +71,7 @@ class ForgeError(PerfgateError):
 
 
 class ForgeSettingError(ForgeError):
-    """The job's forge settings cannot be right: the address, the repository or the token. Nothing was sent."""
+    """The job's forge settings cannot be right: the address, the repository or the token. No request was sent."""
 
     exit_code = EXIT_USAGE
 
@@ -113,7 +113,7 @@ class SessionKeptError(StoreError):
 
 
 class StoreRefusedError(StoreError):
-    """The server that keeps the store cannot be reached, or refuses; nothing is wrong with how perfgate was called."""
+    """The server that keeps the store cannot be reached, or refuses; perfgate was called correctly."""
 
     exit_code = EXIT_MEASURING
 
@@ -123,7 +123,7 @@ class StoreUnreachableError(StoreRefusedError):
 
 
 class InconclusiveError(PerfgateError):
-    """The evidence decides nothing."""
+    """The evidence is inconclusive."""
 
     exit_code = EXIT_INCONCLUSIVE
 
@@ -135,7 +135,7 @@ class MeasuringError(PerfgateError):
 
 
 class ClusterRefusedError(PerfgateError):
-    """The cluster cannot be reached or cannot run our tasks; nothing is wrong with how perfgate was called."""
+    """The cluster cannot be reached or cannot run our tasks; perfgate was called correctly."""
 
     exit_code = EXIT_MEASURING
 
@@ -145,7 +145,7 @@ class MachineBusyError(MeasuringError):
 
 
 class SetUpError(PerfgateError):
-    """The project's workload cannot be measured as it is set up; nothing was measured."""
+    """The project's workload cannot be measured as it is set up."""
 
 
 class StackError(PerfgateError):

@@ -22,7 +22,7 @@ Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
 def doc(text: str) -> msgspec.Meta:
-    """The description of a setting; it is in the schema beside its bounds, and from there in docs/configuration.md."""
+    """The description of a setting; it is in the schema next to its bounds, and from there in docs/configuration.md."""
     return msgspec.Meta(description=text)
 
 

@@ -51,7 +51,7 @@ def load_plugins(group: str) -> list[ModuleType]:
 
 
 def files_beside(group: str, suffix: str) -> list[Path]:
-    """The files beside the modules of a group's entry points, with the same names; the modules are not imported."""
+    """The files next to the modules of a group's entry points, with the same names; the modules are not imported."""
     files = []
     for entry in _group(group).values():
         try:

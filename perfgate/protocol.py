@@ -1,4 +1,4 @@
-"""The messages between conductor and worker: length-prefixed JSON over a socket of their own.
+"""The messages between conductor and worker: length-prefixed JSON over a separate socket.
 
 User code's output can never reach this socket, and so can never be mistaken for a result.
 """
@@ -66,9 +66,9 @@ class ForkRequest(ServerRequest, frozen=True):
 
     The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
     its folder for temporary files and, until it loads a workload of the checkout at ``root``, its current one. A worker of a
-    side lives in its ``room`` and has the ``variables`` of that side beside the server's. ``looks_at_itself`` is whether
-    libraries of the device read about their own process in /proc. With ``builds`` the process is no worker but a further
-    fork server, which builds that workload on the host: its workers have the model.
+    side lives in its ``room`` and has the ``variables`` of that side in addition to the server's. ``looks_at_itself`` is
+    whether libraries of the device read about their own process in /proc. With ``builds`` the process is no worker but a
+    further fork server, which builds that workload on the host: its workers have the model.
     """
 
     layout_seed: int
@@ -111,7 +111,7 @@ class ForkFailed(ServerMessage, frozen=True):
 class Exited(ServerMessage, frozen=True):
     """A worker ended, with its exit code (negative: the signal that ended it).
 
-    ``left_behind`` are the names of the processes it had started that were still running, and ``of_unknown`` those of
+    ``left_behind`` are the names of the processes it had started that were still running, and ``of_unknown`` the names of
     processes that any worker may have started; all of them are killed.
     """
 
@@ -138,7 +138,7 @@ class ServerFailed(ServerMessage, frozen=True):
 
 
 class HarnessRequest(WorkerRequest, frozen=True):
-    """Import a workload file and describe it; nothing is built. The fields are those of LoadRequest."""
+    """Import a workload file and describe it; without building it. The fields are LoadRequest's."""
 
     name: str
     file: str
@@ -162,7 +162,7 @@ class Watched(msgspec.Struct, frozen=True):
 
     ``roots`` are the checkouts. ``tails`` are their paths below a folder of the import path, by which a copy of one is
     recognised that is loaded from another place. ``folders`` hold added or removed files. ``groups`` are the lines of each
-    changed statement as number of the file and line: once one of each has run, nothing is left to be looked for.
+    changed statement as number of the file and line: once one of each has run, the search is complete.
     """
 
     files: list[str]
@@ -194,7 +194,7 @@ class LoadRequest(WorkerRequest, frozen=True):
 
 
 class Loaded(Reply, frozen=True):
-    """The workload stands ready. ``capabilities`` are those of the device, as its backend names them."""
+    """The workload stands ready. ``capabilities`` are the device's, as its backend names them."""
 
     batch: int
     shapes: list[str]
@@ -237,12 +237,12 @@ class TryRequest(WorkerRequest, frozen=True):
 
 
 class Watching(msgspec.Struct, frozen=True):
-    """What a trial saw beside the executed lines.
+    """What a trial observed besides the executed lines.
 
     ``doubts`` are reasons why lines may run unseen, and ``began_processes`` whether other processes ran. ``read_files`` are
     the watched files that were read other than by an import, and ``read_code`` the file, first and last line of functions
     whose code was read. ``names`` are those that the executed functions of the project use, and ``entered`` these functions,
-    as ``file:line`` below a root. ``sources`` are the loaded Python files, without those of Python, torch and perfgate.
+    as ``file:line`` below a root. ``sources`` are the loaded Python files, except Python's, torch's and perfgate's.
     ``calls`` were made of the workload, and ``has_all_sizes`` is whether each of its batch sizes was tried.
     """
 
@@ -258,11 +258,12 @@ class Watching(msgspec.Struct, frozen=True):
 
 
 class Tried(Reply, frozen=True):
-    """The first part that failed, its shape and error; None if nothing failed. A workload that cannot be loaded has no shape.
+    """The first part that failed, its shape and error; None without a failure. A workload that cannot be loaded has no shape.
 
-    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call, and ``load_seconds`` that of
-    loading. ``packages`` are the distributions with a loaded file; None unless requested. ``watching`` is set if files were
-    watched. ``signature`` describes the model, and ``copies_fit`` is how many such processes the device holds.
+    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call, and ``load_seconds``
+    the time of loading. ``packages`` are the distributions with a loaded file; None unless requested. ``watching`` is
+    set if files were watched. ``signature`` describes the model, and ``copies_fit`` is how many such processes the
+    device holds.
     """
 
     failed: Literal["load", "call", "check"] | None = None
@@ -312,7 +313,7 @@ class CheckReply(Reply, frozen=True):
     results: list[CorrectnessResult]
 
 
-# What is counted beside operators: memory with the savings of a repeated call, Python's work, and bytes left behind.
+# Counts other than operators: memory with the savings of a repeated call, Python's work, and bytes left behind.
 CountedPart = Literal["memory", "python", "kept"]
 COUNTED_PARTS: tuple[CountedPart, ...] = ("memory", "python", "kept")
 
@@ -332,7 +333,7 @@ class Recounted(Reply, frozen=True):
 class StepRequest(WorkerRequest, frozen=True):
     """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
 
-    So many ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
+    ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
     ``shape_space``. With ``brief`` the step may leave out parts that further turns do not compare, and takes less time for
     the rest; with ``exact_only`` it measures its exact numbers alone. ``no_experiments`` is the reason if the step may make
     only the workload's own calls. With ``leave_out_waits`` it times calls without the waits of the process for a CPU.
@@ -371,7 +372,7 @@ class StepReply(Reply, frozen=True):
     spoiled: bool = False
 
 
-# A call that takes so long is located by one as well as by several: its blocks have one, and its pairs one quad.
+# A call that takes this long is located by one block as well as by several: its blocks have one, and its pairs one quad.
 SLOW_CALL_SECONDS = 0.25
 # Calls of a block of any other.
 FEWEST_CALLS = 3
@@ -414,7 +415,7 @@ class SpawnRequest(WorkerRequest, frozen=True):
 
 
 class Spawned(Reply, frozen=True):
-    """The new process, which stays warm; the one that answers becomes the other worker."""
+    """The new process, which stays warm; the process that answers becomes the other worker."""
 
     pid: int
 
@@ -483,7 +484,7 @@ class KernelsDone(Reply, frozen=True):
 
 
 class LocateStallsRequest(WorkerRequest, frozen=True):
-    """Sample the lines of calls that take ``longer_than`` so many seconds; of ``calls`` at most, within about ``seconds``."""
+    """Sample the lines of calls that take ``longer_than`` this many seconds; of ``calls`` at most, within about ``seconds``."""
 
     shape: str
     longer_than: float
@@ -516,14 +517,14 @@ class Collected(Reply, frozen=True):
 
 
 class TrySizesRequest(WorkerRequest, frozen=True):
-    """Try the batch sizes of the first shape, a call each. ``limits`` are those of the checklist."""
+    """Try the batch sizes of the first shape, a call each. ``limits`` are the checklist's."""
 
     limits: dict[str, float]
     seed: int
 
 
 class SizesTried(Reply, frozen=True):
-    """The sizes that work with the seconds of a call, the refused ones, and the first that exhausts memory or takes long."""
+    """The sizes that work with the seconds of a call, the refused sizes, and the first that exhausts memory or takes long."""
 
     call_seconds: dict[int, float]
     refused: dict[int, Message] = {}
@@ -550,7 +551,7 @@ class SizeBlockDone(Reply, frozen=True):
 
 
 class CompileRequest(WorkerRequest, frozen=True):
-    """Compile the call of the first shape and keep it; caches go into ``folder``. ``limits`` are those of the checklist."""
+    """Compile the call of the first shape and keep it; caches go into ``folder``. ``limits`` are the checklist's."""
 
     folder: str
     limits: dict[str, float]
@@ -558,7 +559,7 @@ class CompileRequest(WorkerRequest, frozen=True):
 
 
 class CompiledCall(Reply, frozen=True):
-    """The call is compiled: the seconds of its first call, and why its output does not agree with that of the plain call.
+    """The call is compiled: the seconds of its first call, and why its output does not agree with the plain call's.
 
     ``failed`` is why there is none.
     """

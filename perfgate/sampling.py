@@ -1,4 +1,4 @@
-"""Readings of a device beside a measurement: started here, taken by a process of its own that never imports torch.
+"""Readings of a device during a measurement: started here, taken by a separate process that never imports torch.
 
 That process is ``python -m perfgate.measuring.devices.sampler``. If the process that started it is killed, it ends by
 itself.
@@ -36,7 +36,7 @@ class SampledLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sampler:
-    """Readings of a process that runs beside this one."""
+    """Readings of a process that runs concurrently."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
         self._process = process
@@ -47,7 +47,7 @@ class Sampler:
         return [line.reading for line in self._lines() if line.reading is not None]
 
     def failure(self) -> Message | None:
-        """Why there are no readings, None if there are some or nothing is known yet."""
+        """Why there are no readings, None if there are some or it is not known yet."""
         return next((line.failure for line in self._lines() if line.failure is not None), None)
 
     def end(self) -> None:

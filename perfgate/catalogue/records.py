@@ -214,8 +214,8 @@ class Rule(Entry, frozen=True):
     # The value in the run document that the rule's limits bound, so that a gate can judge it again. A rule has none if it
     # depends on more than one value: a sum, another step's number, a condition.
     judges: JudgedValue | None = None
-    # The metric with a comparison that shows whether a finding of the rule appeared or disappeared, if it is not the one
-    # that the rule judges.
+    # The metric with a comparison that shows whether a finding of the rule appeared or disappeared, if it differs from
+    # the metric that the rule judges.
     rests_on: str = ""
 
 

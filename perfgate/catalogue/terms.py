@@ -1,4 +1,4 @@
-"""Closed lists of words in the catalogue; nothing heavy is imported here, because the command line offers some as choices."""
+"""Closed lists of words in the catalogue, with light imports only, because the command line offers some as choices."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def keep(
 ) -> RecordedRun:
     """Keep a run of this project, and its artifacts from the folders or zips. Raises UsageError for one of another project.
 
-    A run that is slower than main's earlier ones is kept too, for the trend; the level leaves it out until it is accepted.
+    A run that is slower than main's earlier runs is kept too, for the trend; the level leaves it out until it is accepted.
     """
     if run.project != config.project:
         raise UsageError(

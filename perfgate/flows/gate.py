@@ -64,7 +64,7 @@ def judge_documents(
 
 
 def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: Language = "en") -> DecisionDocument:
-    """Check a run document, or the one in a folder, against the rules of a perfgate.toml, by default the nearest.
+    """Check a run document, or the document in a folder, against the rules of a perfgate.toml, by default the nearest.
 
     The decision and a copy of the document go to ``out``, if given. Raises UsageError if the file has no such rule.
     """

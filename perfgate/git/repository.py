@@ -207,7 +207,7 @@ class Repository:
     def snapshot(self) -> tuple[str, bool]:
         """A commit that holds the work tree as it is now, and whether it differs from HEAD.
 
-        Untracked files are included, ignored ones are not. Neither the index, nor a branch, nor a file is touched.
+        Untracked files are included, ignored files are not. Neither the index, nor a branch, nor a file is touched.
         """
         head = self.head()
         refuse_changed_submodules(self.root)

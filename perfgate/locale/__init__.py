@@ -55,7 +55,7 @@ def environment_language(environ: Mapping[str, str]) -> Language:
 def translate(english: str, language: Language | None = None) -> str:
     """A sentence of ours, its placeholders untouched, in a language or the current one.
 
-    Give it nothing but sentences of ours: text from outside could by chance be one. ``make locale`` finds every sentence, and
+    Give it only sentences of ours: text from outside could by chance match one. ``make locale`` finds every sentence, and
     a test holds that each has its Chinese; one that is not in ``zh.po`` stays English.
     """
     if (language or _CURRENT.get()) == "en" or not english:  # the empty text is the header of the catalogue
@@ -144,7 +144,7 @@ def _is_latin(letter: str) -> bool:
 
 @cache
 def _chinese() -> dict[str, str]:
-    """The Chinese of every sentence. Reading the catalogue as text takes milliseconds, so that nothing has to be compiled."""
+    """The Chinese of every sentence. Reading the catalogue as text takes milliseconds, so there is no compiled catalogue."""
     entries = (Path(__file__).parent / "zh.po").read_text(encoding="utf-8").split("\n\n")
     sentences = {}
     for entry in entries:

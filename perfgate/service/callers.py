@@ -22,7 +22,7 @@ NO_NUL = r"^[^\x00]*$"
 class Caller:
     """``name`` stands in the audit log; without a ``project`` everything may be read, the recordings too.
 
-    ``form_key`` is for forms in the pages of a browser whose token may write; empty for others.
+    ``form_key`` is for forms in the pages of a browser with a token that may write; empty for others.
     """
 
     name: str

@@ -18,12 +18,12 @@ class ServicePart(ABC):
     @abstractmethod
     def router(self) -> APIRouter: ...
 
-    def check(self) -> None:  # noqa: B027 - most parts have nothing to check
+    def check(self) -> None:  # noqa: B027 - most parts need no check
         """Raise PerfgateError if the part cannot answer now."""
 
     def public(self, text: str) -> str:
         """An error for the network: without places of this machine."""
         return text
 
-    def close(self) -> None:  # noqa: B027 - most parts hold nothing open
+    def close(self) -> None:  # noqa: B027 - most parts hold no resources
         """End what the part holds open."""

@@ -63,7 +63,7 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
     2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, CAP^2) + PENALTY log(n) (shifts) least, found
        by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
        Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), with K as ``CAP``; they let levels be any.
-    3. Errors: those of medians of normal values, wider where neighbours are alike (``_error_factor``), because values that
+    3. Errors: as for medians of normal values, wider where neighbours are alike (``_error_factor``), because values that
        wander together are fewer than they seem.
     4. Merging: of the shifts next to a segment of fewer than ``MIN_VALUES`` (``MIN_LAST`` where it is the last), smaller than
        ``min_effect`` or less than ``MIN_Z`` times their standard error, the weakest goes and its segments become one, until

@@ -37,7 +37,7 @@ def nominal_level(alpha: float, looks: Sequence[float], count: float, *, shape: 
     """The one-sided level of a test after ``count`` of at most ``looks[-1]`` observations, or their information.
 
     Tests at these levels at every look err together with probability ``alpha``. A count that was not planned (a pair
-    failed, time ran out) gets the level of its own fraction.
+    failed, time ran out) gets the level of its fraction.
     """
     return float(ndtr(-_constant(alpha, tuple(looks), shape) * _fraction(looks, count) ** (shape - 0.5)))
 

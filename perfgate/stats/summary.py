@@ -242,7 +242,7 @@ def neighbour_correlation(values: npt.NDArray[np.float64]) -> float:
 def error_factor(correlation: float) -> float:
     """The factor on the error of a location for neighbours with this correlation.
 
-    n such values are worth n (1 - r)/(1 + r) independent ones. Source: Bayley & Hammersley, The "Effective" Number of
+    n such values are worth n (1 - r)/(1 + r) independent values. Source: Bayley & Hammersley, The "Effective" Number of
     Independent Observations, J. R. Stat. Soc. Suppl. 8 (1946).
     """
     return math.sqrt((1 + correlation) / (1 - correlation))

@@ -11,7 +11,7 @@ _LONGEST_ADDRESS = 107
 
 def make_socket_folder(prefix: str, socket_name: str, *, inside: str = "") -> Path:
     """A new folder for this user alone: in ``inside`` or the usual place if their paths are short enough, else in /tmp."""
-    for parent in (inside, tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes a folder of its own
+    for parent in (inside, tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes a new folder
         if parent:
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             if len(os.fsencode(folder / socket_name)) <= _LONGEST_ADDRESS:

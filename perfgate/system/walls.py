@@ -1,7 +1,7 @@
 """Walls around the processes of one side: what they cannot reach of the other's, by means that no process can take back.
 
 Landlock (Documentation/userspace-api/landlock.rst) needs no rights and no container: a process inside walls cannot trace,
-read, sample or (from ABI 6 on) signal processes outside, and opens only files below the folders that it names. Beside it go
+read, sample or (from ABI 6 on) signal processes outside, and opens only files below the folders that it names. In addition
 the rights of root that lead around walls, and `no_new_privs`, without which ``sudo`` would give them back.
 """
 

@@ -1,4 +1,4 @@
-"""Scores requests for a set of offers: two matrix products through a hidden layer whose memory is kept between calls."""
+"""Scores requests for a set of offers: two matrix products through a hidden layer with memory that is kept between calls."""
 
 import torch
 from torch import nn

@@ -18,7 +18,7 @@ from perfgate.judging.store.store import Store
 class Sources:
     """``store`` opens the store and ``recording`` finds a recording by its name; None if there is none to ask about.
 
-    ``only`` is the one project that the asker may read, ``usual`` the project that is meant if none is named. ``public`` takes
+    ``only`` is the only project that the asker may read, ``usual`` the project that is meant if none is named. ``public`` takes
     the places of this machine out of a text. ``root`` is the project's folder; its clone names commits.
     """
 

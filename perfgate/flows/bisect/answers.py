@@ -71,7 +71,7 @@ def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -
 
 
 def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
-    """The signal in the gate of all changes together; empty if nothing regressed."""
+    """The signal in the gate of all changes together; empty without a regression."""
     regressions = regressed(decision, pattern)
     if counters := frozenset(place_of(regression) for regression in regressions if isinstance(regression, Exact)):
         return Signal(counters)
@@ -172,7 +172,7 @@ def place_of(comparison: Comparison) -> PlacePattern:
 
 
 def _measured(comparisons: Iterable[Comparison]) -> dict[PlacePattern, Comparison]:
-    """The comparisons by their places, without those with a bound: a broken budget is no comparison with the old state."""
+    """The comparisons by their places, without bounds: a broken budget is not a comparison with the old state."""
     return {place_of(comparison): comparison for comparison in comparisons if not isinstance(comparison, Bound)}
 
 

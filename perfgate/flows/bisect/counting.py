@@ -155,7 +155,7 @@ class StateCounter:
 
 
 def _settings(config: Config) -> Config:
-    """The configuration without the folder of its commit, so that two commits can have equal ones."""
+    """The configuration without the folder of its commit, so that two commits can have equal configurations."""
     return msgspec.structs.replace(config, root=Path())
 
 

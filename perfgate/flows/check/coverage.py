@@ -120,7 +120,7 @@ def _content(path: Path) -> bytes | None:
 
 
 class _WatchedFile(NamedTuple):
-    """A file in a checkout; ``side`` tells whose content it has there."""
+    """A file in a checkout; ``side`` names the side with its content there."""
 
     tree: str
     side: Side
@@ -135,7 +135,7 @@ class _Sightings:
     entered: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
-    # Whether every trial made so many calls that they have shown all their ways.
+    # Whether every trial made enough calls to show all their code paths.
     has_all_ways: bool = True
 
     def add(self, watching: Watching) -> None:

@@ -29,7 +29,7 @@ def load_both_ahead(check: CheckContext, reference: WorkloadReference) -> None:
 
 
 def confirm_host_builds(check: CheckContext, reference: WorkloadReference, trial: Tried | None) -> None:
-    """Compare the models of the host with those that were built on the device; ``trial`` is that of the head."""
+    """Compare the models of the host with the models built on the device; ``trial`` is the head's."""
     bench, head = check.bench, check.checkouts["head"]
     if not bench.host_builds.have_begun:
         return

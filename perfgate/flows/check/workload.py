@@ -98,7 +98,7 @@ class WorkloadMeasurement:
         return True
 
     def _begin_side(self, side: SideName) -> None:
-        """Code of this side runs now; on an accelerator that of the other one too, which is built or loads meanwhile."""
+        """Code of this side runs now; on an accelerator the other side's too, which is built or loads meanwhile."""
         self.check.job.seals.begin(*(NAMES if self.check.bench.is_accelerated else (side,)))
 
     def _count_slow_calls(self, too_slow: FailedPair) -> Mapping[SideName, Sequence[CounterSet]]:

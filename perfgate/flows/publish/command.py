@@ -114,7 +114,7 @@ class _OrderJob:
         return refusal or self._accept(order, change)
 
     def answer_on_issue(self, order: _Order) -> OrderAnswer | None:
-        """Execute the one order that an issue takes, such as the weekly report: bisect main between two of its commits.
+        """Execute the only order that an issue takes, such as the weekly report: bisect main between two of its commits.
 
         The commits are of the checked-out default branch, so of reviewed code alone.
         """

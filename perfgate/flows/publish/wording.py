@@ -70,7 +70,7 @@ class Wording:
         accepts: list[list[str]] = []
         if obeys_comments(trusted):
             accepts = accepting_metrics(decision)
-            # Numbers only work in the one comment that `perfgate command` reads, and if one testbed counts its causes there.
+            # Numbers only work in the comment that `perfgate command` reads, and if one testbed counts its causes there.
             is_numbered = self.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
             context = replace(context, accept_order=_orders_to_accept(trusted, is_numbered=is_numbered))
             if not is_numbered:

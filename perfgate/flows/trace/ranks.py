@@ -49,7 +49,7 @@ def trace_ranks(
     on: Cluster | None = None,
     strict: bool = False,
 ) -> Ranks:
-    """All ranks below folders, and the slow ones among them; unreadable recordings are listed.
+    """All ranks below folders, and the slow ranks among them; unreadable recordings are listed.
 
     Raises UsageError without a recording, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
     recording can be read, or any cannot and ``strict`` is set.

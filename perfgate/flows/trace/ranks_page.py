@@ -22,7 +22,7 @@ from perfgate.trace.pages.timeline import drawn_timeline
 
 _DRAWN = 16  # timelines on the page by default
 _COLUMNS = 500  # of a heat map
-_LINKED = 512  # the most ranks whose pairs a page can show
+_LINKED = 512  # the most ranks for which a page can show all pairs
 _PARTS: dict[Literal["computing", "exposed", "free", "bubble"], str] = {
     "computing": "computing_ns",
     "exposed": "exposed_communication_ns",
@@ -32,7 +32,7 @@ _PARTS: dict[Literal["computing", "exposed", "free", "bubble"], str] = {
 
 
 def drawn_ranks(ranks: Ranks, chosen: Sequence[int]) -> DrawnRanks:
-    """The page's content; ``chosen`` are the ranks to draw timelines of, by default the slow ones and the first.
+    """The page's content; ``chosen`` are the ranks to draw timelines of, by default the slow ranks and the first.
 
     Raises UsageError if a chosen rank was not recorded.
     """

@@ -76,7 +76,7 @@ def list_task(path: Path) -> bytes:
 
 
 def reduce_task(path: Path, patterns: tuple[str, ...], *, keeps: bool) -> bytes:
-    """The kept tables of a recording, or new ones, stored next to it if it ``keeps`` them.
+    """The kept tables of a recording, or new tables, stored next to it if it ``keeps`` them.
 
     ``patterns`` are further names of kernels that communicate.
     """
