@@ -115,26 +115,35 @@ def _regressions(summary: Summary) -> ReadyHtml:
 
 
 def _suggestions(summary: Summary) -> ReadyHtml:
-    tips = summary.decision.suggestions
+    introduced, others = [], []
+    for tip in summary.decision.suggestions:
+        if tip.introduced:
+            introduced.append(tip)
+        else:
+            others.append(tip)
     return render_part(
         "page/suggestions.html.j2",
         causes=worded_causes(summary.causes[:_MAX_PLOTS]),
         account=account_words(summary, "html"),
-        suggestions=[tip for tip in tips if tip.introduced][:_MAX_ROWS],
-        other_suggestions=[tip for tip in tips if not tip.introduced][:_MAX_ROWS],
+        suggestions=introduced[:_MAX_ROWS],
+        other_suggestions=others[:_MAX_ROWS],
     )
 
 
 def _measurements(summary: Summary, base: RunDocument | None, head: RunDocument) -> ReadyHtml:
     """Samples, operators, counters and quantiles."""
-    tested = summary.tested_operators[:_MAX_ROWS]
+    tests, intervals = [], []
+    for operator in summary.tested_operators[:_MAX_ROWS]:
+        tests.append((operator, say(_OPERATOR_LABELS[operator.outcome])))
+        if operator.interval:
+            intervals.append(operator.interval)
     samples = list(paired_samples(base, head).items())[:_MAX_PLOTS]
     return render_part(
         "page/measurements.html.j2",
         decision=summary.decision,
         plots=[_plot(at, *sides, summary) for at, sides in samples],
-        operator_tests=[(operator, say(_OPERATOR_LABELS[operator.outcome])) for operator in tested],
-        operator_scale=svg.scale_of([operator.interval for operator in tested if operator.interval], []),
+        operator_tests=tests,
+        operator_scale=svg.scale_of(intervals, []),
         operators=operator_tables(summary.decision, base, head),
         counters=counter_rows(base, head),
         quantiles=quantile_rows(summary)[:_MAX_ROWS],

@@ -22,7 +22,7 @@ from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import calls_or_metric, first_line, title_of
 from perfgate.judging.report.text.names import listed as named_places
 from perfgate.judging.report.text.templates import line
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more, suggestion_lines
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.causes import worded_causes, worst_cause
@@ -183,18 +183,22 @@ def _broken(run: RunDocument) -> Iterator[tuple[str, ErrorDetail]]:
     """The first failed pairs and workloads with their errors."""
     for failed in run.failed_pairs[:_SHOWN]:
         yield failed.workload, failed.error
-    broken = [workload for workload in run.workloads if workload.error is not None]
-    for workload in broken[:_SHOWN]:
-        assert workload.error is not None
-        yield workload.name, workload.error
+    shown = 0
+    for workload in run.workloads:
+        if workload.error is not None and shown < _SHOWN:
+            shown += 1
+            yield workload.name, workload.error
 
 
 def _print_moved(summary: Summary, console: Console) -> None:
     """Print both sides of the moved metrics: failures first, improvements last."""
     regressed = sorted(summary.regressed, key=lambda comparison: not comparison.gating)
     # PASS and FAIL rest on other metrics; the report lists undecided metrics.
-    undecided = [] if summary.verdict in {"PASS", "FAIL"} else summary.inconclusive
-    rows = grouped(row(comparison, summary) for comparison in (*regressed, *undecided, *summary.improved))
+    undecided = summary.inconclusive
+    if summary.verdict in {"PASS", "FAIL"}:
+        undecided = []
+    moved = [*regressed, *undecided, *summary.improved]
+    rows = grouped([row(comparison, summary) for comparison in moved])
     listed = rows[: summary.detail]
     if not listed:
         return
@@ -275,9 +279,11 @@ def _print_stored(summary: Summary, console: Console) -> None:
 
 
 def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> None:
-    for number, suggestion in enumerate(suggestions):
+    title = say("Try")
+    for suggestion in suggestions:
         words, *to_copy = suggestion_lines(suggestion)
-        _print_lines(say("Try") if number == 0 else "", [words], console)
+        _print_lines(title, [words], console)
+        title = EMPTY
         for text in to_copy:
             console.print(Padding(Text(text, "cyan"), (0, 0, 0, 6)))
 

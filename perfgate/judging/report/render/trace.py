@@ -60,16 +60,23 @@ def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int
 
     for answer in rank_answers(document, shown=shown):
         console.print(Text(answer.words, "bold" if answer.is_bad else ""))
-    optional = [name for name in _OF_SOME_JOBS if any(getattr(row, name) for row in document.ranks)]
     titles = ["rank", "own>", "computing>", "free>", "exposed>", "waits>", "late>"]
-    table = Table(*titles, *(f"{name}>" for name in optional))
+    optional = []
+    for name in _OF_SOME_JOBS:
+        if any(getattr(row, name) for row in document.ranks):
+            optional.append(name)
+            titles.append(f"{name}>")
+    table = Table(*titles)
     by_own = sorted(document.ranks, key=lambda row: -(row.own or 0.0))
     for row in by_own[:shown]:
         cells = [name_of(row), *times_of(row.own, row.computing, row.free, row.exposed)]
         cells += [percent(row.wait_share), time_of(row.late)]
         for name in optional:
             value = getattr(row, name)
-            cells.append(_label(value) if name == "stage" else time_of(value))
+            if name == "stage":
+                cells.append(_label(value))
+            else:
+                cells.append(time_of(value))
         table.add_row(*cells)
     console.print(table)
     print_rest(beyond(by_own, shown), "more rank", console)
@@ -206,13 +213,17 @@ def _phases(phases: Sequence[PhaseTotal]) -> Table:
     table = Table("phase", "steps>", "requests>", "length>", "computing>", "free>")
     for phase in phases:
         medians = times_of(phase.length, phase.computing, phase.free)
-        requests = "–" if phase.requests is None else whole(phase.requests)
+        requests: str = "–"
+        if phase.requests is not None:
+            requests = whole(phase.requests)
         table.add_row(clean(phase.phase), whole(phase.count), requests, *medians)
     return table
 
 
 def _steps(steps: Sequence[StepRow]) -> Table:
-    fused = ["fused>"] if any(step.fused for step in steps) else []
+    fused = []
+    if any(step.fused for step in steps):
+        fused = ["fused>"]
     table = Table("step>", "length>", "computing>", *fused, "comm.>", "exposed>", "copies>", "prep.>", "free>")
     for step in steps:
         label = [_label(step.number)]

@@ -45,7 +45,9 @@ def changed_name(row: DiffRow, limit: int) -> str:
     """The name of a row; for replaced kernels the heaviest before and the heaviest after."""
     if row.change == "replaced":
         return f"{_heaviest(row.before, limit // 2)} → {_heaviest(row.after, limit // 2)}"
-    name = row.name if row.kind == "host" else kernel_name(row.name, limit=limit)
+    name = row.name
+    if row.kind != "host":
+        name = kernel_name(name, limit=limit)
     return clean(name, limit=limit)
 
 
@@ -93,8 +95,12 @@ def _range(timeline: DiffTimeline, field: str) -> tuple[float, float] | None:
 
 
 def _values(totals: Sequence[DiffTotals], field: str) -> list[float]:
-    values = [getattr(total, field) for total in totals]
-    return [value for value in values if value is not None]
+    values = []
+    for total in totals:
+        value = getattr(total, field)
+        if value is not None:
+            values.append(value)
+    return values
 
 
 def _changes_table(timeline: DiffTimeline, width: int) -> Table:
@@ -107,8 +113,10 @@ def _changes_table(timeline: DiffTimeline, width: int) -> Table:
             cells += [say(row.kind), *times_of(_time(row.base), _time(row.head))]
         cost = row.head or row.base
         places: list[str] = []
-        if cost:
-            places = [name for name in (cost.operator, short_place(cost.line or "")) if name]
+        if cost and cost.operator:
+            places.append(cost.operator)
+        if cost and cost.line:
+            places.append(short_place(cost.line))
         table.add_row(*cells, difference(row), f"{_runs(row.base)} → {_runs(row.head)}", clean(" · ".join(places)))
     return table
 

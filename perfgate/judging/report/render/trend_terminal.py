@@ -39,9 +39,13 @@ def render_trend(document: TrendDocument, console: Console, language: Language) 
     with speaking(language):
         causes = sort_causes(document)
         console.print(Text(clean(f"{document.project}: {headline(document)}"), "bold"))
-        rows = [(say("new"), cause) for cause in (*causes.new_worse, *causes.new_better, *causes.new_other)]
-        rows += [(say("open"), cause) for cause in causes.still_open]
-        rows += [(say("settled"), cause) for cause in causes.ended]
+        rows = []
+        for cause in (*causes.new_worse, *causes.new_better, *causes.new_other):
+            rows.append((say("new"), cause))
+        for cause in causes.still_open:
+            rows.append((say("open"), cause))
+        for cause in causes.ended:
+            rows.append((say("settled"), cause))
         listed, more = rows[:_MOST_ROWS], beyond(rows, _MOST_ROWS)
         if listed:
             console.print(_table(document, listed, blocks=24 if console.width >= _WIDE else 10))

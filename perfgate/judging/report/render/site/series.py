@@ -120,10 +120,15 @@ def _value_row(point: TrendPoint, series: TrendSeries, page: SitePage) -> ValueR
 def _filters(series: TrendSeries, page: SitePage, branch: str) -> list[tuple[Words, list[FilterChoice]]]:
     """The ways to the neighbours of a series: for each property its other values, the rest unchanged if possible."""
     names = say("workload"), say("shape"), say("metric"), say("testbed")
-    filters = [(name, _choices(number, series, page, branch)) for number, name in enumerate(names)]
-    if page.content.branches:
-        filters.append((say("branch"), _branches(series, page, branch)))
-    return [(name, choices) for name, choices in filters if len(choices) > 1]
+    filters = []
+    for number, name in enumerate(names):
+        choices = _choices(number, series, page, branch)
+        if len(choices) > 1:
+            filters.append((name, choices))
+    branches = _branches(series, page, branch)
+    if len(branches) > 1:
+        filters.append((say("branch"), branches))
+    return filters
 
 
 def _choices(number: int, series: TrendSeries, page: SitePage, branch: str) -> list[FilterChoice]:
