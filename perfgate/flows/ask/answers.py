@@ -61,12 +61,20 @@ def _project(project: str, sources: Sources) -> StoredProject | None:
     runs = stored_runs(sources.opened(), project, Page(limit=_LOOKED_AT))
     if not runs:
         return None
+    workloads: set[str] = set()
+    branches: set[str] = set()
+    fingerprints: dict[str, None] = {}
+    for run in runs:
+        workloads.update(run.workloads)
+        fingerprints[run.fingerprint] = None
+        if run.branch:
+            branches.add(run.branch)
     return StoredProject(
         project=project,
         newest=runs[0],
-        workloads=sorted(set().union(*(run.workloads for run in runs))),
-        fingerprints=list(dict.fromkeys(run.fingerprint for run in runs)),
-        branches=sorted({run.branch for run in runs if run.branch}),
+        workloads=sorted(workloads),
+        fingerprints=list(fingerprints),
+        branches=sorted(branches),
         looked_at=len(runs),
     )
 

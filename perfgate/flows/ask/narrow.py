@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from perfgate.document.trend import TrendCause, TrendDocument, TrendPlace, TrendSeries
+from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendPlace, TrendSeries
 
 
 def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | None = None) -> TrendDocument:
@@ -44,13 +44,13 @@ def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | 
 
 def _short(series: TrendSeries, changes: Sequence[int]) -> TrendSeries:
     """The series with these changes, the points around them, and the newest point."""
-    chosen = [series.changes[number] for number in changes]
     indexes = {len(series.points) - 1}
-    for change in chosen:
-        indexes |= {change.at - 1, change.at}
+    for number in changes:
+        at = series.changes[number].at
+        indexes |= {at - 1, at}
     positions = sorted(indexes)
-    return replace(
-        series,
-        points=[series.points[position] for position in positions],
-        changes=[replace(change, at=positions.index(change.at)) for change in chosen],
-    )
+    short_changes: list[TrendChange] = []
+    for number in changes:
+        change = series.changes[number]
+        short_changes.append(replace(change, at=positions.index(change.at)))
+    return replace(series, points=[series.points[position] for position in positions], changes=short_changes)

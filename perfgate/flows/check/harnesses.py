@@ -29,8 +29,10 @@ def harnesses_of(bench: Bench, base: Checkout, head: Checkout, job: Job) -> tupl
     before: dict[str, WorkloadReference] = {}
     jobs_before: dict[str, JobReference] = {}
     if own:
-        before = {reference.name: reference for reference in own.references if not names or reference.name in names}
         jobs_before = {entry.name: entry for entry in own.selected_jobs(names)}
+        for reference in own.references:
+            if not names or reference.name in names:
+                before[reference.name] = reference
     of_base, of_head = read_harnesses(bench, base, head, (before, after))
     jobs_after = {entry.name: entry for entry in job.jobs}
     for name in dict.fromkeys([*jobs_before, *jobs_after]):
@@ -52,21 +54,17 @@ def _with_settings(
 ) -> tuple[list[Harness], list[Harness]]:
     """Both sides' harnesses with the settings of measuring that differ: each side has its own, or both have the base's."""
     before, after = _settings_of(own), _settings_of(job.head_config)
-    differing = [name for name in before if before[name] != after[name]]
-    if not differing:
+    for name in list(before):
+        if before[name] == after[name]:
+            del before[name], after[name]
+    if not before:
         return of_base, of_head
-    on_one_side = {harness.workload for harness in of_base} ^ {harness.workload for harness in of_head}
-    references: dict[str, str] = {}
-    for reference in job.workloads:
-        references[reference.name] = reference.text
+    references = {reference.name: reference.text for reference in job.workloads}
     for entry in job.jobs:
         references[entry.name] = entry.settings.line
-    for name in on_one_side:
+    for name in {harness.workload for harness in of_base} ^ {harness.workload for harness in of_head}:
         references.pop(name, None)
-    return (
-        _adding({name: before[name] for name in differing}, references, of_base),
-        _adding({name: after[name] for name in differing}, references, of_head),
-    )
+    return _adding(before, references, of_base), _adding(after, references, of_head)
 
 
 def _settings_of(config: Config) -> dict[str, str]:

@@ -63,8 +63,9 @@ def keep_traces(
             artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
             older = [entry for entry in findings.artifacts if entry.path != artifact.path]
             findings.artifacts = [*older, artifact]
-        merged_sides = merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs])
-        flames[ShapePlace(head.workload.name, shape)] = side_by_side(*merged_sides)
+        merged_base = merged([pair.base for pair in pairs])
+        merged_head = merged([pair.head for pair in pairs])
+        flames[ShapePlace(head.workload.name, shape)] = side_by_side(merged_base, merged_head)
     return flames, _turns(readable, head.workload)
 
 
