@@ -6,7 +6,6 @@ import msgspec
 
 from perfgate.conductor.code.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.workers.bench import Bench
-from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.run import Harness
 from perfgate.flows.check.measured import Job
@@ -19,7 +18,8 @@ _MEASURING = (
 )
 
 
-def harnesses_of(bench: Bench, base: Checkout, head: Checkout, job: Job) -> tuple[list[Harness], list[Harness]]:
+def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
+    base, head = job.checkouts["base"], job.checkouts["head"]
     base_config, names = job.change.base_config, job.change.options.workloads
     after = {reference.name: reference for reference in job.workloads}
     if base_config.unreadable:

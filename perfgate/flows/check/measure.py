@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from perfgate.conductor.engine.outlook import Reach
@@ -22,7 +21,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.harnesses import harnesses_of
 from perfgate.flows.check.hosts import begin_host_builds, confirm_host_builds, load_both_ahead
-from perfgate.flows.check.measured import CheckContext, Job, Measured, documents_of
+from perfgate.flows.check.measured import CheckContext, Job, Measured
 from perfgate.flows.check.pairs import PairsOfWorkload
 from perfgate.flows.check.rerun import other_testbed, refuse_other_job, turns_of
 from perfgate.flows.check.sealing import seal_notes
@@ -33,7 +32,6 @@ from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import job_notes, remove_traces
 from perfgate.job_settings import JobReference
-from perfgate.judging.gate.compare.jobs import foreseen, smallest_tolerance
 from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.unmeasured import settles
 from perfgate.locale import sentence
@@ -98,7 +96,6 @@ def _add_pairs(check: CheckContext) -> None:
 def _measure_workloads(check: CheckContext) -> None:
     """Measure the checklist, the pairs and the turns of each workload, unless none runs the changed code."""
     bench, job, measured = check.bench, check.job, check.measured
-    base, head = check.checkouts.values()
     references = job.workloads
     names = [reference.name for reference in references]
     for name in NAMES:
@@ -106,17 +103,17 @@ def _measure_workloads(check: CheckContext) -> None:
     check.forecast.plan(names, PARTS)
     if references:
         begin_host_builds(check, references[0])
-    measured.coverage, trials = try_sides(bench, base, head, job)
+    measured.coverage, trials = try_sides(bench, job)
     if settles(measured.coverage, job.policy) and not job.change.options.always:
         return
-    measured.harnesses = harnesses_of(bench, base, head, job)
-    measured.loaded = loaded_packages(bench, (base, head), job)
+    measured.harnesses = harnesses_of(bench, job)
+    measured.loaded = loaded_packages(bench, job)
     for number, reference in enumerate(references, start=1):
         if number > 1:
             begin_host_builds(check, reference)
         confirm_host_builds(check, reference, trials.get(reference.name))
         load_both_ahead(check, reference)
-        too_slow = pairs_too_slow(bench, reference, base, trials.get(reference.name))
+        too_slow = pairs_too_slow(bench, reference, job.checkouts["base"], trials.get(reference.name))
         if too_slow is not None:
             check.progress.note(too_slow_line(too_slow))
         workload = WorkloadMeasurement(check, reference, to_come=len(references) - number, too_slow=too_slow)
@@ -156,22 +153,7 @@ def _measure_job(check: CheckContext, reference: JobReference) -> None:
         if not last.more_turns_would_help():
             return
     measured.jobs.append(MeasuredJob(record, before=before))
-
-    def foresee(quads: int, starts: int) -> float | None:
-        return foreseen(*documents_of(job, measured), job.policy, reference.name, quads=quads, starts=starts)
-
-    JobMeasurement(
-        check.bench,
-        reference,
-        check.checkouts,
-        measured.jobs[-1],
-        look=partial(check.look_at, reference.name),
-        foresee=foresee,
-        seals=job.seals,
-        tolerated=smallest_tolerance(job.policy, reference.name, reference.must_gate),
-        deadline=job.deadline,
-        note=check.progress.note,
-    ).measure()
+    JobMeasurement(check, reference, measured.jobs[-1]).measure()
     if stacks := measured.jobs[-1].stacks:
         check.progress.status(sentence("reading the profiles of {name}", name=reference.name))
         roots = {name: checkout.root for name, checkout in check.checkouts.items()}

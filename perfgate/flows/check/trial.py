@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 
 from perfgate.conductor.sides.function.plan import SURE_SECONDS, seconds_of_sure_pairs, sure_pairs
+from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.environment import in_ci
@@ -23,7 +23,7 @@ from perfgate.protocol import SLOW_CALL_SECONDS, Loaded, Tried
 ROOM = 1.2
 
 
-def try_sides(bench: Bench, base: Checkout, head: Checkout, job: Job) -> tuple[Coverage | None, dict[str, Tried]]:
+def try_sides(bench: Bench, job: Job) -> tuple[Coverage | None, dict[str, Tried]]:
     """Try the workloads: what they run of the changed code, and by workload the trial of the head.
 
     Raises SetUpError if the head's workload is set up wrong; in CI the documents and the comment report that instead. The
@@ -32,7 +32,7 @@ def try_sides(bench: Bench, base: Checkout, head: Checkout, job: Job) -> tuple[C
     """
     if job.session.command == "upgrade":
         return None, {}
-    references = job.workloads
+    base, head, references = job.checkouts["base"], job.checkouts["head"], job.workloads
     trials: dict[str, Tried] = {}
     for reference in references:
         bench.say(sentence("testing workload {name}", name=reference.name))
@@ -49,22 +49,18 @@ def try_sides(bench: Bench, base: Checkout, head: Checkout, job: Job) -> tuple[C
     return job.code.result(references), trials
 
 
-def loaded_packages(
-    bench: Bench, checkouts: tuple[Checkout, Checkout], job: Job
-) -> tuple[list[str] | None, list[str] | None]:
+def loaded_packages(bench: Bench, job: Job) -> tuple[list[str] | None, list[str] | None]:
     """The packages that the workloads load on each side; None if both share an environment, or if they are unknown."""
-    environments = job.environments
-    if environments.base.record is None or job.jobs:
+    if job.environments.base.record is None or job.jobs:
         return None, None
-    base, head = checkouts
-    return _packages_of(bench, base, job.workloads), _packages_of(bench, head, job.workloads)
+    return _packages_of(bench, job, "base"), _packages_of(bench, job, "head")
 
 
-def _packages_of(bench: Bench, checkout: Checkout, references: Sequence[WorkloadReference]) -> list[str] | None:
+def _packages_of(bench: Bench, job: Job, side: SideName) -> list[str] | None:
     loaded: set[str] = set()
-    for reference in references:
+    for reference in job.workloads:
         bench.say(sentence("looking at what workload {name} loads", name=reference.name))
-        trial = bench.try_workload(checkout, reference, packages=True)
+        trial = bench.try_workload(job.checkouts[side], reference, packages=True)
         if trial.packages is None:
             return None
         loaded.update(trial.packages)

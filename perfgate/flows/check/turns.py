@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -25,12 +24,11 @@ from perfgate.conductor.sides.kinds import (
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.server.highest_rate import at_highest_rate
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.workers.bench import Bench
-from perfgate.conductor.workers.checkout import Checkout
-from perfgate.conductor.workers.seals import Seals
 from perfgate.document.job import Fits
 from perfgate.document.run import FailedPair
+from perfgate.flows.check.measured import CheckContext, documents_of
 from perfgate.job_settings import JobReference
+from perfgate.judging.gate.compare.jobs import foreseen, smallest_tolerance
 from perfgate.judging.gate.evidence.quads import looks_of
 from perfgate.judging.gate.look import Look
 from perfgate.locale import sentence
@@ -40,23 +38,11 @@ MINUTE = 60.0
 
 @dataclass(frozen=True)
 class JobMeasurement:
-    """Measures a job of a check; its turns are added to ``measured``.
+    """Measures a job of a check; its turns are added to ``measured``."""
 
-    ``look`` judges the turns so far. ``foresee`` returns the smallest slowdown detectable with a number of quads and of
-    starts; a slowdown up to ``tolerated`` is no regression. ``note`` receives the plan before the first quad and the outlook
-    after the first few. No quad begins after ``deadline`` (monotonic clock).
-    """
-
-    bench: Bench
+    check: CheckContext
     reference: JobReference
-    checkouts: Mapping[SideName, Checkout]
     measured: MeasuredJob
-    look: Callable[[], Look]
-    foresee: Callable[[int, int], float | None]
-    seals: Seals
-    tolerated: float | None
-    deadline: float
-    note: Callable[[str], None]
 
     def measure(self) -> None:
         """Take the turns according to ``fits``; ``auto`` falls back to whole processes if a side only starts alone."""
@@ -64,8 +50,10 @@ class JobMeasurement:
             self._add_turns()
             return
         try:
-            self.seals.begin("base")
-            reference = at_highest_rate(self.bench, self.reference, self.checkouts["base"], "base", self.note)
+            self.check.job.seals.begin("base")
+            reference = at_highest_rate(
+                self.check.bench, self.reference, self.check.checkouts["base"], "base", self.check.progress.note
+            )
         except SideError as error:
             failed = FailedPair(pair=0, arm="ab", workload=self.reference.name, error=error.detail, side="base")
             self.measured.failed.append(failed)
@@ -74,7 +62,7 @@ class JobMeasurement:
         fits = reference.settings.fits
         unstarted = self._take(reference, "resident" if fits == "auto" else fits)
         if fits == "auto" and unstarted and self._starts_alone(unstarted):
-            self.note(
+            self.check.progress.note(
                 sentence(
                     "{name}: {unstarted} starts alone but not together with the other side, so whole processes take "
                     'turns (fits = "alternate")',
@@ -91,7 +79,7 @@ class JobMeasurement:
         if before.quads < looks_of(self.reference.kind, record.fits)[-1]:
             self._take(replace(self.reference, rate=record.rate), record.fits)
         else:
-            self.note(
+            self.check.progress.note(
                 sentence(
                     "{name}: {quads} quads were all that was planned; longer turns or a quieter machine would resolve more",
                     name=record.name,
@@ -101,26 +89,27 @@ class JobMeasurement:
 
     def _take(self, reference: JobReference, fits: Fits) -> SideName | None:
         """Take the turns; return the side that failed to start, if that was before any turn."""
-        measured = self.measured
+        check, job, measured = self.check, self.check.job, self.measured
         plan = plan_of(reference, fits)
         looks = tuple(look for look in looks_of(reference.kind, fits) if look > measured.before.quads)
         cpus = self._cpus(fits)
-        layouts = make_layouts(self.bench, reference, self.checkouts, cpus, fits)
+        layouts = make_layouts(check.bench, reference, check.checkouts, cpus, fits)
         measured.record = msgspec.structs.replace(measured.record, fits=fits)
         began = time.monotonic()
-        budget = min(reference.settings.budget, self.deadline - began)
+        budget = min(reference.settings.budget, job.deadline - began)
 
         def announce() -> None:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
             reach = taker.reach()
             visible = None
             if reach.quads:
-                visible = self.foresee(reach.quads, reach.starts)
-            self.note(_outlook(reference.name, reach, visible, fewest=looks[0], budget=budget))
+                documents = documents_of(job, check.measured)
+                visible = foreseen(*documents, job.policy, reference.name, quads=reach.quads, starts=reach.starts)
+            check.progress.note(_outlook(reference.name, reach, visible, fewest=looks[0], budget=budget))
 
         def look() -> Look:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
-            return self.look()
+            return check.look_at(reference.name)
 
         kind_of_turns = JobTurns
         if len(layouts) > 1:
@@ -131,18 +120,19 @@ class JobMeasurement:
             measured,
             looks,
             is_decided=lambda: not look().more_turns_would_help(),
-            say=self.bench.say,
+            say=check.bench.say,
             announce=announce,
-            seed=self.bench.config.measure.seed,
+            seed=check.bench.config.measure.seed,
             budget=TimeBudget(
                 began + budget,
-                latest=min(began + (1 + OVERRUN) * budget, self.deadline),
+                latest=min(began + (1 + OVERRUN) * budget, job.deadline),
                 needed=lambda: look().quads_needed(),
             ),
-            begin=lambda sides: self.seals.begin(*sides),
+            begin=lambda sides: job.seals.begin(*sides),
             needs_causes=lambda: look().names_would_help(),
         )
-        self.note(_plan(reference, plan, looks, budget, fits, self.tolerated))
+        tolerated = smallest_tolerance(job.policy, reference.name, reference.must_gate)
+        check.progress.note(_plan(reference, plan, looks, budget, fits, tolerated))
         with keep_off(cpus):
             taker.take()
         measured.record = with_numbers(measured.record, layouts[0]["base"])
@@ -150,17 +140,17 @@ class JobMeasurement:
 
     def _cpus(self, fits: Fits) -> list[int]:
         """The CPUs reserved for the sides; this process avoids them."""
-        if fits == "swap" and self.bench.config.device.startswith("cpu"):
+        if fits == "swap" and self.check.bench.config.device.startswith("cpu"):
             halves = self.reference.settings.halves
             cpus = (cpus_of_half(self.reference.name, half) for half in halves)
             return sorted(set().union(*cpus))
-        return cpus_of(self.reference.kind, self.bench)
+        return cpus_of(self.reference.kind, self.check.bench)
 
     def _starts_alone(self, name: SideName) -> bool:
         """Whether the side that failed to start next to the other side starts alone."""
         cpus = self._cpus("resident")
-        side = make_side(self.bench, self.reference, self.checkouts[name], name, cpus)
-        self.seals.begin(name)
+        side = make_side(self.check.bench, self.reference, self.check.checkouts[name], name, cpus)
+        self.check.job.seals.begin(name)
         try:
             with keep_off(cpus):
                 side.start()
