@@ -67,7 +67,7 @@ class ForkRequest(ServerRequest, frozen=True):
     The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
     its folder for temporary files and, until it loads a workload of the checkout at ``root``, its current one. A worker of a
     side lives in its ``room`` and has the ``variables`` of that side in addition to the server's. ``looks_at_itself`` is
-    whether libraries of the device read about their own process in /proc. With ``builds`` the process is no worker but a
+    whether libraries of the device read about their own process in /proc. With ``builds`` the process is not a worker but a
     further fork server, which builds that workload on the host: its workers have the model.
     """
 

@@ -13,7 +13,7 @@ GATE_STEP = 20
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of a TOML file; a key that is no field of it is an error."""
+    """An entry of a TOML file; an unknown key is an error."""
 
 
 class Metric(Entry, frozen=True):

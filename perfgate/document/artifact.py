@@ -49,7 +49,7 @@ _CHUNK = 65536
 _ENTRY_SIGNATURE = b"PK\x01\x02"
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# Errors of zipfile and zlib for data that is no archive, or a truncated or inconsistent one.
+# Errors of zipfile and zlib for data that is not an archive, or a truncated or inconsistent one.
 _DAMAGES = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,

@@ -224,8 +224,8 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
 class NoiseFloor(ShapeEntry, frozen=True, kw_only=True):
     """The noise of one metric in the A/A arm of the same job: half the width of its interval, as a share.
 
-    ``differs`` is true if base against base came out different: then the job is no evidence. ``effects`` are the effects of its
-    pairs, as in a comparison.
+    ``differs`` is true if base against base came out different: then the job is not evidence. ``effects`` are the
+    effects of its pairs, as in a comparison.
     """
 
     metric: str
@@ -237,7 +237,7 @@ class NoiseFloor(ShapeEntry, frozen=True, kw_only=True):
 
 
 class Invalid(ShapeEntry, frozen=True, kw_only=True):
-    """Why the times of a shape are no evidence: a disturbance, or evidence of tampering. Exact counters still count."""
+    """Why the times of a shape are not evidence: a disturbance, or evidence of tampering. Exact counters still count."""
 
     kind: InvalidKind
     message: Message

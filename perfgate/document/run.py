@@ -371,7 +371,7 @@ class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included.
 
-    ``changes`` are, for a head, the places with code that differs from the base's; comments and formatting are no difference.
+    ``changes`` are, for a head, the places with code that differs from the base's; comments and formatting do not count.
     """
 
     commit: str | None = None

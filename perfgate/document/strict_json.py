@@ -57,7 +57,7 @@ def check_values(value: Any, name: str, *, remedy: str = DAMAGED) -> None:
 
 
 def _fault(item: Any) -> str | None:
-    """Why a value that is no list or table is refused."""
+    """Why a value that is not a list or table is refused."""
     if isinstance(item, str):
         return None if item.isascii() or not _SURROGATE.search(item) else Activity("text with a lone surrogate")
     if isinstance(item, float):

@@ -109,7 +109,7 @@ class TrendSeries(ShapeEntry, frozen=True, kw_only=True):
 
     ``noise`` is how much one version differs from the next without any change, as a share; None if unknown.
     ``current`` is false for series without runs in the last weeks: their testbed or workload is no longer measured.
-    ``informing`` marks a number of the checklist that the gate does not judge: a shift of it is no regression by itself.
+    ``informing`` marks a number of the checklist that the gate does not judge: a shift of it is not a regression by itself.
     """
 
     metric: str

@@ -77,7 +77,7 @@ def readable_projects(request: Request, store: Store) -> list[str]:
     return [project for project in store.projects() if only in (None, project)]
 
 
-# FastAPI hands a dependency that is no coroutine to a thread, which takes longer than to compare two names.
+# FastAPI hands a dependency that is not a coroutine to a thread, which takes longer than to compare two names.
 async def reader(request: Request, project: Annotated[str, Path(min_length=1, pattern=NO_NUL)]) -> str:
     """The project of the address, which the caller may read."""
     if caller_of(request).project not in (None, project):

@@ -27,7 +27,7 @@ MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 # Of each project the newest runs, among which the newest of each testbed is found.
 _LOOKED_AT = 500
 _MOST_DOCUMENTS = 1_000
-# A skipped change is no gate.
+# A skipped change is not a gate.
 _JUDGED: tuple[Verdict, ...] = ("PASS", "WARN", "FAIL", "INCONCLUSIVE")
 
 

@@ -1,8 +1,8 @@
 """Find permanent level shifts of a series: robust segmentation of one value a version, with the size of each shift.
 
-A history of a benchmark is no clean staircase: single values are wild, neighbours are alike, the level wanders. So a wild value
-costs a bounded amount, the noise is read from the series itself, and a shift counts only when it lasts, when it is large
-against the noise of both sides, and large enough to matter.
+A history of a benchmark is not a clean staircase: single values are wild, neighbours are alike, the level wanders. So a
+wild value costs a bounded amount, the noise is read from the series itself, and a shift counts only when it lasts, when
+it is large against the noise of both sides, and large enough to matter.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -
 def _strength(shift: LevelShift, start: int, end: int, size: int, min_effect: float) -> float:
     """How far a shift between two segments exceeds the requirements: 1 is enough, below a half one segment is too short."""
     before, after = shift.at - start, end - shift.at
-    # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
+    # The last segment may be going on still; every other has ended, and an excursion that went away is not a shift.
     least_after = MIN_LAST if end == size else MIN_VALUES
     if before < MIN_VALUES or after < least_after:
         return 0.5 * min(before, after) / size

@@ -2,7 +2,7 @@
 
 Differences of two sides that took turns in random order are, for equal code: what disturbs a turn may as well have hit the
 other side. The test compares the sum of the differences with that under all 2^n choices of signs (Fisher, The Design of
-Experiments, 1935, section 21), so that rare large values keep their weight in the mean, and one of them alone is no evidence.
+Experiments, 1935, section 21), so that rare large values keep their weight in the mean, and one of them alone is not evidence.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ class Steadiness(NamedTuple):
 def steadiness(times: Floats) -> Steadiness | None:
     """Look at the times of calls, all above 0, in call order; None for fewer than can show anything.
 
-    The drift is the Theil-Sen slope over the logarithms of the medians of equal windows, so that a slow call is no drift;
-    its interval is wider if neighbouring windows are correlated (``error_factor``). Levels come from ``shifts`` in the
-    same medians: a shift lasts, exceeds 1 %, and is large against the noise.
+    The drift is the Theil-Sen slope over the logarithms of the medians of equal windows, so that a slow call does not
+    look like a drift; its interval is wider if neighbouring windows are correlated (``error_factor``). Levels come from
+    ``shifts`` in the same medians: a shift lasts, exceeds 1 %, and is large against the noise.
     """
     count = min(_WINDOWS, max(ENOUGH_VALUES, times.size // _WINDOW_CALLS))
     if times.size < ENOUGH_VALUES:

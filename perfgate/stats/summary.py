@@ -234,7 +234,7 @@ def neighbour_correlation(values: npt.NDArray[np.float64]) -> float:
     most = _WILD * _MAD * median(np.abs(values))
     if not most:
         return 0.0
-    # In units of the cut: the squares of tiny numbers are none.
+    # In units of the cut: squares of tiny numbers would underflow.
     cut = np.clip(values, -most, most) / most
     return float(np.mean(cut[1:] * cut[:-1]) / np.mean(cut**2))
 

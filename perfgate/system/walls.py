@@ -21,7 +21,7 @@ _PR_CAPBSET_DROP = 24
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _ASK_VERSION = 1
 _PATH_BENEATH = 1
-# linux/landlock.h. READ_DIR is left out: names are no secret.
+# linux/landlock.h. READ_DIR is left out: names are not secret.
 _READ = 1 << 0 | 1 << 2
 _WRITE = 1 << 1 | sum(1 << bit for bit in range(4, 13))
 _REFER = 1 << 13

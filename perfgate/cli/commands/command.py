@@ -28,7 +28,7 @@ def COMMAND(key: str, answer: Path | None, language: str | None, directory: Path
     [METRIC] GOOD..BAD`, with two commits of main. On a pull request from a fork the commit comes first: `/perfgate run
     COMMIT`. The commenter must have push access and must not be the author of a pull request
     from a fork. The request is written to GITHUB_OUTPUT: action, number, head_sha, base_sha, workload, metric, fork.
-    Always exits 0, but for an --answer that is no bisection of this change (2).
+    Always exits 0, except for an --answer that is not a bisection of this change (2).
     """
     from perfgate.config import report_language
     from perfgate.flows.shared.doors import Doors

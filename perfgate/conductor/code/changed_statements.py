@@ -1,6 +1,6 @@
 """The changed statements of two versions of a Python file, and the lines of each that show that it ran.
 
-Comments and formatting are no change; docstrings are, because code may read them.
+Comments and formatting do not count as a change; docstrings do, because code may read them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ChangedStatement(NamedTuple):
     """A changed statement of one side: it ran if one of ``lines`` did.
 
     ``function`` is the function or class around it, by its qualified name; empty for code of the module. ``definition`` are
-    the lines that ran if only a function or class was defined that it belongs to. That alone is no use of it, unless
+    the lines that ran if only a function or class was defined that it belongs to. That alone does not count as use, unless
     something reads definitions. ``around`` are the lines of the body of the innermost function.
     """
 
@@ -58,7 +58,7 @@ class ChangedStatement(NamedTuple):
 
 
 class UncomparableError(Exception):
-    """A version is no Python, or too large: which statements changed is unknown."""
+    """A version is not Python, or too large: which statements changed is unknown."""
 
 
 class _Part(NamedTuple):

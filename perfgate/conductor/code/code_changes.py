@@ -234,7 +234,7 @@ def reads_code(line: str) -> bool:
 
 
 def imported_packages(line: str) -> set[str]:
-    """The top-level packages that a line imports; none if it is no import, or of the project's own package."""
+    """The top-level packages that a line imports; none if it is not an import, or of the project's own package."""
     names: set[str] = set()
     for statement in line.split("#", maxsplit=1)[0].split(";"):
         words = statement.split()
@@ -247,7 +247,7 @@ def imported_packages(line: str) -> set[str]:
 
 
 def parse(file: Path) -> ast.Module | None:
-    """The code of a file without docstrings, None if it cannot be read or is no valid Python."""
+    """The code of a file without docstrings, None if it cannot be read or is not valid Python."""
     try:
         return _without_docstrings(ast.parse(file.read_bytes()))
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -29,8 +29,8 @@ def read_harnesses(
 ) -> tuple[list[Harness], list[Harness]]:
     """Read the workload files of both sides, for workloads with a different entry or file.
 
-    ``references`` are the workloads each side's own perfgate.toml names. Comments and formatting are no difference. A file
-    that cannot be imported is kept with its error.
+    ``references`` are the workloads each side's own perfgate.toml names. Comments and formatting do not count as a
+    difference. A file that cannot be imported is kept with its error.
     """
     own_base = replace(base, harness=base.root)
     before: list[Harness] = []
@@ -147,7 +147,7 @@ def _neighbours(file: Path, importable: Collection[Path]) -> list[Path]:
 
 
 def _code(file: Path) -> bytes:
-    """A file's code without comments, docstrings and formatting; its bytes if it is no Python, or cannot be parsed."""
+    """A file's code without comments, docstrings and formatting; its bytes if it is not Python, or cannot be parsed."""
     if file.suffix in SOURCE_SUFFIXES and (tree := parse(file)) is not None:
         with suppress(RecursionError):  # too deep to be written out
             return ast.dump(tree).encode(errors="replace")

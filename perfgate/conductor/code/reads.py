@@ -29,7 +29,7 @@ def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | N
     if not _shows_reads(root):
         return None
     before: dict[str, int | None] = {}
-    for file in filter(str.isprintable, files):  # a name that is no text has no place in a document
+    for file in filter(str.isprintable, files):  # a document cannot hold a name that is not text
         with suppress(OSError):  # e.g. left out of a sparse checkout
             path = root / file
             status = path.lstat()

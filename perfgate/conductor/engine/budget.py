@@ -23,7 +23,7 @@ class TimeBudget:
     _extended_to: int | None = None
 
     def leave_out(self, seconds: float) -> None:
-        """Spend seconds that are no part of this budget."""
+        """Spend seconds outside this budget."""
         self.ends += seconds
         self.left_out += seconds
 

@@ -91,7 +91,7 @@ async def _read(reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[
         error = _ENDED
     except ConnectionResetError:  # it ended with unread requests
         error = _ENDED
-    except (OSError, ValueError) as failure:  # a line that is none, or too long
+    except (OSError, ValueError) as failure:  # an invalid line, or too long
         error = f"the process of the function answered something else: {failure}"
     for future in answers.values():
         if not future.done():

@@ -75,7 +75,7 @@ class OpenAITarget:
         return {name: value for name, value in fields.items() if name not in self.without and name not in self.extra}
 
     def _rejected(self, status: int, answer: str) -> str:
-        """The field of ours that a refusal names; empty if it names none. A field of the body that it quotes is no name."""
+        """The field of ours that a refusal names; empty if it names none. A field of the body that it quotes does not count."""
         if 400 <= status < 500:
             for name in self._optional():
                 if re.search(rf"(?<!\w){name}(?!\w)(?![\"']\s*:)", answer):

@@ -87,7 +87,7 @@ class UsedFiles:
 
     @cached_property
     def absent_programs(self) -> frozenset[str]:
-        """The words that may name a program that was not there before: a function of the same file is none."""
+        """The words that may name a program that was not there before: a function of the same file does not count."""
         words: set[str] = set()
         for file in self._starting:
             words |= _quoted_words(file) - _functions_in(file)

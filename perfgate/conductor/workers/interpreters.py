@@ -44,7 +44,7 @@ def is_running(python: Path | None) -> bool:
 
 
 def check_interpreter(python: Path, option: str) -> Path:
-    """The absolute path of an interpreter named on the command line. Raises UsageError when it is none."""
+    """The absolute path of an interpreter named on the command line. Raises UsageError when it is not an interpreter."""
     # Not resolved: the link's target is an interpreter without the venv's packages.
     path = python.expanduser().absolute()
     if not path.is_file() or not os.access(path, os.X_OK):

@@ -106,7 +106,7 @@ class WorkerSource:
 
     @property
     def lost(self) -> ErrorDetail | None:
-        """How it ended, if that was none of our doing: asked before it is closed."""
+        """How it ended, if we did not end it: asked before it is closed."""
         return None if self.running else self.end_detail()
 
     def close(self) -> None:
@@ -577,7 +577,7 @@ def innermost_last(stack: str) -> str:
 
 
 def _activity_of(progress: ProgressReply) -> str:
-    """What a worker does; what is no sentence with its values, as code of a project may send, stays as it is."""
+    """What a worker does; other text, as code of a project may send, stays as it is."""
     try:
         return Activity(progress.text, **progress.values)
     except (LookupError, ValueError, AttributeError, TypeError):

@@ -136,7 +136,7 @@ def read_time(
 ) -> TrialReading | None:
     """Whether at least half of the slowdown is there, if the probability of error is at most ``allowed``.
 
-    The error covers all ``looks`` at the pairs of one gate. None if the time was not measured or is no evidence.
+    The error covers all ``looks`` at the pairs of one gate. None if the time was not measured or is not evidence.
     """
     compared = None
     if signal.time:

@@ -77,7 +77,7 @@ class WorkloadMeasurement:
         if _is_refused(sides[0].found) and _is_refused(sides[1].found):
             check.refused.append(name)
             return False
-        # What varies between processes is no fault of the change.
+        # Variation between processes is not caused by the change.
         recount.confirm(lambda: check.look_at(name).differing_counts(), deadline=job.deadline)
         if too_slow or (not check.options.cost and self._is_settled()):
             return False

@@ -189,7 +189,7 @@ def _unexpected(change: PlantedChange, fired: set[str]) -> set[str]:
 
 
 def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
-    """Whether the times were inconclusive. Counters need no clock, so a busy machine is no excuse for them."""
+    """Whether the times were inconclusive. Counters need no clock, so a busy machine does not affect them."""
     if not change.timed or any(entry.kind == "code_changed" for entry in decision.invalid):
         return False
     if change.metric is None:

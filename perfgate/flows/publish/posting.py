@@ -50,7 +50,8 @@ def post(published: Published, trusted: TrustedInputs, request: PublishRequest, 
 
 
 def record_verdicts(published: Published, trusted: TrustedInputs, key: str, doors: Doors) -> None:
-    """Store the verdict of every testbed under the gate's key, from which the trend judges the gate; a skipped change is none.
+    """Store the verdict of every testbed under the gate's key, from which the trend judges the gate; a skipped change
+    does not count.
 
     A store that refuses is reported in the log: the verdict stands without it.
     """

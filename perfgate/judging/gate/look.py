@@ -35,7 +35,7 @@ class Look:
         self._evidence = Evidence(of_workload(base, workload), of_workload(head, workload))
         session = compare_sides(self._evidence, policy, shares, {}, interim=True)
         self.comparisons = session.comparisons
-        # Then a difference of the head is no evidence.
+        # Then a difference of the head is not evidence.
         self.base_differs = any(floor.differs for floor in session.floors)
         self._is_invalid = bool(session.invalid)
         gating = [comparison for comparison in self.comparisons if comparison.gating]

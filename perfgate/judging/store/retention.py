@@ -19,7 +19,7 @@ def expired_sets(
 ) -> tuple[list[ArtifactSet], int, int]:
     """The sets that may go, oldest first; the number of retained sets; and the bytes by which the rest is too large.
 
-    Sets may go above an age, and above a total size of the project; None is no limit. The sets of ``retained_runs``, ids of
+    Sets may go above an age, and above a total size of the project; None means no limit. The sets of ``retained_runs``, ids of
     runs of main, stay.
     """
     # A check that found a regression holds the traces of its base too.

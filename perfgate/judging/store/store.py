@@ -33,7 +33,7 @@ LOCAL = "local"
 COPIER = "store copy"
 # The user information of an address, up to its last @, and the secrets in its query.
 _USER = re.compile(r"(?<=//).*@")
-# What stands for a port and is none: a password in an address without the @ and the host.
+# Not a port but in its place: a password in an address without the @ and the host.
 _NO_PORT = re.compile(r"(?<=://)[^/@?\[\]]*:(?=[^/@?]*[^0-9/@?])[^/@?]*")
 _SECRET = re.compile(r"(?i)(password|token|secret)=[^&]*")
 

@@ -64,7 +64,7 @@ AUDIT = sa.Table(
 # Version of the tables above, and of the newest script in migrations/. After a release, a change of the tables needs a new
 # version and a script that brings old stores to it.
 STORE_VERSION = 1
-# Alembic's own table of the version (alembic/runtime/migration.py), under a name of our own. It is no part of the
+# Alembic's own table of the version (alembic/runtime/migration.py), under a name of our own. It is not part of the
 # metadata, which Alembic compares with everything else in the database.
 VERSION = sa.Table("perfgate_store", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))
 VERSION.append_constraint(sa.PrimaryKeyConstraint("version_num", name=f"{VERSION.name}_pkc"))

@@ -25,7 +25,7 @@ EXACT_VERSIONS_NEEDED = 2
 def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
     """One point for consecutive runs of one commit: their median, at the place of the last of them.
 
-    Several runs of a version are no evidence of a change: they differ from each other less than versions do.
+    Several runs of a version are not evidence of a change: they differ from each other less than versions do.
     """
     values: list[TrendPoint] = []
     for commit, group in groupby(points, key=lambda point: point.commit):
@@ -108,7 +108,7 @@ def _shift(series: TrendSeries, shift: LevelShift, unit: float | None) -> TrendC
 
 def _exact_changes(series: TrendSeries, values: Floats) -> list[TrendChange]:
     changes: list[TrendChange] = []
-    # A value that lasted for one version only was no level to start from.
+    # A value that lasted for one version only was not a level to start from.
     before = float(values[0])
     for at in steps(values, metric(series.metric).allowed_more):
         after = float(values[at])

@@ -1,4 +1,4 @@
-"""Whether another way to make a call answers as the workload does: a faster way that answers differently is no gain."""
+"""Whether another way to make a call answers as the workload does: a faster way with different answers is not a gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count calls once more in another process: what differs from process to process is no exact count."""
+"""Count calls once more in another process: a count that differs between processes is not exact."""
 
 from __future__ import annotations
 

@@ -146,13 +146,13 @@ class _CountedCalls:
         again = repeated.sites(FRAMEWORK_OPS)
         if once.total() > again.total():
             return once - again, repeated
-        # Equal work by other operators in the second call is no saving.
+        # Equal work by other operators in the second call does not count as saving.
         return Counter(), repeated
 
     def count_memory(self, tallies: list[CallTally], call_ns: float) -> None:
         """Count the memory of further calls, because the mode's own work would allocate too.
 
-        Memory is kept if both halves of them keep some: a leak in every second call is one, a buffer that grew once is none.
+        Memory is kept if both halves of them keep some: a leak in every second call counts, a buffer that grew once does not.
         """
         half = calls_within(call_ns, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2)
         # The first call only establishes the baseline of held memory.

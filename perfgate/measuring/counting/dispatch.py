@@ -64,7 +64,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Under inference mode composite operators such as ``aten::linear`` reach a dispatch mode whole, with gradients on
     they arrive as their parts. Here they are always taken apart by their C++ kernel, so that both look the same: the
-    operators that have their own kernel. Marks of ``record_function`` (``profiler::``) are no operators.
+    operators that have their own kernel. Marks of ``record_function`` (``profiler::``) do not count as operators.
     """
 
     @classmethod

@@ -58,7 +58,7 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     totals = last.totals()
     ranges = differing(run.totals() for run in repeats)
     amounts: Mapping[Site, tuple[int, int]] = {}
-    # A run that became too long to count its bytecodes has none, which is no difference between lines.
+    # A run that became too long to count its bytecodes has none, which is not a difference between lines.
     if all(run.totals().keys() == totals.keys() for run in repeats):
         amounts = differing(run.sites for run in repeats)
     counted = with_counts(

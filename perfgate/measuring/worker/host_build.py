@@ -33,7 +33,7 @@ class HostBuild(NamedTuple):
 def build_on_host(request: LoadRequest) -> HostBuild:
     """Load a workload and build its model on the CPU.
 
-    Raises WorkloadError if processes forked from this one could not use the model: if it is no module, or if the build has
+    Raises WorkloadError if processes forked from this one could not use the model: if it is not a module, or if the build has
     started threads or opened a file that is not a regular one, as the driver of a device does.
     """
     import torch

@@ -38,7 +38,7 @@ class Layout:
     """The layout of one workload. ``movable`` is whether all of its tensors can be moved: in the host's memory, not too large.
 
     Tensors of a model are its parameters, buffers and attributes; inputs are searched as tuples, lists and dictionaries.
-    A tensor that only a closure holds is not found, so a model that is no module and shows no tensor is not
+    A tensor that only a closure holds is not found, so a model that is not a module and shows no tensor is not
     movable.
     """
 

@@ -44,7 +44,7 @@ class UnreadOutputError(WorkloadError):
     """An output that was not computed when the call returned, and that cannot be read from outside."""
 
 
-# The tensor that the values of a lazy one are copied into, while they are; None while it is made. Both are no work of the call.
+# The tensor that the values of a lazy one are copied into, while they are; None while it is made. Neither is work of the call.
 reading_into: list[Any] = []
 
 

@@ -276,7 +276,7 @@ class Loss(NamedTuple):
     """The loss of a damaged file in bytes of its text: ``lost`` of all ``size`` bytes.
 
     ``pieces`` of its list of events are lost, the first at ``offset``, in the ``span`` of nanoseconds that they name; of the
-    text ``around`` the list that many bytes. ``numbers`` are values that are no JSON and no times. If it ``is_cut``, what
+    text ``around`` the list that many bytes. ``numbers`` are values that are neither JSON nor times. If it ``is_cut``, what
     followed is unknown and counts nowhere.
     """
 

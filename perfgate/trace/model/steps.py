@@ -36,7 +36,7 @@ def step_number(name: str) -> int | None:
 def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
     """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given.
 
-    A step that is marked on several threads, or inside another step, is one; a mark without a length is none.
+    A step that is marked on several threads, or inside another step, is one; a mark without a length does not count.
     """
     marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
     marks = marks.of_kind(*(kinds or ("annotation",)))
@@ -263,7 +263,7 @@ def steps_of_tables(
     present = (table_of_kernels.numbers["step"] != NO_NUMBER) & (table_of_kernels.start != NO_NUMBER)
     owned = table_of_kernels.select(present)
     if not len(owned):
-        # The table of steps ascribes the time of copies to the parts that are no kernel's.
+        # The table of steps ascribes the time of copies to the parts without kernels.
         return tuple(row._replace(preparing_ns=_preparing(row)) for row in rows.values()) or None
     numbers = owned.steps
 

@@ -38,7 +38,7 @@ def argument_type(is_number: bool) -> Any:
     return np.int64 if is_number else np.int32
 
 
-# ``odd_time`` in events.c: event, member and text of a time that is no plain number.
+# ``odd_time`` in events.c: event, member and text of a time that is not a plain number.
 _ODD_TIME = np.dtype((np.int32, 3))
 
 
@@ -169,7 +169,7 @@ class Scan:
         return np.frombuffer(ctypes.string_at(tracks.bytes, tracks.used), np.int32).reshape(-1, 2)
 
     def odd(self) -> list[tuple[int, int, int]]:
-        """Event, member and text of each time that is no plain number."""
+        """Event, member and text of each time that is not a plain number."""
         scan = self._scan.contents
         return [(event, member, text) for event, member, text in view(scan.odd, scan.odd_count, _ODD_TIME).tolist()]
 

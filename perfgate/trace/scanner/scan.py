@@ -49,7 +49,7 @@ def scan(
 
 
 def _with_whole_document(path: Path, file: ScannedFile) -> ScannedFile:
-    """The same file. Raises DocumentError if the text around its list of events is no JSON, or has a second list."""
+    """The same file. Raises DocumentError if the text around its list of events is not JSON, or has a second list."""
     if len(file.around) >= MAX_HEADER_BYTES:
         return file  # it was not kept to its end
     if len(EVENTS_KEY.findall(file.around)) > 1:

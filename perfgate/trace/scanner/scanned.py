@@ -64,7 +64,7 @@ class SparseColumn(NamedTuple):
 class ScannedTexts:
     """The texts behind the columns of a file's events: every text once, as it is written in JSON, and every place.
 
-    A place is the texts of process and thread. ``odd`` has the texts of times that are no plain numbers, by event and column.
+    A place is the texts of process and thread. ``odd`` has the texts of times that are not plain numbers, by event and column.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class ScannedEvents:
 
 
 def _duration(text: bytes) -> int:
-    """Raises ValueError for a text that is no duration."""
+    """Raises ValueError for a text that is not a duration."""
     duration = nanoseconds(text)
     if duration < 0:
         raise ValueError(Activity("its duration {duration} is negative", duration=text.decode("ascii", "replace")))

@@ -180,7 +180,7 @@ class WindowedScan:
             end, state = self._take_alone(address, size, 0, cuts[0])
         for number, (scan, cut) in enumerate(zip(self._others, cuts)):
             if (state, end) != (library.STOPPED, cut):
-                # The supposed border of two events was none, or the share before it ended earlier.
+                # The supposed border of two events was not a border, or the share before it ended earlier.
                 for wrong in self._others[number:]:
                     wrong.forget()
                 if state != library.STOPPED:

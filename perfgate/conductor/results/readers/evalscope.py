@@ -9,7 +9,7 @@ from perfgate.conductor.results.result import Better, Content, Results
 READS = "evalscope perf benchmark_summary.json"
 _KEY = re.compile(r"(.+) \((tok/s|req/s|ms|s)\)")
 _UNITS = {"tok/s": "tokens/s", "req/s": "items/s"}
-# How long the test took, and the rate that was asked for (-1: none), are no numbers of the server.
+# How long the test took, and the rate that was asked for (-1: none), do not describe the server.
 _NO_MEASUREMENTS = ("test duration", "time taken for tests", "request rate")
 
 

@@ -1,4 +1,4 @@
-"""Counts of further fresh processes: what differs from process to process of the same code is no exact count.
+"""Counts of further fresh processes: a count that differs between processes of the same code is not exact.
 
 A tuner that times its candidates, the order of a set, an address or a clock may decide what a call does. Base is always
 counted in a second process, with other hashes. As long as a count differs between the sides, both are counted in further

@@ -119,8 +119,9 @@ class ChecklistTurns:
     ) -> None:
         """Run the steps and the check of the output on every side; ``earlier`` are the seconds that steps took another time.
 
-        Of the steps ``exact_only`` the exact numbers are measured, which is no turn of theirs. Of two sides only head makes
-        the experiments of the steps ``informing`` that no report begins with: alone they have no counterpart to compare with.
+        Of the steps ``exact_only`` the exact numbers are measured, which does not count as their turn. Of two sides only
+        head makes the experiments of the steps ``informing`` that no report begins with: alone they have no counterpart
+        to compare with.
         """
         late = [number for number in informing if number > LAST_NAMED_STEP]
         for index in self._next_order():

@@ -212,7 +212,7 @@ def of_the_slower(first: float, second: float) -> float:
 class QuadPlanner:
     """Decides the number of quads of the next pair and the length of their blocks, by the times and effects of earlier pairs.
 
-    The quads of ``resident`` sides stay as they are, because loading is no part of a pair.
+    The quads of ``resident`` sides stay as they are, because loading is not part of a pair.
     """
 
     def __init__(self, gate: GateSettings, *, resident: bool = False, parked: bool = False) -> None:

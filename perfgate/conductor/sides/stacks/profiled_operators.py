@@ -40,7 +40,7 @@ class _Key(NamedTuple):
 def kept_traces(sampled: SideStacks) -> list[Path]:
     """The traces that are read and attached: the largest, for launchers write some too.
 
-    A link is none: it may lead anywhere.
+    A link does not count: it may lead anywhere.
     """
     sizes: dict[Path, int] = {}
     for file in sampled.traces:

@@ -26,7 +26,7 @@ class DaskExecutor(AbstractContextManager["DaskExecutor"]):
         self._suspected: list[Task] = []
         try:
             self._client = self._distributed.Client(f"tcp://{address}")
-        # Until Python 3.11, asyncio's error is no OSError.
+        # Until Python 3.11, asyncio's error is not an OSError.
         except (OSError, asyncio.TimeoutError, ValueError) as error:
             raise ClusterRefusedError(
                 "the Dask scheduler at {address} cannot be reached: {error}; check the address and that it runs",
@@ -39,7 +39,7 @@ class DaskExecutor(AbstractContextManager["DaskExecutor"]):
 
     def submit(self, task: Task) -> None:
         workers = None if task.host is None else self._workers_on(task.host)
-        # A task is no pure function: its file may have changed since the last time.
+        # A task is not a pure function: its file may have changed since the last time.
         self._running[self._client.submit(task.call, pure=False, workers=workers)] = task
 
     def _workers_on(self, host: str) -> list[str]:

@@ -40,7 +40,7 @@ def compare_checklist(
 ) -> list[StepComparison]:
     """Compare every number that a side has, in the order of steps, reusing the comparisons that the decision already has.
 
-    Times of ``invalid`` places are no evidence, so they have no difference here either.
+    Times of ``invalid`` places are not evidence, so they have no difference here either.
     """
     checklist = _Checklist(evidence, list(comparisons), policy, invalid)
     numbers = {**evidence.base.leading, **evidence.head.leading}

@@ -178,7 +178,7 @@ def _lost_all_work(shape: CountedShape, name: str) -> bool:
 
 
 def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
-    """A head without the work that the base does is no improvement: its output may not have been computed.
+    """A head without the work that the base does is not an improvement: its output may not have been computed.
 
     Uncounted sources, such as a captured graph or a custom kernel, may also produce the output. The workload's check
     decides between the two: if it accepts the output, the loss warns; otherwise the gate cannot pass.

@@ -52,7 +52,7 @@ def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Check
 
 
 def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Checked]:
-    """Compare the output signatures that changed: an equal one is no evidence that would make a gate pass."""
+    """Compare the output signatures that changed: an equal signature is not evidence that would make a gate pass."""
     for check in head.run.correctness:
         before = _check_of_base(base, check)
         if before and before.signature and check.signature and check.signature != before.signature:
@@ -70,7 +70,7 @@ def _check_of_base(base: RunIndex | None, check: CorrectnessResult) -> Correctne
 def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Bound]:
     """Compare, workload by workload, the names of kernels that ran in any shape with the patterns that are expected.
 
-    The head alone is judged, for a base that runs none of them is no excuse. Without recorded names, the verdict is left open.
+    Only the head is judged: a base that runs none of them does not excuse it. Without recorded names, the verdict is left open.
     """
     if not policy.kernels:
         return

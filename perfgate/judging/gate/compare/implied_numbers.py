@@ -2,7 +2,7 @@
 
 Tokens per second of a closed loop only repeat time to first token and time per output token. On a busy host, the CPU time of
 the same work shows a difference that the wall clock cannot, as for functions (``clocks.deciding_clock``). A regression of any
-of them counts. More instructions are no loss if calls are faster, or while the host polls the device.
+of them counts. More instructions are not a loss if calls are faster, or while the host polls the device.
 
 On an accelerator the wall alone decides no time of a call. If the clock of the device differed between the sides, only the
 cycles of its kernels and the host's time compare.

@@ -53,7 +53,7 @@ def _floor(place: ShapePlace, name: str, effect: PairedEffect, *, pairs: int, ma
 
 
 def base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
-    """If the base differs from itself, a difference of the head is no evidence."""
+    """If the base differs from itself, a difference of the head is not evidence."""
     entries: dict[ShapePlace, Invalid] = {}
     for floor in floors:
         if floor.differs and floor.place not in entries:

@@ -149,7 +149,7 @@ def p_slower(
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
     It allows for correlation between successive pairs (``alike_margin`` as of ``correlated_error``), and if pairs share starts
-    for their luck: a single start is no evidence. And it allows for the luck of code, however many the pairs are.
+    for their luck: a single start is not evidence. And it allows for the luck of code, however many the pairs are.
     """
     p = _p_of_noise(differences, margin, looks, alike_margin)
     if differences.luck:

@@ -1,6 +1,6 @@
 """The numbers of stored runs of main next to main's level, without a verdict.
 
-Two runs were measured on different days, so a difference of their times is no evidence about the code. A number is
+Two runs were measured on different days, so a difference of their times is not evidence about the code. A number is
 placed in the prediction interval for one more version of the level (``stored.py``); an exact counter is
 the same as in the earlier run or it differs.
 """

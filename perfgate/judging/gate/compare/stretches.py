@@ -31,7 +31,8 @@ from perfgate.stats.sign_flips import largest_not_excluded, p_positive
 METRICS = FAMILIES[FAMILY].metrics
 # A mean is worse if it is shown to be so by more than this many standard errors of that luck: it exceeds them in 0.016 %.
 BEYOND_LUCK = 3.6
-# A class of calls may just exceed the limit of a stall, or just miss it: stalls that move the mean by less are no regression.
+# A class of calls may just exceed the limit of a stall, or just miss it: stalls that move the mean by less are not a
+# regression.
 STALLS_MATTER = 0.01
 # More stretches are measured if the mean, or the stalls, look worse with this much evidence.
 LEANING_SHARE, LEANING_P, LEANING_STALLS_P = 0.5, 0.25, 0.1
@@ -77,7 +78,7 @@ def _luck(sample: StretchSample) -> float:
 
 
 def _p_worse_mean(sample: StretchSample) -> float:
-    """The p-value of a mean that is worse beyond luck, which is no evidence, however many quads share it."""
+    """The p-value of a mean that is worse beyond luck, which is not evidence, however many quads share it."""
     return min(1.0, _p_above(sample, math.expm1(BEYOND_LUCK * _luck(sample))) + float(ndtr(-BEYOND_LUCK)))
 
 

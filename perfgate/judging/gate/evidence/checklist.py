@@ -218,7 +218,7 @@ def _left_to_turns(base: RunDocument) -> set[NumberKey]:
 
 
 def _number(text: str) -> int:
-    """The number of a label; 0, which no turn has, if it is none."""
+    """The number of a label; 0, which no turn has, if it is not a number."""
     return number_in(text) or 0
 
 

@@ -193,7 +193,7 @@ def _add_replicate(table: RowTable, replicate: Replicate, side: Side, *, profile
 
 
 def _add_kernels(table: RowTable, process: Row, replicate: Replicate) -> None:
-    """Add the profiled blocks of each shape: kernels without time are none."""
+    """Add the profiled blocks of each shape: kernels without time are left out."""
     for shape, kernels in replicate.kernels.items():
         for quad, busy_ns in zip(kernels.quad, kernels.busy_ns):
             if busy_ns > 0:

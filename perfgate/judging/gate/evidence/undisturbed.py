@@ -20,7 +20,7 @@ Taint = Literal["throttled", "slow_clock", "foreign_process"]
 def clean_pair(first: BlockColumns, second: BlockColumns) -> tuple[frozenset[int] | None, Counter[Taint]]:
     """The quads of a pair undisturbed on both sides, None if too few are left; and the number of quads by disturbance.
 
-    Both sides run every quad, so one that a side lacks is none.
+    Both sides run every quad, so a quad that a side lacks does not count.
     """
     quads = set(first.quad) & set(second.quad)
     ran = set(first.quad) | set(second.quad)

@@ -55,7 +55,7 @@ _TAINTS: dict[Taint, Message] = {
 
 
 def invalid_times(evidence: Evidence) -> list[Invalid]:
-    """The reasons why the times of a shape are no evidence, one entry a shape and kind."""
+    """The reasons why the times of a shape are not evidence, one entry a shape and kind."""
     entries: dict[tuple[str, str, str], Invalid] = {}
     for entry in [*_changed_code(evidence), *_disturbed(evidence), *_different_clocks(evidence), *misconduct(evidence)]:
         entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
@@ -248,7 +248,7 @@ def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> I
 
 
 def invalid_turns(evidence: Evidence) -> list[Invalid]:
-    """The jobs with times that are no evidence: a side was at work in the turns of the other, or the requests were sent
+    """The jobs with times that are not evidence: a side was at work in the turns of the other, or the requests were sent
     late.
     """
     invalid = []

@@ -77,7 +77,7 @@ def _weights(base: RunDocument | None, head: RunDocument | None) -> dict[tuple[s
 
 
 def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> list[Cause]:
-    """The operators on other inputs that are no cause yet, if a count rose without naming any; the slowest first.
+    """The operators on other inputs that are not yet a cause, if a count rose without naming any; the slowest first.
 
     They may allocate memory by themselves: a kernel that first converts its inputs to another layout.
     """

@@ -37,7 +37,7 @@ _SURE = 4.0
 # For functions and operators that the change touches, or that a changed line calls: they are expected to differ.
 _SURE_OF_CHANGED = 2.5
 
-# An operator that adds less to a unit is no cause of a slowdown that a gate can detect.
+# An operator that adds less to a unit is not a cause of a slowdown that a gate can detect.
 _LEAST_SHARE = 0.01
 # With fewer calls the spread is unknown.
 _FEWEST_CALLS = 4

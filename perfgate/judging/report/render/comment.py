@@ -221,7 +221,7 @@ class OrderAnswer:
 
     ``head`` is the commit of the change, and ``named`` a different one that was requested or that perfgate's comment is about;
     ``close`` is the known metric most similar to an unknown one in ``metrics``, ``block`` the number of a cause, and ``until``
-    the last day of an acceptance. If the order has a word that is no day, that is ``named``. ``command`` is the shell line
+    the last day of an acceptance. If the order has a word that is not a day, that is ``named``. ``command`` is the shell line
     to run by hand if neither the forge nor its CI can start it.
     """
 

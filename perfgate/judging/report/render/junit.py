@@ -39,7 +39,7 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     """The report of a decision. A regression that fails the gate is a failure, a failed measurement an error."""
     summary = Summary(decision)
     with speaking(language):
-        # Regressed operators are no metrics, but a verdict may rest on them.
+        # Regressed operators are not metrics, but a verdict may rest on them.
         operators = [comparison for comparison in summary.regressed if comparison not in summary.metrics]
         cases = [_verdict_case(summary)]
         for failure in decision.failures:

@@ -20,7 +20,7 @@ _LEAST_TEXT, _LEAST_TITLE = 8, 4  # letters of a line of a folded text, and of a
 _NO_TERMINAL_WIDTH = 80
 # With one of these, rich styles piped output too.
 _STYLING = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-_NARROW = frozenset("…–—·×µ−")  # each takes one place, though it is no ASCII
+_NARROW = frozenset("…–—·×µ−")  # each takes one place, though it is not ASCII
 
 
 class Text:

@@ -102,7 +102,7 @@ def label(comparison: Comparison, summary: Summary) -> Words:
             return say("not slower")
         return say("not worse")
     if isinstance(comparison, Exact) and comparison.outcome == "unchanged" and comparison.base != comparison.head:
-        return say("allowed")  # another count, within the limit or for a reason that is no regression
+        return say("allowed")  # another count, within the limit or for a reason other than a regression
     if comparison.outcome != "regressed":
         return say(_OUTCOME_LABELS[comparison.outcome])
     if comparison.accepted:

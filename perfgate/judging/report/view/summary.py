@@ -52,7 +52,7 @@ class CommentContext:
 
 @dataclass
 class _Comparisons:
-    """The comparisons of a decision: metrics by outcome, and everything that is no metric."""
+    """The comparisons of a decision: metrics by outcome, and everything else."""
 
     metrics: list[Comparison] = field(default_factory=list)
     by_outcome: dict[Outcome, list[Comparison]] = field(default_factory=lambda: defaultdict(list))

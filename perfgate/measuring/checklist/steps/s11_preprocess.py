@@ -118,8 +118,8 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
         return
     exposed, low, high = exposed_share(pipeline)
     outcome.number("preprocess.exposed_share", exposed, count=pipeline.quads, interval=(low, high))
-    # The lower bound is judged, so that noise alone is no finding. The model cannot wait longer than preprocessing takes;
-    # any further loss is contention with a thread on its own cores.
+    # The lower bound is judged, so that noise alone does not give a finding. The model cannot wait longer than
+    # preprocessing takes; any further loss is contention with a thread on its own cores.
     evidence: MaybeEvidence = {
         "stage": slowest.name,
         "stage [s]": float(medians.max()),

@@ -130,7 +130,7 @@ def _moves(kernel: Kernel) -> bool:
 
 
 def _try_channels_last(outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> None:
-    """Measure the gain of channels_last on a copy of the model; differing outputs are no gain."""
+    """Measure the gain of channels_last on a copy of the model; differing outputs do not count as a gain."""
     if (reason := _no_channels_last(context, audit)) is not None:
         outcome.missing(_SPEEDUP, reason)
         return

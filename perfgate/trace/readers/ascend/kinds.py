@@ -37,7 +37,7 @@ _COMPUTE_TASK = re.compile(r"AI_?C|AI_?V|MIX|DSA|VECTOR|^OTHER$")
 _COPY_TASK = re.compile(r"PCIE_DMA|SDMA_SQE|MEMCPY")
 # The collective unit of Ascend 950 (CCU_LAUNCH).
 _COLLECTIVE_TASK = re.compile(r"^CCU")
-# Task types that are no work: the device waits, signals, switches streams or is set up (msprof: analysis/csrc, task types).
+# Task types that are not work: the device waits, signals, switches streams or is set up (msprof: analysis/csrc, task types).
 # SDMA, RDMA and UB without a suffix are steps of a collective.
 _NO_WORK = re.compile(
     r"WAIT|RECORD|NOTIFY|EVENT|PLACE.?HOLDER|WRITE.?VALUE|PROFILING|MODEL|STREAM|LABEL|TIMEOUT|FLIP|MAINT|STATUS|BARRIER|"

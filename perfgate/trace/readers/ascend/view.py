@@ -204,7 +204,7 @@ def _by_process(counters: ScannedEvents, chosen: Mask, argument: str) -> Iterato
 
 
 def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
-    """The numbers of an argument. Raises DocumentError, which names the first event with an argument that is no number."""
+    """The numbers of an argument. Raises DocumentError, which names the first event with an argument that is not a number."""
     codes, back = np.unique(counters.argument(argument), return_inverse=True)
     numbers = np.zeros(codes.size)
     for place, code in enumerate(codes.tolist()):

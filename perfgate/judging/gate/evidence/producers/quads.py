@@ -1,7 +1,7 @@
 """The numbers of jobs that took turns, quad by quad and start by start.
 
 A quad compares the mean logarithm of the turns of each side. Quads of one start share its luck, so another start is stronger
-evidence than its quads alone (``stats/clusters.py``), and a single start is no evidence.
+evidence than its quads alone (``stats/clusters.py``), and a single start is not evidence.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ _FUSED = re.compile(
     r"|mkldnn::_\w+_pointwise|multi_tensor_apply|^Foreach",
     re.IGNORECASE,
 )
-# Elementwise kernels by type on Ascend (Mul, RealDiv, ReluGrad), by template on a GPU; filling and copying are no computing.
+# Elementwise kernels by type on Ascend (Mul, RealDiv, ReluGrad), by template on a GPU; filling and copying do not count
+# as computing.
 _ASCEND_ELEMENTWISE = re.compile(
     r"(Add|Sub|Mul|Div|RealDiv|Pow|Axpy|Maximum|Minimum)(s|V2)?|(Sqrt|Rsqrt|Exp|Log|Neg|Abs|Square|Reciprocal|Erf|Sin|Cos"
     r"|Relu|Relu6|LeakyRelu|PRelu|Elu|Gelu|FastGelu|Silu|Swish|Sigmoid|Tanh|HardSwish|HardSigmoid|Cast|Select|MaskedFill"

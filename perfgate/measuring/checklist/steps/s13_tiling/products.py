@@ -80,7 +80,7 @@ class ReplayedProduct:
         return sizes
 
     def padding(self, multiple: int) -> dict[str, int]:
-        """The sizes that are no multiple and near the next one, and that next one."""
+        """The sizes that are not a multiple but near the next, and that next multiple."""
         padding: dict[str, int] = {}
         for letter, size in self.sizes().items():
             nearest = -(-size // multiple) * multiple
@@ -101,7 +101,7 @@ class ReplayedProduct:
 def record_products(call: Callable[[], Any], *, root: Path) -> list[ReplayedProduct]:
     """Make one call and return its products and convolutions, most operations of the call first.
 
-    Left out are grouped and transposed convolutions, and operands that are no dense floating point numbers.
+    Left out are grouped and transposed convolutions, and operands other than dense floating point tensors.
     """
     from perfgate.measuring.counting.dispatch import WatchingMode
     from perfgate.measuring.counting.tally import SourceLines
