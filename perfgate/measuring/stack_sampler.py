@@ -160,15 +160,12 @@ class StackSampler:
             if thread not in self._clocks:
                 self._clocks[thread] = _ThreadClock(thread)
             cpu, waited = self._clocks[thread].read()
-            self._add(
-                f"{name} {native}",
-                [(caller.f_code, line_of(caller)) for caller in stack],
-                last,
-                now,
-                cpu,
-                waited=waited,
-            )
-            loops += [caller.f_locals.get("self") for caller in stack if caller.f_code.co_name == "run_forever"]
+            calls = []
+            for caller in stack:
+                calls.append((caller.f_code, line_of(caller)))
+                if caller.f_code.co_name == "run_forever":
+                    loops.append(caller.f_locals.get("self"))
+            self._add(f"{name} {native}", calls, last, now, cpu, waited=waited)
         if tasks:
             for loop in loops:
                 self._add_tasks(loop, now)

@@ -26,7 +26,7 @@ from tests.fakes.kineto import TraceLog, write_trace
 from tests.fakes.power import PowerCap
 
 KernelTime = int | Sequence[int] | Callable[[int], int]
-Queue = Literal["compute", "copy"]
+Queue = Literal["compute", "copy", "side"]
 
 ALL_CAPABILITIES: frozenset[Capability] = frozenset(
     {"own_memory", "queue", "kernel_timeline", "kernel_times", "allocation_count"}
@@ -106,7 +106,7 @@ class FakeDevice:
         self.memory_limit = memory_limit
         self.host_ns = 1_000_000
         self.cpu_ns = 0
-        self.free_ns: dict[Queue, int] = {"compute": 0, "copy": 0}
+        self.free_ns: dict[Queue, int] = {"compute": 0, "copy": 0, "side": 0}
         self.current: Queue = "compute"
         self.used_bytes = 0
         self.peak_bytes = 0
@@ -147,7 +147,7 @@ class FakeDevice:
         if self._log:
             self._log.kernel(op, began, self.host_ns, start, end, stream=self.current)
         if self._kernels is not None:
-            self._kernels.append(KernelRun(op, "", 0, start, end - start))
+            self._kernels.append(KernelRun(op, "", list(self.free_ns).index(self.current), start, end - start))
 
     def allocate(self, size: int, items: int = 1) -> FakeTensor:
         """Return a tensor on the device; its memory is free again when the tensor is gone."""
@@ -162,6 +162,15 @@ class FakeDevice:
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         weakref.finalize(tensor, self._release, size)
         return tensor
+
+    @contextmanager
+    def side_stream(self) -> Iterator[None]:
+        """Launch on a second stream meanwhile, which the first does not wait for."""
+        before, self.current = self.current, "side"
+        try:
+            yield
+        finally:
+            self.current = before
 
     def host_works(self, ns: int) -> None:
         """Let the host be busy: Python code between launches."""
@@ -251,7 +260,7 @@ class FakeDevice:
             yield
         finally:
             self.current = "compute"
-            self.free_ns["compute"] = max(self.free_ns.values())
+            self.free_ns["compute"] = max(self.free_ns["compute"], self.free_ns["copy"])
 
     def bytes_of(self, batch: Any) -> int:
         sizes: list[int] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _PROCESS, _THREAD = 4242, 4242
-_STREAMS = {"compute": 7, "copy": 20}
+_STREAMS = {"compute": 7, "copy": 20, "side": 33}
 
 
 @dataclass

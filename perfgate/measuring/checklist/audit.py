@@ -101,9 +101,10 @@ def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[Aud
         call()
     audits = [audit_call(context, call) for _ in range(calls)]
     last = audits[-1]
-    names = {tuple(op.name for op in audit) for audit in audits}
-    if len(names) > 1:
-        return last
+    names = [op.name for op in last]
+    for audit in audits:
+        if [op.name for op in audit] != names:
+            return last
     typical = []
     for ops in zip(*audits):
         host_ns = np.median([op.host_ns for op in ops])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -16,7 +15,7 @@ from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
-from perfgate.measuring.timing.calls import timed_call
+from perfgate.measuring.timing.calls import compiled_graphs, timed_call
 
 _COST, _RECOMPILES = "shapes.cost", "shapes.recompiles"
 _CALLS = 5
@@ -111,14 +110,14 @@ def measure_shape_space(context: StepContext, outcome: StepOutcome) -> None:
     for name, kind, arguments in propose(shapes):
         of_shape = outcome.under(proposed=name, kind=kind)
         context.doing("trying the {kind} shape {name}", kind=kind, name=name)
-        compiled = _compilations()
+        compiled = compiled_graphs()
         timed = experiment(context, partial(_time_calls, context, arguments), failing="operators.shape-refused")
         if isinstance(timed, FailedExperiment):
             of_shape.missing(_COST, timed.reason)
             continue
         costs.append((timed.over(configured), of_shape))
-        if compiled is not None:
-            of_shape.number(_RECOMPILES, float((_compilations() or 0) - compiled))
+        if has_compiled():
+            of_shape.number(_RECOMPILES, float(compiled_graphs() - compiled))
     for cost, of_shape in sorted(costs, key=lambda entry: -entry[0]):
         of_shape.number(_COST, cost, count=_CALLS)
         of_shape.above(_COST, cost, of_shape.labels)
@@ -131,10 +130,3 @@ def _time_calls(context: StepContext, arguments: Arguments) -> _Sized:
     times = [timed_call(lambda: bound.invoke(inputs), device) for _ in range(2 + _CALLS)]
     elements = sum(tensor.numel() for tensor in tensors(inputs)) or 1
     return _Sized(elements, max(float(np.median(times[2:])), 1.0) / 1e9)
-
-
-def _compilations() -> int | None:
-    """The number of graphs that torch's compiler has made so far; None if the workload does not compile."""
-    if not has_compiled():
-        return None
-    return int(sys.modules["torch._dynamo.utils"].counters["stats"]["unique_graphs"])

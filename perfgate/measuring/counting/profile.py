@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,7 @@ class OperatorProfile:
     def __init__(self, workload: BoundWorkload) -> None:
         self._device = workload.device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
-        self._profiles: dict[str, list[Callable[[], list[TimesByOperator]]]] = {shape: [] for shape in workload.shapes}
+        self._profiles: dict[str, list[Callable[[], list[TimesByOperator]]]] = defaultdict(list)
 
     def run(self, shape: str, *, calls: int) -> None:
         """Profile some calls of a shape. Raises KeyError for an unknown shape, MeasuringError without a profiler."""
@@ -71,8 +71,7 @@ class OperatorProfile:
             calls: list[TimesByOperator] = []
             for profile in profiles:
                 calls += profile()
-            if profiles:
-                times[shape] = typical_times(calls)
+            times[shape] = typical_times(calls)
         return times
 
 
@@ -212,7 +211,7 @@ class SubroutineTimes:
         self._device = workload.device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._names = _Names(SourceLines(root))
-        self._calls: dict[str, list[TimesByOperator]] = {shape: [] for shape in workload.shapes}
+        self._calls: dict[str, list[TimesByOperator]] = defaultdict(list)
 
     def run(self, shape: str, *, calls: int) -> None:
         for _ in range(calls):
@@ -227,7 +226,7 @@ class SubroutineTimes:
             self._calls[shape].append(watch.times)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
-        return {shape: typical_times(calls) for shape, calls in self._calls.items() if calls}
+        return {shape: typical_times(calls) for shape, calls in self._calls.items()}
 
 
 class _Names:

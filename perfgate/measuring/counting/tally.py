@@ -207,8 +207,7 @@ def differing(repeats: Iterable[Mapping[_Key, int]]) -> dict[_Key, tuple[int, in
             least, most = ranges.get(name, (0, 0))
             count = counts.get(name, 0)
             ranges[name] = min(least, count), max(most, count)
-    by_name = sorted(ranges.items(), key=lambda entry: str(entry[0]))
-    return {name: ends for name, ends in by_name if ends[0] != ends[1]}
+    return {name: ranges[name] for name in sorted(ranges, key=str) if ranges[name][0] != ranges[name][1]}
 
 
 class SourceLines:

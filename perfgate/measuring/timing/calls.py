@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections import deque
 from collections.abc import Callable
@@ -43,6 +44,12 @@ def timed_call(call: Callable[[], Any], device: Device) -> int:
     call()
     device.synchronize()
     return device.timer_ns() - started
+
+
+def compiled_graphs() -> int:
+    """The number of graphs that torch's compiler has made in this process so far."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
 
 
 def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> CallTimes:

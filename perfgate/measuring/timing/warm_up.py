@@ -12,9 +12,9 @@ import numpy as np
 
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.blocks import time_calls_of_block
-from perfgate.measuring.timing.calls import SteadyState, timed_call
+from perfgate.measuring.timing.calls import SteadyState, compiled_graphs, timed_call
 from perfgate.measuring.timing.preprocessing import Preprocessing
-from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS, WarmedUp
 from perfgate.system.garbage import collector_off
 
@@ -50,7 +50,9 @@ def warm_up(
 
     A block of ``preprocessing``, by shape, has at least one: few calls are enough to locate 100 ms.
 
-    A call of SLOW_CALL_SECONDS or more makes a block alone, and is warm once it is no faster than the call before it.
+    Code may be compiled or captured for each size of its inputs, and must be before the blocks. So every input of a shape is
+    called at least once, and blocks in which torch compiled a graph are discarded. A call of SLOW_CALL_SECONDS or more makes
+    a block alone, and is warm once it is no faster than the call before it, even if some inputs are new.
 
     A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a twentieth of a second has
     passed and they do not keep falling (then noise, not warming, holds them apart). All shapes share that time, because the
@@ -72,14 +74,14 @@ def warm_up(
     call_ns = 0.0
     block_calls, preprocess_calls = {}, {}
     for shape, call in callers.items():
-        state = _settle(call, device, limits)
+        state = _settle(call, device, limits, inputs=POOL_SIZE)
         states.append(state)
         call_ns += state.call_ns
         block_calls[shape] = 1
         if not _is_slow(state.call_ns):
             block_calls[shape] = max(FEWEST_CALLS, math.ceil(block_ns / state.call_ns))
     for shape, preprocess in preprocessing.items():
-        state = _settle(preprocess, device, limits)
+        state = _settle(preprocess, device, limits, inputs=0)
         states.append(state)
         preprocess_calls[shape] = math.ceil(block_ns / state.call_ns)
     _freeze()
@@ -101,7 +103,8 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _settle(call: Callable[[], Any], device: Device, limits: _Limits) -> SteadyState:
+def _settle(call: Callable[[], Any], device: Device, limits: _Limits, *, inputs: int) -> SteadyState:
+    """Call until the speed is steady and each of the rotating ``inputs`` was used."""
     # The first call may compile for longer than all the rest may take.
     first_ns = timed_call(call, device)
     started = device.clock_ns()
@@ -109,6 +112,7 @@ def _settle(call: Callable[[], Any], device: Device, limits: _Limits) -> SteadyS
     fastest: list[float] = []
     previous_ns = float(first_ns)
     while True:
+        graphs = compiled_graphs()
         with collector_off():
             wall = time_calls_of_block(call, device, block_calls, device.clock_ns).wall
         calls += block_calls
@@ -117,7 +121,9 @@ def _settle(call: Callable[[], Any], device: Device, limits: _Limits) -> SteadyS
         call_ns = max(1.0, float(np.median(wall)))
         block_calls = max(1, math.ceil(limits.block / call_ns))
         elapsed = device.clock_ns() - started
-        if elapsed >= limits.least:
+        if compiled_graphs() > graphs:
+            fastest.clear()
+        elif elapsed >= limits.least and (calls > inputs or _is_slow(call_ns)):
             is_steady = _is_settled(fastest[-IN_A_ROW:], may_wander=elapsed >= limits.settling)
             if _is_slow(call_ns) and fastest_ns >= (1 - AGREEMENT) * previous_ns:
                 is_steady = True

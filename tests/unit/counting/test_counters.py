@@ -13,7 +13,7 @@ import torch
 from perfgate.document.run import OpCount
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
 from tests.unit.counting.models import MODELS
@@ -213,9 +213,10 @@ def test_count_calls__record_function_in_the_model__no_operator(tmp_path: Path) 
     assert [(op.op, op.count) for op in counters.ops] == [("aten::add", 1)]
 
 
+@pytest.mark.parametrize("repeats", [POOL_SIZE, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_count_calls__hundred_repeats__no_spread(name: str, tmp_path: Path) -> None:
-    counters = counted(MODELS[name], tmp_path, repeats=100)
+def test_count_calls__many_repeats__no_spread(name: str, repeats: int, tmp_path: Path) -> None:
+    counters = counted(MODELS[name], tmp_path, repeats=repeats)
 
     assert counters.unstable == []
     assert len(counters.values) == 18

@@ -122,7 +122,7 @@ def test_utilization__no_timeline__host_only_and_the_reason(tmp_path: Path) -> N
     assert values["utilization.host"].value == pytest.approx(0.5, rel=0.001)
     for metric in ("utilization.busy", "utilization.gap"):
         assert values[metric].value is None
-        assert "no kernels of this device on a timeline" in reason_of(values[metric])
+        assert "no kernels of this device on a separate timeline" in reason_of(values[metric])
     assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("utilization.host", "info")]
     assert outcome.status == "ok"
 

@@ -69,9 +69,8 @@ class _Rank:
         """The memory this rank may use."""
         if self.device.type != "cpu":
             return int(self.module.mem_get_info()[0])
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        (available,) = (line for line in lines if line.startswith("MemAvailable:"))
-        return int(available.split()[1]) * 1024 // self.size
+        _, _, available = Path("/proc/meminfo").read_text().partition("MemAvailable:")
+        return int(available.split()[0]) * 1024 // self.size
 
     def agreed(self, number: float, how: Any) -> float:
         """The largest or smallest of the numbers of all ranks."""
@@ -129,7 +128,8 @@ def _time_sizes(rank: _Rank, operation: Operation, sizes: list[int]) -> list[Ope
     samples = []
     for size in sizes:
         prepared = _PREPARE[operation](rank, size // _ELEMENT // rank.size)
-        slowest = rank.agreed(max(_once(rank, prepared) for _ in range(_WARM_UPS)), dist.ReduceOp.MAX) / 1e9
+        warm_ups = [_once(rank, prepared) for _ in range(_WARM_UPS)]
+        slowest = rank.agreed(max(warm_ups), dist.ReduceOp.MAX) / 1e9
         repetitions = max(_FEWEST, min(rank.plan.repetitions, int(rank.plan.seconds / max(slowest, 1e-9))))
         nanoseconds = [_once(rank, prepared) for _ in range(repetitions)]
         prepared.fill()

@@ -205,10 +205,10 @@ class OperationTimes:
 
     def line(self) -> TransferLine | None:
         """The fitted cost by size; None for fewer than three sizes."""
-        sizes = list(self.nanoseconds)
-        if len(sizes) < _FEWEST_SIZES:
+        if len(self.nanoseconds) < _FEWEST_SIZES:
             return None
-        return transfer_line(np.array(sizes, dtype=np.float64), np.array([self.seconds(size) for size in sizes]))
+        sizes = np.array(list(self.nanoseconds), dtype=np.float64)
+        return transfer_line(sizes, np.array(list(map(self.seconds, self.nanoseconds))))
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,10 @@ def _judge_casts(outcome: StepOutcome, audit: Sequence[AuditedOp], *, timed: boo
     busy_ns = sum(op.host_ns for op in audit)
     if not timed or not busy_ns:
         return
-    share = sum(op.host_ns / len(op.copies) for op, _ in casts) / busy_ns
+    casts_ns = 0.0
+    for op, _ in casts:
+        casts_ns += op.host_ns / len(op.copies)
+    share = casts_ns / busy_ns
     outcome.number("precision.cast_share", share)
     if casts:
         op, copy = max(casts, key=lambda cast: cast[0].host_ns)
