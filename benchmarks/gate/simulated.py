@@ -43,7 +43,7 @@ class SimulatedRule(NamedTuple):
     luck: float = METRICS[LATENCY].luck
 
     def errors(self, workloads: int) -> Errors:
-        shares = AlphaShares.of_subjects(Policy(), subjects=workloads, repeats=False)
+        shares = AlphaShares.of_subjects(Policy(), subjects=workloads)
         alarm = shares.of(METRICS[LATENCY].family)
         return Errors(alarm, Policy().alpha_ok, self.looks)
 

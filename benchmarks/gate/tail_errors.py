@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 # The calls of both sides in the quads of a start, in the order they were made: quads x calls.
 Start = tuple[Floats, Floats]
 PLACE = ShapePlace("simulated", "default")
-SHARES = AlphaShares.of_subjects(Policy(), subjects=1, repeats=False)
+SHARES = AlphaShares.of_subjects(Policy(), subjects=1)
 # Synthetic: log-sd of a call, of a start and of a burst; the shares of stalled calls and of disturbed turns.
 CALL_SPREAD, START_LUCK, BURST = 0.05, 0.01, 0.3
 STALLED, DISTURBED = 0.002, 0.05
@@ -81,7 +81,7 @@ def gate(draw: Callable[[], Start], stall: tuple[int, float] | None) -> tuple[fr
         while sum(base.shape[0] for base, _ in starts) < look:
             starts.append(planted(draw(), stall))
         sample = sample_of(starts)
-        compared = judge_numbers(list(of_sample(PLACE, sample, Rules(Policy()))), Policy(), SHARES)
+        compared = judge_numbers(list(of_sample(PLACE, sample, Rules(Policy()))), SHARES)
         failed = frozenset(c.metric for c in compared if c.outcome == "regressed" and c.gating)
         if failed or not leans_slower(sample, compared):
             break

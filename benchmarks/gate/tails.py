@@ -219,9 +219,9 @@ def judge_stretches(name: str) -> dict[str, Any]:
         return SimpleNamespace(stretches={"service": pairs}, places=[place])
 
     def compared() -> list[Paired]:
-        shares = AlphaShares.of_subjects(Policy(), subjects=1, repeats=False)
+        shares = AlphaShares.of_subjects(Policy(), subjects=1)
         numbers = list(long_stretches.numbers(evidence(), Rules(Policy())))
-        return [row for row in judge_numbers(numbers, Policy(), shares) if isinstance(row, Paired)]
+        return [row for row in judge_numbers(numbers, shares) if isinstance(row, Paired)]
 
     def is_decided() -> bool:
         return not more_calls_would_help(evidence(), compared())

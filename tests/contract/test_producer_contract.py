@@ -11,8 +11,8 @@ from perfgate.catalogue.lookup import is_known
 from perfgate.document.decision import Policy
 from perfgate.document.job import JobNumber, JobRecord, Turn
 from perfgate.document.run import RunDocument
+from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.judge import judge_numbers
-from perfgate.judging.gate.compare.sides import shares_of
 from perfgate.judging.gate.evidence import producers
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
@@ -74,12 +74,12 @@ def test_numbers__each__has_rows_of_known_metrics_with_terms(rows: list[Number])
 
 
 def test_numbers__each__has_a_family_with_a_share_of_the_alpha(rows: list[Number]) -> None:
-    shares = shares_of(POLICY, subjects=2)
+    shares = AlphaShares.of_subjects(POLICY, subjects=2)
     assert all(0 < shares.of(number.family) <= POLICY.alpha for number in rows)
 
 
 def test_judge__each__one_comparison_or_more_a_row_with_its_unit_and_place(rows: list[Number]) -> None:
     for number in rows:
-        comparisons = judge_numbers([number], POLICY, shares_of(POLICY, subjects=2))
+        comparisons = judge_numbers([number], AlphaShares.of_subjects(POLICY, subjects=2))
         assert {row.place for row in comparisons} == {tuple(number.place)}
         assert number.unit in {row.unit for row in comparisons}

@@ -27,7 +27,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.document.samples import BlockColumns
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.compare.alpha import subjects_of
+from perfgate.judging.gate.compare.alpha import AlphaShares, subjects_of
 from perfgate.judging.gate.compare.checklist import compare_checklist
 from perfgate.judging.gate.compare.comparison import not_compared, with_accepted
 from perfgate.judging.gate.compare.counters import notes_on_varying
@@ -37,7 +37,7 @@ from perfgate.judging.gate.compare.jobs import compare_quantiles, notes_on_reque
 from perfgate.judging.gate.compare.operators import compare_operators
 from perfgate.judging.gate.compare.recordings import recorded_times, untimed_places
 from perfgate.judging.gate.compare.settings import notes_on_settings
-from perfgate.judging.gate.compare.sides import compare_sides, set_aside, shares_of
+from perfgate.judging.gate.compare.sides import compare_sides, set_aside
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.bounds import deciding_steps
 from perfgate.judging.gate.evidence.fast_path import QUANTILE
@@ -121,7 +121,7 @@ def decide(
     is_comparable = comparing == "stack" or not differences
     changes = harness_changes(base, head)
     missing = missing_evidence(evidence, changes, required, policy, timed=is_comparable)
-    shares = shares_of(policy, subjects=subjects_of(head))
+    shares = AlphaShares.of_subjects(policy, subjects=subjects_of(head))
     session = compare_sides(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
     comparisons = session.comparisons
     if not is_comparable:

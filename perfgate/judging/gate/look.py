@@ -10,11 +10,11 @@ from perfgate.document.budget import judges_subroutines
 from perfgate.document.comparison import Bound, Checked, Exact, NumberComparison, Paired, Recorded
 from perfgate.document.decision import Policy
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.compare.alpha import subjects_of
+from perfgate.judging.gate.compare.alpha import AlphaShares, subjects_of
 from perfgate.judging.gate.compare.counters import is_differing_count
 from perfgate.judging.gate.compare.harmless_counts import fails_alone
 from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower
-from perfgate.judging.gate.compare.sides import compare_sides, shares_of
+from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
 from perfgate.judging.gate.evidence.index import Evidence, of_workload
@@ -30,10 +30,11 @@ class Look:
     def __init__(
         self, base: RunDocument, head: RunDocument, policy: Policy, *, workload: str, to_come: int = 0
     ) -> None:
-        shares = shares_of(policy, subjects=1 + subjects_of(head, but=[workload]) + to_come)
+        subjects = 1 + subjects_of(head, but=[workload]) + to_come
+        shares = AlphaShares.of_subjects(policy, subjects=subjects, interim=True)
         self._policy = policy
         self._evidence = Evidence(of_workload(base, workload), of_workload(head, workload))
-        session = compare_sides(self._evidence, policy, shares, {}, interim=True)
+        session = compare_sides(self._evidence, policy, shares, {})
         self.comparisons = session.comparisons
         # Then a difference of the head is not evidence.
         self.base_differs = any(floor.differs for floor in session.floors)

@@ -17,12 +17,12 @@ def parts_of_a_workload(shares: AlphaShares) -> float:
 
 
 def test_shares__times_operators_and_numbers_of_two_workloads_and_a_job__are_alpha_together() -> None:
-    shares = AlphaShares.of_subjects(NAMING, subjects=3, repeats=True)
+    shares = AlphaShares.of_subjects(NAMING, subjects=3)
     of_a_workload = parts_of_a_workload(shares) + shares.of(OPERATORS) + shares.of(REPEATED)
     assert 2 * of_a_workload + shares.subject == pytest.approx(0.02)
 
 
 def test_shares__no_tolerance_names_anything__the_times_have_all_of_it() -> None:
-    shares = AlphaShares.of_subjects(Policy(), subjects=5, repeats=False)
+    shares = AlphaShares.of_subjects(Policy(), subjects=5)
     assert 5 * parts_of_a_workload(shares) == pytest.approx(0.01)
-    assert AlphaShares.of_subjects(Policy(), subjects=0, repeats=False).subject == pytest.approx(0.01)
+    assert AlphaShares.of_subjects(Policy(), subjects=0).subject == pytest.approx(0.01)

@@ -12,9 +12,10 @@ from perfgate.document.decision import Policy
 from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
+from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.rank_counts import exposed_parts
 from perfgate.judging.gate.compare.ranks import losses_differ, rank_parts
-from perfgate.judging.gate.compare.sides import compare_sides, shares_of
+from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.quads import Quad
 from tests.fakes.documents import make_run
@@ -40,7 +41,9 @@ def runs(base: list[Turn], head: list[Turn]) -> tuple[RunDocument, RunDocument]:
 
 
 def compared(base: list[Turn], head: list[Turn], policy: Policy) -> list[Comparison]:
-    return compare_sides(Evidence(*runs(base, head)), policy, shares_of(policy, subjects=1), {}).comparisons
+    return compare_sides(
+        Evidence(*runs(base, head)), policy, AlphaShares.of_subjects(policy, subjects=1), {}
+    ).comparisons
 
 
 def quads(head: tuple[float, ...], *, base: tuple[float, ...] = (0.010, 0.010, 0.010), starts: int = 4) -> list[Quad]:

@@ -14,6 +14,7 @@ from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import Policy
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, REPEATED
+from perfgate.judging.gate.evidence.tolerance import repeated_metrics
 
 OPERATORS = "operators"
 # In addition to the shares of the families.
@@ -21,22 +22,28 @@ _SHARES = {REPEATED: 0.05, OPERATORS: 0.2}
 
 
 class AlphaShares(NamedTuple):
-    """The alpha of the ``gate``, of a ``subject``, which is a workload or a job, and of a share of 1 of a workload."""
+    """The errors of a gate: alpha of the ``gate``, of a ``subject``, which is a workload or a job, and of a share of 1 of a
+    workload; and the error of an ``unchanged``.
+
+    At an ``interim`` look alarms of pairs and turns are surer than at the end.
+    """
 
     gate: float
     subject: float
     unit: float
+    unchanged: float
+    interim: bool = False
 
     @classmethod
-    def of_subjects(cls, policy: Policy, *, subjects: int, repeats: bool) -> AlphaShares:
-        """The shares for this number of workloads and jobs, if numbers of the checklist are judged too (``repeats``)."""
+    def of_subjects(cls, policy: Policy, *, subjects: int, interim: bool = False) -> AlphaShares:
+        """The shares for this number of workloads and jobs."""
         shares = sum(family.share for family in FAMILIES.values() if family.gating)
-        if repeats:
+        if repeated_metrics(policy):
             shares += _SHARES[REPEATED]
         if judges_subroutines(policy.tolerances):
             shares += _SHARES[OPERATORS]
         subject = policy.alpha / max(1, subjects)
-        return cls(policy.alpha, subject, subject / shares)
+        return cls(policy.alpha, subject, subject / shares, policy.alpha_ok, interim)
 
     def of(self, family: str) -> float:
         """The alpha that the numbers of a family share in a workload or job."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.decision import NoiseFloor, Policy
+from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare import answers, effects, stretches
 from perfgate.judging.gate.compare.alpha import AlphaShares
@@ -26,20 +26,15 @@ from perfgate.stats.error_control import holm
 
 
 def judge_numbers(
-    numbers: Sequence[Number],
-    policy: Policy,
-    shares: AlphaShares,
-    floors: Iterable[NoiseFloor] = (),
-    *,
-    interim: bool = False,
+    numbers: Sequence[Number], shares: AlphaShares, floors: Iterable[NoiseFloor] = ()
 ) -> list[Comparison]:
-    """Judge all numbers, in their order; at an ``interim`` look alarms of pairs and turns are surer than at the end."""
+    """Judge all numbers, in their order."""
     families: dict[tuple[str, str], list[Number]] = defaultdict(list)
     for number in numbers:
         families[number.family, number.place.workload].append(number)
     judges = {}
     for key, members in families.items():
-        judges[key] = _FamilyJudge(members, policy, shares.of(key[0]), interim=interim)
+        judges[key] = _FamilyJudge(members, shares)
     floor_of = {(*floor.place, floor.metric): floor for floor in floors}
     comparisons: list[Comparison] = []
     for number in numbers:
@@ -49,17 +44,18 @@ def judge_numbers(
 
 
 class _FamilyJudge:
-    """Judges the numbers that share ``alpha``."""
+    """Judges the numbers of one family, which share its alpha."""
 
-    def __init__(self, members: Sequence[Number], policy: Policy, alpha: float, *, interim: bool) -> None:
-        self._policy, self._alpha, self._interim = policy, alpha, interim
+    def __init__(self, members: Sequence[Number], shares: AlphaShares) -> None:
+        self._shares = shares
+        self._alpha = shares.of(members[0].family)
         corrected = [number for number in members if _is_corrected(number)]
         p_values = holm([self._p_of_alarm(number) for number in corrected])
         self._p_adjusted = {id(number): p for number, p in zip(corrected, p_values)}
         self._tests = max(1, sum(isinstance(number.units, PairedEffect) for number in corrected))
 
     def _errors(self, number: Number) -> Errors:
-        return Errors(alarm=self._alpha, unchanged=self._policy.alpha_ok, looks=number.terms.looks)
+        return Errors(alarm=self._alpha, unchanged=self._shares.unchanged, looks=number.terms.looks)
 
     def _p_of_alarm(self, number: Number) -> float:
         units = number.units
@@ -68,7 +64,7 @@ class _FamilyJudge:
         if isinstance(units, AnswerCounts):
             return answers.p_of_alarm(units, len(number.terms.looks))
         assert isinstance(units, PairedEffect)
-        return effects.p_of_alarm(number, units, self._errors(number), interim=self._interim)
+        return effects.p_of_alarm(number, units, self._errors(number), interim=self._shares.interim)
 
     def judge(self, number: Number, floor: NoiseFloor | None) -> list[Comparison]:
         units, p_adjusted = number.units, self._p_adjusted.get(id(number))
@@ -82,7 +78,7 @@ class _FamilyJudge:
         assert p_adjusted is not None
         if isinstance(units, AnswerCounts):
             return list(answers.judge_answers(number, units, alpha=self._alpha, p_adjusted=p_adjusted))
-        return [stretches.judge_sample(number, units, self._policy, alpha=self._alpha, p_adjusted=p_adjusted)]
+        return [stretches.judge_sample(number, units, self._errors(number), p_adjusted=p_adjusted)]
 
 
 def _is_corrected(number: Number) -> bool:

@@ -24,7 +24,6 @@ from perfgate.judging.gate.compare.recordings import compare_kernel_times
 from perfgate.judging.gate.compare.settings import compare_settings
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Rules, numbers_of
-from perfgate.judging.gate.evidence.tolerance import repeated_metrics
 from perfgate.judging.gate.evidence.trusted import TrustedNumbers
 from perfgate.judging.gate.evidence.validity import invalid_times, invalid_turns
 
@@ -42,17 +41,15 @@ def compare_sides(
     policy: Policy,
     shares: AlphaShares,
     numbers: Mapping[str, TrustedNumbers],
-    *,
-    interim: bool = False,
 ) -> SessionComparisons:
     """Compare everything that one session measured on both sides; invalid times are set aside.
 
-    ``numbers`` are the trusted side's numbers of jobs. At an ``interim`` look alarms are surer than at the end.
+    ``numbers`` are the trusted side's numbers of jobs.
     """
     floors = noise_floors(evidence, policy)
     invalid = [*invalid_times(evidence), *base_differs(floors), *invalid_turns(evidence)]
     rows = numbers_of(evidence, Rules(policy, numbers))
-    judged = judge_numbers(rows, policy, shares, floors, interim=interim)
+    judged = judge_numbers(rows, shares, floors)
     judged = list(with_parts(with_implied(judged, evidence), evidence))
     kernel_times: list[Recorded] = []
     if evidence.recorded:
@@ -88,7 +85,3 @@ def _without_invalid(judged: Iterable[Comparison], invalid: Iterable[Invalid]) -
         if isinstance(comparison, Paired):
             reason = reasons.get(comparison.place)
             yield comparison if reason is None else set_aside(comparison, reason)
-
-
-def shares_of(policy: Policy, *, subjects: int) -> AlphaShares:
-    return AlphaShares.of_subjects(policy, subjects=subjects, repeats=bool(repeated_metrics(policy)))

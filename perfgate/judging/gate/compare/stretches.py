@@ -16,10 +16,9 @@ from scipy.special import ndtr, ndtri
 from perfgate.catalogue.lookup import FAMILIES
 from perfgate.catalogue.names import MEAN
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.decision import Policy
 from perfgate.document.message import Message, MessageValue
 from perfgate.judging.gate.compare.comparison import compared
-from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE
+from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE, Errors
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number
 from perfgate.judging.gate.evidence.stalls import HALF
@@ -48,11 +47,11 @@ def p_of_alarm(name: str, sample: StretchSample) -> float:
     return _over_looks(p, sample.quads)
 
 
-def judge_sample(number: Number, sample: StretchSample, policy: Policy, *, alpha: float, p_adjusted: float) -> Paired:
-    """Judge the mean or the stalls of a sample at the level ``alpha``."""
+def judge_sample(number: Number, sample: StretchSample, errors: Errors, *, p_adjusted: float) -> Paired:
+    """Judge the mean or the stalls of a sample."""
     if number.metric == MEAN:
-        return _judge_mean(number, sample, policy, alpha, p_adjusted)
-    return _judge_stalls(number, sample, alpha, p_adjusted)
+        return _judge_mean(number, sample, errors, p_adjusted)
+    return _judge_stalls(number, sample, errors, p_adjusted)
 
 
 def _compared(number: Number, sample: StretchSample, base: float, head: float, p_adjusted: float) -> Paired:
@@ -102,26 +101,26 @@ class _Bounds(NamedTuple):
     level: float
 
 
-def _bounds_of_mean(sample: StretchSample, policy: Policy) -> _Bounds:
+def _bounds_of_mean(sample: StretchSample, errors: Errors) -> _Bounds:
     effect = sample.effect
-    level = nominal_level(policy.alpha_ok * (1 - RERUN_SHARE), LOOKS, sample.quads, shape=SHAPE)
+    level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), LOOKS, sample.quads, shape=SHAPE)
     reach = -float(ndtri(level)) * _luck(sample)
     low = largest_not_excluded(lambda change: _p_above(sample, change), level, start=effect, most=-0.999)
     high = largest_not_excluded(lambda change: _p_below(sample, change), level, start=effect, most=_MOST)
     return _Bounds(effect - math.hypot(effect - low, reach), effect + math.hypot(high - effect, reach), level)
 
 
-def _judge_mean(number: Number, sample: StretchSample, policy: Policy, alpha: float, p_adjusted: float) -> Paired:
-    low, high, level = _bounds_of_mean(sample, policy)
+def _judge_mean(number: Number, sample: StretchSample, errors: Errors, p_adjusted: float) -> Paired:
+    low, high, level = _bounds_of_mean(sample, errors)
     row = replace(
         _compared(number, sample, float(sample.base.means.mean()), float(sample.head.means.mean()), p_adjusted),
         interval=(rounded(low), rounded(high)),
         confidence=rounded(1 - 2 * level),
     )
     allowed, sufficient = number.terms.tolerance, number.terms.margins[-1]
-    if sample.effect > allowed and p_adjusted <= alpha:
+    if sample.effect > allowed and p_adjusted <= errors.alarm:
         return replace(row, outcome="regressed")
-    if sample.effect < -allowed and _over_looks(_p_better_mean(sample), sample.quads) <= alpha:
+    if sample.effect < -allowed and _over_looks(_p_better_mean(sample), sample.quads) <= errors.alarm:
         return replace(row, outcome="improved")
     if high <= sufficient:
         return replace(row, outcome="unchanged", excluded=sufficient)
@@ -149,14 +148,14 @@ def _p_of_stalls(less: StretchSide, more: StretchSide) -> float:
     return min(1.0, 2 * min(often, long))
 
 
-def _judge_stalls(number: Number, sample: StretchSample, alpha: float, p_adjusted: float) -> Paired:
+def _judge_stalls(number: Number, sample: StretchSample, errors: Errors, p_adjusted: float) -> Paired:
     row = _compared(number, sample, sample.base.stalls.share, sample.head.stalls.share, p_adjusted)
     allowed, effect = number.terms.tolerance, _stall_effect(sample)
-    if effect > allowed and p_adjusted <= alpha and sample.effect > STALLS_MATTER:
+    if effect > allowed and p_adjusted <= errors.alarm and sample.effect > STALLS_MATTER:
         return replace(row, outcome="regressed", reason=rare_slow_calls(sample))
     # Fewer stalls, or an unclear difference, leave no verdict open: the mean bounds what they can cost.
     informing = replace(row, gating=False)
-    is_better = effect < -allowed and _over_looks(p_fewer_stalls(sample), sample.quads) <= alpha
+    is_better = effect < -allowed and _over_looks(p_fewer_stalls(sample), sample.quads) <= errors.alarm
     if is_better and sample.effect < -STALLS_MATTER:
         return replace(informing, outcome="improved")
     return informing
