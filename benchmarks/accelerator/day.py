@@ -137,6 +137,7 @@ def run_day(options: argparse.Namespace, every: list[Stage]) -> int:
         day["stages"][stage.name] = run_stage(stage, options.device, seconds)
         write(options.out, day)
     print_tables(day)
+    print(f"\nhost: {host_load()}; a host that is busy leaves the clocks of the card as they are, but gates open")
     missing = [stage.name for stage in every if stage.name not in day["stages"]]
     if missing:
         print(f"no time for: {', '.join(missing)}")
@@ -161,8 +162,12 @@ def run_stage(stage: Stage, device: str, seconds: float) -> dict[str, Any]:
             result = stage.run(seconds)
         except (RuntimeError, TimeoutError) as error:
             result = {"unfinished": str(error)}
-    load = f"{os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} CPUs"
-    return {**result, "seconds": round(time.monotonic() - began, 1), "host_load": load, "watch": watch.summary()}
+    seconds_taken = round(time.monotonic() - began, 1)
+    return {**result, "seconds": seconds_taken, "host_load": host_load(), "watch": watch.summary()}
+
+
+def host_load() -> str:
+    return f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} CPUs"
 
 
 def stages(device: str, starts: int, quads: int, size: int = SIZE) -> list[Stage]:
@@ -226,8 +231,9 @@ def gate(repository: Path, device: str, seconds: float) -> dict[str, Any]:
     try:
         code = check.wait(seconds - STOP_SECONDS)
     except subprocess.TimeoutExpired:
+        reason = f"no verdict after {seconds:.0f} s; at last: {last_line(log)}"
         stop(check)
-        return {"verdict": "none", "unfinished": f"no verdict after {seconds:.0f} s; at last: {last_line(log)}"}
+        return {"verdict": "none", "unfinished": reason}
     decision_file, comment_file = out / "decision.json", out / "comment.md"
     if not decision_file.exists() or not comment_file.exists():
         return {"verdict": "none", "exit_code": code, "unfinished": last_line(log)}

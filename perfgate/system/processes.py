@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -204,17 +204,7 @@ def kill_children(*, spare: Collection[int]) -> list[str]:
 
     Bounded: a process that hangs in the kernel cannot be waited for.
     """
-    killed: dict[int, str] = {}
-    for _ in range(_KILL_ROUNDS):
-        running = set(children()) - set(spare)
-        if not running:
-            break
-        for pid in running:
-            if _runs(pid):
-                killed.setdefault(pid, name_of(pid))
-            _end(pid)
-        time.sleep(_ROUND_SECONDS)
-    return sorted(killed.values())
+    return _kill_all(children, spare)
 
 
 def kill_descendants(*, spare: Collection[int]) -> None:
@@ -222,19 +212,24 @@ def kill_descendants(*, spare: Collection[int]) -> None:
 
     After ``adopt_orphans`` this process becomes the parent of all orphans.
     """
+    _kill_all(lambda: running_below(os.getpid()), spare)
+
+
+def _kill_all(find: Callable[[], list[int]], spare: Collection[int]) -> list[str]:
+    """Kill all processes that are found, again and again until there are none; return the names of those that ran."""
+    killed: dict[int, str] = {}
     for _ in range(_KILL_ROUNDS):
-        started = set(running_below(os.getpid())) - set(spare)
-        if not started:
-            return
-        for pid in started:
-            _end(pid)
+        pids = set(find()) - set(spare)
+        if not pids:
+            break
+        for pid in pids:
+            if _runs(pid):
+                killed.setdefault(pid, name_of(pid))
+            with suppress(ProcessLookupError, ChildProcessError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
         time.sleep(_ROUND_SECONDS)
-
-
-def _end(pid: int) -> None:
-    with suppress(ProcessLookupError, ChildProcessError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG)
+    return sorted(killed.values())
 
 
 def _runs(pid: int) -> bool:

@@ -65,7 +65,7 @@ class Project:
             env={**self.environment, **variables},
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=1500,
             check=False,
         )
 

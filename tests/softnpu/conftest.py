@@ -46,7 +46,7 @@ def npu_environment() -> dict[str, str]:
 def on_npu(npu_environment: dict[str, str], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a program of the text given with torch and torch_npu imported; switches are keyword arguments."""
 
-    def run(program: str, *arguments: str, timeout: float = 120, **switches: str) -> subprocess.CompletedProcess[str]:
+    def run(program: str, *arguments: str, timeout: float = 600, **switches: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "import torch, torch_npu\n" + program, *arguments]
         return subprocess.run(
             command,

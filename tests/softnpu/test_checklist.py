@@ -65,10 +65,8 @@ def test_run__workload_that_says_everything__nineteen_steps_measure(measured: Me
     assert measured.run["testbed"]["comparable"]["device.name"] == "Ascend910B3"
 
 
-def test_run__no_step__takes_long(measured: Measured) -> None:
-    """One recording costs seconds, so they share it: only the step that makes it, and 18 with its own rounds, take so long."""
-    longest = sorted(measured.run["steps"], key=lambda step: -step["duration"])
-    assert {step["slug"]: step["duration"] for step in longest if step["duration"] > 30} == {}
+def test_run__steps_that_need_a_recording__share_one(measured: Measured) -> None:
+    """A recording takes seconds, and its analysis more."""
     assert [artifact["path"] for artifact in measured.run["artifacts"] if artifact["kind"] == "trace"] == [
         "trace-served-default.zip"
     ]

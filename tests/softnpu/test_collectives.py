@@ -34,7 +34,7 @@ def free_port() -> int:
 def job(npu_environment: dict[str, str], tmp_path: Path) -> Callable[..., list[Outcome]]:
     """Run parts of ranks.py as a job of so many processes."""
 
-    def run(parts: list[str], size: int, timeout: float = 120) -> list[Outcome]:
+    def run(parts: list[str], size: int, timeout: float = 600) -> list[Outcome]:
         shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         environment = {**npu_environment, **shared, "SOFTNPU_DEVICES": str(size)}
         ranks = [

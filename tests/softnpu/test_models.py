@@ -34,7 +34,7 @@ def outcomes(npu_environment: dict[str, str], tmp_path_factory: pytest.TempPathF
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     assert result.returncode == 0, result.stderr
     return dict(line.split(": ", 1) for line in result.stdout.splitlines() if line.split(":")[0] in NAMES)

@@ -13,7 +13,7 @@ def test_npu__device_contract__kept(npu_environment: dict[str, str], tmp_path: P
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-k", "npu", "tests/contract/test_device_contract.py"]
     found = subprocess.run(
         [*command, "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "contract")],
-        check=False, cwd=ROOT, env=npu_environment, capture_output=True, text=True, timeout=300,
+        check=False, cwd=ROOT, env=npu_environment, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
     assert found.returncode == 0, found.stdout + found.stderr

@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).parent / "bin" / "npu-smi"
 def ask(*words: str, **switches: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SOFTNPU_")}
     command = [sys.executable, str(PROGRAM), *words]
-    result = subprocess.run(command, env={**kept, **switches}, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, env={**kept, **switches}, capture_output=True, text=True, timeout=600, check=False)
     assert result.stderr == ""
     return result.stdout
 

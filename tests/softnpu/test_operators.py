@@ -14,7 +14,7 @@ def test_operators__each_expression__value_and_gradients_of_the_cpu(
 ) -> None:
     command = [sys.executable, str(PROGRAM)]
     result = subprocess.run(
-        command, cwd=tmp_path, env=npu_environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=tmp_path, env=npu_environment, capture_output=True, text=True, timeout=600, check=False
     )
     outcomes = dict(line.split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
     assert {name: outcome for name, outcome in outcomes.items() if outcome != "same"} == {}

@@ -28,7 +28,7 @@ def profiled(npu_environment: dict[str, str], tmp_path: Path) -> Callable[..., P
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
         assert result.returncode == 0, result.stderr
         assert "run failed" not in result.stdout, result.stdout

@@ -66,7 +66,7 @@ def _train(folder: Path, environment: dict[str, str]) -> None:
         for rank in range(2)
     ]
     for rank in ranks:
-        said, _ = rank.communicate(timeout=180)
+        said, _ = rank.communicate(timeout=600)
         assert rank.returncode == 0, said
     done = subprocess.run(
         [sys.executable, "-c", ANALYSE, str(folder)], env=environment, capture_output=True, text=True, check=False

@@ -62,7 +62,7 @@ def step(npu_environment: dict[str, str], tmp_path: Path) -> Callable[..., dict[
         program.write_text(PROGRAM.format(module=module, call=call, limits=limits))
         done = subprocess.run(
             [sys.executable, str(program), str(program), "result.json"],
-            check=False, cwd=tmp_path, env={**npu_environment, **switches}, capture_output=True, text=True, timeout=180,
+            check=False, cwd=tmp_path, env={**npu_environment, **switches}, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         found: dict[str, Any] = json.loads((tmp_path / "result.json").read_text())

@@ -41,7 +41,7 @@ def step(npu_environment: dict[str, str], tmp_path: Path) -> Callable[[str, str]
     def run(module: str, workload: str) -> dict[str, Any]:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM.format(module=module, workload=workload), "result.json"],
-            check=False, cwd=tmp_path, env=npu_environment, capture_output=True, text=True, timeout=180,
+            check=False, cwd=tmp_path, env=npu_environment, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         found: dict[str, Any] = json.loads((tmp_path / "result.json").read_text())

@@ -18,6 +18,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from perfgate.document.message import Message, WorkloadError
+from perfgate.measuring.devices.batches import tensors
 
 # Types with instances that hold their value.
 _VALUES = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, memoryview, range, slice})
@@ -88,11 +89,11 @@ def holds_result(output: Any, inputs: Any) -> bool:
     """
     import torch
 
-    addresses = {tensor.data_ptr() for tensor in _plain_tensors(inputs, torch)}
+    addresses = {_address(tensor) for tensor in tensors(inputs)} - {None}
     return _holds(output, addresses, torch, depth=0)
 
 
-def _holds(output: Any, input_addresses: set[int], torch: Any, *, depth: int) -> bool:
+def _holds(output: Any, input_addresses: set[int | None], torch: Any, *, depth: int) -> bool:
     if isinstance(output, torch.Tensor):
         return _address(output) not in input_addresses
     if type(output) in _VALUES:
@@ -117,16 +118,8 @@ def _holds(output: Any, input_addresses: set[int], torch: Any, *, depth: int) ->
     return any(_holds(member, input_addresses, torch, depth=depth + 1) for member in members)
 
 
-def _plain_tensors(batch: Any, torch: Any) -> Iterator[Any]:
-    if isinstance(batch, torch.Tensor):
-        if _address(batch) is not None:
-            yield batch
-    elif isinstance(batch, Mapping):
-        for member in batch.values():
-            yield from _plain_tensors(member, torch)
-    elif isinstance(batch, (tuple, list)):
-        for member in batch:
-            yield from _plain_tensors(member, torch)
+def _kind(output: Any) -> Any:
+    return type(output)
 
 
 def _address(tensor: Any) -> int | None:
@@ -135,10 +128,6 @@ def _address(tensor: Any) -> int | None:
         return int(tensor.data_ptr())
     except (RuntimeError, NotImplementedError):
         return None
-
-
-def _kind(output: Any) -> Any:
-    return type(output)
 
 
 # --- tensors
