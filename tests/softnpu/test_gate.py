@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,15 @@ def _of(decision: dict[str, Any], metric: str) -> dict[str, Any]:
     return next(found for found in decision["comparisons"] if found["metric"] == metric)
 
 
-def test_check__refactoring__passes(project: Project) -> None:
+def test_check__refactoring__never_fails_and_sides_stay_for_several_pairs(project: Project) -> None:
     project.commit("other words", ("return self.last(x)", "scores = self.last(x)\n        return scores"))
     done, decision, comment = project.check()
-    assert (done.returncode, decision["verdict"]) == (0, "PASS"), comment
+    # A busy host may leave it open.
+    assert (done.returncode, decision["verdict"]) in ((0, "PASS"), (4, "INCONCLUSIVE")), comment
     assert decision["pairs"] in (8, 16, 32)
-    assert decision["invalid"] == []
+    run = json.loads((project.root / "out" / "head" / "run.json").read_text())
+    starts = Counter(replicate["start"] for replicate in run["replicates"] if replicate["arm"] == "ab")
+    assert max(starts.values()) > 1
     # The watcher was there: it read the fake npu-smi beside the pairs, and found nobody.
     assert {count for count in _told(project, "foreign_processes") if count is not None} == {0}
 
