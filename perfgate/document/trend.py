@@ -30,8 +30,27 @@ MOST_KNOWN = 100
 Direction = Literal["worse", "better", "changed"]
 # exact: a counter that repetition does not change; confirmed, refuted: both commits were measured side by side.
 Evidence = Literal["exact", "confirmed", "suspected", "refuted"]
-# new: not reported before; open: reported before and still so; resolved: the level is back; accepted: marked as intended.
-Standing = Literal["new", "open", "resolved", "accepted", "refuted"]
+# new: not reported before; open: reported before and still so; resolved: the level is back; accepted: marked as intended;
+# superseded: the benchmark was changed afterwards, and its numbers do not compare with those before.
+Standing = Literal["new", "open", "resolved", "accepted", "refuted", "superseded"]
+# The origin of a movement of main: its code, a changed benchmark, the host or its environment, or noise.
+MovementOrigin = Literal["code", "benchmark", "host", "noise"]
+OriginSign = Literal[
+    "exact_counts",
+    "confirmed",
+    "alone",
+    "workload_changed",
+    "packages",
+    "clock",
+    "temperature",
+    "throttled",
+    "waited",
+    "other_machine",
+    "all_workloads",
+    "refuted",
+    "returned",
+    "one_metric",
+]
 NoSearchReason = Literal["too_short", "not_measured", "old_testbed", "metric"]
 
 
@@ -84,12 +103,34 @@ class MainChange(msgspec.Struct, frozen=True, kw_only=True):
         return self.direction == "worse" and self.is_unsettled
 
 
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """The testbed that replaced the testbed of a change, and on which the change is followed ``since`` then.
+
+    ``commit`` was measured on both; None for exact counts, which compare without it, and if no commit was: then the level is
+    taken to be the same on both sides of the replacement.
+    """
+
+    fingerprint: str
+    since: str
+    commit: str | None = None
+
+
+class OriginEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A sign of the origin of a movement: the name of what differs, with its values before and after, as text."""
+
+    sign: OriginSign
+    name: str = ""
+    before: str = ""
+    after: str = ""
+
+
 class TrendChange(MainChange, frozen=True, kw_only=True):
     """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the two levels.
 
     ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is None for exact counters; the result of a
     side-by-side measurement is in ``confirmation``. ``accepted`` is the acceptance with author and reason, which counts until
-    the day ``accepted_until`` if it has an end; ``resolved_by`` is the first commit at which the level was back.
+    the day ``accepted_until`` if it has an end; ``resolved_by`` is the first commit at which the level was back. ``carried`` is
+    the testbed on which it is followed once its testbed was replaced.
     """
 
     at: int
@@ -102,6 +143,7 @@ class TrendChange(MainChange, frozen=True, kw_only=True):
     accepted: str | None = None
     accepted_until: str | None = None
     resolved_by: str | None = None
+    carried: Carried | None = None
 
 
 class TrendSeries(ShapeEntry, frozen=True, kw_only=True):
@@ -156,6 +198,7 @@ class TrendCause(MainChange, frozen=True, kw_only=True):
     calls them; they are known if both runs were read. ``triage`` is the state that a person gave it, and ``suggests``
     another one that the histories show: fixed if the level is back, new if it is not, although it was called fixed.
     ``differences`` are the packages and the container image that differ between the two runs, if both say theirs.
+    ``origin`` is None if neither run was opened.
     """
 
     changes: list[TrendPlace]
@@ -163,6 +206,17 @@ class TrendCause(MainChange, frozen=True, kw_only=True):
     triage: Triage | None = None
     suggests: TriageState | None = None
     differences: list[TestbedDifference] = []
+    origin: MovementOrigin | None = None
+    origin_evidence: list[OriginEvidence] = []
+
+    @property
+    def is_of_code(self) -> bool:
+        """Whether no evidence shows another origin than the code."""
+        return self.origin in (None, "code")
+
+    @property
+    def is_open_regression(self) -> bool:
+        return super().is_open_regression and self.is_of_code
 
 
 class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,7 +341,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_regressions(self) -> list[TrendCause]:
-        """The regressions that are neither repaired nor accepted nor refuted, the worst first."""
+        """The regressions of the code that are neither repaired nor accepted nor refuted, the worst first."""
         return [cause for cause in self.causes if cause.is_open_regression]
 
 

@@ -13,7 +13,6 @@ from perfgate.config import Config, load_config
 from perfgate.document.files import write_atomically, write_text_atomically
 from perfgate.document.history import Confirmation
 from perfgate.document.kept import KeptLink
-from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
 from perfgate.errors import DocumentError, UsageError
@@ -78,10 +77,10 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     log = read_log(open_project_store(config, doors.environ), config.project)
     selection = Wanted(request.metrics, request.workloads)
     stored = read_histories(log, selection, remembered, seconds_since_1970=doors.clock())
-    documents: dict[str, RunDocument] = {}
-    if out or request.post or request.email:
-        documents = open_documents(log, stored, note=remembered.note)
-    find = partial(find_trend, log, stored, before=before, name_commits=commit_names(config.root), documents=documents)
+    # Without outputs they only give the origin of changes.
+    note = remembered.note if out or request.post or request.email else _ignore
+    opened = open_documents(log, stored, note=note)
+    find = partial(find_trend, log, opened, before=before, name_commits=commit_names(config.root))
     document = find(confirmations=log.confirmations)
     added = _confirmations(request, document, config, remembered, check)
     if added:
@@ -99,6 +98,10 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     if issue is not None:
         post_trend(document, issue, request.key, request.language, doors)
     return document
+
+
+def _ignore(_: str) -> None:
+    pass
 
 
 def _confirmations(
@@ -146,11 +149,7 @@ def _kept_beside_changes(
 
 
 def has_open_regression(document: TrendDocument) -> bool:
-    for series in document.series:
-        for change in series.changes:
-            if change.is_open_regression:
-                return True
-    return False
+    return bool(document.open_regressions)
 
 
 def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:

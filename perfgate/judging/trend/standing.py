@@ -20,13 +20,13 @@ from perfgate.document.trend import (
     TrendSeries,
     TrendState,
 )
+from perfgate.judging.trend.carried import Continuation
 from perfgate.judging.trend.near import NEAR, index_of
+from perfgate.judging.trend.returns import undone_by
 from perfgate.judging.trend.triage import TriagedChanges
 
 # Older improvements that were never reported are part of the past; a regression that persists is reported at any age.
 RECENT_DAYS = 28
-# The level counts as back when less than this share of the shift is left.
-LEFT_OVER = 0.5
 _OUTCOMES = {"worse": "regressed", "better": "improved"}
 
 
@@ -38,27 +38,35 @@ def judged(
     triaged: TriagedChanges,
     before: TrendState | None,
     newest: str,
+    continuation: Continuation | None = None,
 ) -> TrendSeries:
     """A series with the evidence and the standing of its changes, by measurements, statements of people and the last report.
 
-    ``accepted`` are the acceptances that count, ``newest`` is the start of the newest run.
+    ``accepted`` are the acceptances that count, ``newest`` is the start of the newest run, and ``continuation`` the changes on
+    the testbed that replaced this one.
     """
-    examined = [_with_evidence(change, series, confirmations) for change in series.changes]
-    changes: list[TrendChange] = []
-    for number, change in enumerate(examined):
-        later = [entry for entry in examined[number + 1 :] if entry.evidence != "refuted"]
-        standing = _standing(change, later, series, accepted, triaged)
-        changes.append(_with_news(standing, series, before, newest))
+    changes = [_with_evidence(change, series, confirmations) for change in series.changes]
+    valid = [number for number, change in enumerate(changes) if change.evidence != "refuted"]
+    history = [changes[number] for number in valid]
+    if continuation is not None:
+        history += continuation.changes
+    undone = undone_by(history, is_exact=series.is_exact)
+    back_at = {valid[index]: change for index, change in undone.items() if index < len(valid)}
+    for number, change in enumerate(changes):
+        standing = _standing(change, back_at.get(number), series, accepted, triaged)
+        if continuation is not None:
+            standing = msgspec.structs.replace(standing, carried=continuation.carried)
+        changes[number] = _with_news(standing, series, before, newest)
     return msgspec.structs.replace(series, changes=changes)
 
 
 def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
     """The state that the next report needs from this one; if there is more than fits, informing metrics are dropped first."""
-    rank = ("open", "new", "accepted", "refuted", "resolved")
+    rank = ("open", "new", "accepted", "refuted", "superseded", "resolved")
     ranked: list[tuple[bool, int, float, tuple[str, str, Direction, Standing, str]]] = []
     for entry in series:
         for change in entry.changes:
-            if change.first_bad and entry.current:
+            if change.first_bad and (entry.current or change.carried):
                 size, order = -abs(change.delta or 1.0), rank.index(change.standing)
                 row = (entry.key, change.first_bad[:12], change.direction, change.standing, name_of(entry))
                 ranked.append((change.direction == "changed", order, size, row))
@@ -136,14 +144,13 @@ def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
 
 def _standing(
     change: TrendChange,
-    later: Sequence[TrendChange],
+    back: TrendChange | None,
     series: TrendSeries,
     accepted: Sequence[Acceptance],
     triaged: TriagedChanges,
 ) -> TrendChange:
     if change.evidence == "refuted":
         return msgspec.structs.replace(change, standing="refuted")
-    back = _back_at(change, later)
     if back is not None:
         return msgspec.structs.replace(change, standing="resolved", resolved_by=back.first_bad)
     for acceptance in accepted:
@@ -154,18 +161,6 @@ def _standing(
     if state is not None and state.state == "expected":
         return msgspec.structs.replace(change, standing="accepted", accepted=f"{state.author}: {state.reason}")
     return change
-
-
-def _back_at(change: TrendChange, later: Sequence[TrendChange]) -> TrendChange | None:
-    size = change.after - change.before
-    if not later or (later[-1].after - change.before) / size > LEFT_OVER:
-        return None
-    back = later[-1]
-    for entry in reversed(later):
-        if (entry.after - change.before) / size > LEFT_OVER:
-            break
-        back = entry
-    return back
 
 
 def _accepts(acceptance: Acceptance, change: TrendChange, series: TrendSeries) -> bool:

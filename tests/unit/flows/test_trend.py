@@ -235,7 +235,7 @@ def test_trend__new_testbed__its_series_start_anew_and_that_is_no_change(project
     assert [change for series in document.series for change in series.changes] == []
     before, after = document.testbeds
     assert (before.runs, after.runs) == (25, 15)
-    assert [difference.field for difference in after.differences] == []
+    assert [difference.field for difference in after.differences] == ["torch"]
     assert len({series.fingerprint for series in document.series}) == 2
 
 
@@ -750,7 +750,7 @@ def test_open_documents__server_is_gone_since_the_lists_were_read__asked_once_an
     log = read_log(store, "demo")
     remote.rename(tmp_path / "moved.git")
     notes: list[str] = []
-    assert open_documents(log, stored, note=notes.append) == {}
+    assert open_documents(log, stored, note=notes.append).documents == {}
     (note,) = notes
     assert note.startswith("the checklist over time has 0 runs alone: the branch perfgate-data of")
 
@@ -764,8 +764,8 @@ def test_trend__more_versions_than_are_searched_with_two_runs_each__the_newest_w
     assert [(point.commit, point.runs) for point in points] == [(commit_of(version), 2) for version in range(7, 12)]
 
 
-def test_trend__table_alone__opens_no_document(project: Project, slower_store: Path) -> None:
-    """A document that cannot be read is noticed where it is opened: beside the page, and not for the table."""
+def test_trend__table_alone__says_nothing_of_unreadable_documents(project: Project, slower_store: Path) -> None:
+    """They give the origin of a change if they can be read; the page shows more of them."""
     project.take(slower_store)
     with closing(sqlite3.connect(project.environ["PERFGATE_STORE"])) as connection:
         connection.execute("UPDATE run_documents SET document = x'00'")

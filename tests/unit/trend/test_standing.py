@@ -128,19 +128,22 @@ def test_judged__the_return_was_refuted__not_resolved() -> None:
     assert stood(with_changes(series(values)), confirmations=[back]).standing in ("new", "open")
 
 
-def test_judged__back_and_slower_once_more__open_since_the_first() -> None:
+def test_judged__back_and_slower_once_more__the_first_is_resolved_and_the_last_open() -> None:
     values = noisy(90, at=20)
     values[40:60] /= 1.07
-    change = stood(with_changes(series(values)), newest=NEWEST)
-    assert change.standing in ("new", "open")
+    judged_series = stand(with_changes(series(values)), newest=NEWEST)
+    first, _, last = judged_series.changes
+    assert (first.standing, first.resolved_by) == ("resolved", commit_of(40))
+    assert (last.direction, last.is_unsettled) == ("worse", True)
 
 
-def test_judged__slower_back_slower_and_back__resolved_by_the_last_return() -> None:
+def test_judged__slower_back_slower_and_back__each_resolved_by_its_return() -> None:
     values = noisy(160, at=20)
     for start, end in ((40, 60), (80, 100), (120, 160)):
         values[start:end] /= 1.07
-    change = stood(with_changes(series(values)))
-    assert (change.standing, change.resolved_by) == ("resolved", commit_of(120))
+    slower_changes = stand(with_changes(series(values)), newest=NEWEST).changes[::2]
+    returns = [(change.standing, change.resolved_by) for change in slower_changes]
+    assert returns == [("resolved", commit_of(at)) for at in (40, 80, 120)]
 
 
 def test_judged__told_last_week__open_and_no_news() -> None:

@@ -70,15 +70,9 @@ def read_main(
     """``root`` may lie in a clone, which names commits. Raises UsageError if there is no run of main."""
     remembered = Remembering(progress)
     stored = read_histories(log, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
-    documents = open_documents(log, stored, note=remembered.note)
-    trend = find_trend(
-        log,
-        stored,
-        before=None,
-        confirmations=log.confirmations,
-        name_commits=commit_names(root),
-        documents=documents,
-    )
+    opened = open_documents(log, stored, note=remembered.note, search=search)
+    trend = find_trend(log, opened, before=None, confirmations=log.confirmations, name_commits=commit_names(root))
+    documents = opened.documents
     # The newest run of every testbed, however long ago, and not only the newest of all.
     health = [
         run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents

@@ -18,12 +18,14 @@ from perfgate.document.trend import (
     NoSearchReason,
     NotLookedAt,
     RunHealth,
+    TestbedSpan,
     TrendCause,
     TrendChange,
     TrendDocument,
     TrendPoint,
     TrendSeries,
     TrendState,
+    Uplift,
 )
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.shared.doors import Progress
@@ -31,9 +33,11 @@ from perfgate.flows.shared.session import now
 from perfgate.flows.shared.trend.operators import with_operators
 from perfgate.judging.store.index import Index, ProjectLog, Series
 from perfgate.judging.store.store import SeriesPlace
-from perfgate.judging.trend.causes import align, causes
+from perfgate.judging.trend.carried import continuations, replaced_testbeds
+from perfgate.judging.trend.causes import align, causes, with_superseded
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
+from perfgate.judging.trend.origin import with_origin
 from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
 from perfgate.judging.trend.triage import TriagedChanges, expired, with_triage
 from perfgate.judging.trend.uplifts import uplifts, with_differences
@@ -87,6 +91,16 @@ class StoredHistories:
     unselected: list[Series]
 
 
+@dataclass(frozen=True)
+class OpenedHistories(StoredHistories):
+    """Histories with the documents that explain them, by id, the testbeds with their fields, and their replacements."""
+
+    documents: dict[str, RunDocument]
+    comparable: Mapping[str, Mapping[str, str]]
+    spans: list[TestbedSpan]
+    replacements: Mapping[str, Uplift]
+
+
 def read_histories(
     log: ProjectLog,
     selection: Wanted,
@@ -133,42 +147,47 @@ def read_histories(
 
 def find_trend(
     log: ProjectLog,
-    stored: StoredHistories,
+    opened: OpenedHistories,
     *,
     before: TrendState | None,
     confirmations: Sequence[Confirmation],
     name_commits: NameCommits,
-    documents: Mapping[str, RunDocument],
 ) -> TrendDocument:
-    """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
-    newest, made_at = _newest(stored.runs), now()
+    """The trend document; ``name_commits`` looks up the commits in git."""
+    documents = opened.documents
+    newest, made_at = _newest(opened.runs), now()
     today = moment(made_at).date()
     since = None
     if before is not None:
         since = before.newest
     named_series: list[TrendSeries] = []
-    for entry in stored.series:
+    for entry in opened.series:
         changes = [name_commits(change) for change in entry.changes]
         named_series.append(msgspec.structs.replace(_with_intervals(entry, documents), changes=changes))
     triaged = TriagedChanges(log.triages, named_series)
     accepted = [acceptance for acceptance in log.acceptances if acceptance.counts_on(today)]
-    series = [
-        judged(entry, confirmations=confirmations, accepted=accepted, triaged=triaged, before=before, newest=newest)
-        for entry in named_series
-    ]
-    explained: list[TrendCause] = []
-    for cause in causes(series):
-        triaged_cause = with_triage(cause, series, triaged)
-        with_work = with_operators(triaged_cause, series, documents)
-        explained.append(with_differences(with_work, series, documents))
+    followed = continuations(named_series, opened.replacements)
+    series: list[TrendSeries] = []
+    for number, entry in enumerate(named_series):
+        series.append(
+            judged(
+                entry,
+                confirmations=confirmations,
+                accepted=accepted,
+                triaged=triaged,
+                before=before,
+                newest=newest,
+                continuation=followed.get(number),
+            )
+        )
+    series = with_superseded(series, _explained(series, triaged, documents))
+    explained = _explained(series, triaged, documents)
     searched = [entry for entry in series if entry.current and is_long_enough(entry)]
     points: list[TrendPoint] = []
     for entry in searched:
         points += entry.points
-    comparable = {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()}
-    spans = spans_of_testbeds(reversed(stored.runs), comparable)
     health: list[RunHealth] = []
-    for run in reversed(stored.runs[:RUNS_OPENED]):
+    for run in reversed(opened.runs[:RUNS_OPENED]):
         if run.id in documents:
             health.append(run_health(run.id, documents[run.id], run.recorded_at))
     return TrendDocument(
@@ -176,7 +195,7 @@ def find_trend(
         project=log.project,
         made_at=made_at,
         newest=newest,
-        runs=len(stored.runs),
+        runs=len(opened.runs),
         versions_needed=VERSIONS_NEEDED,
         looked_at=len(searched),
         values=len(points),
@@ -184,14 +203,43 @@ def find_trend(
         since=since,
         series=series,
         causes=explained,
-        testbeds=spans,
-        uplifts=uplifts(spans, comparable, series),
+        testbeds=opened.spans,
+        uplifts=uplifts(opened.spans, opened.comparable, series),
         health=health,
-        weeks=weeks([run.started_at for run in stored.runs]),
+        weeks=weeks([run.started_at for run in opened.runs]),
         gone=gone(before, series),
         expired=expired(log.acceptances, explained, today),
-        not_looked_at=_not_looked_at(series, stored),
+        not_looked_at=_not_looked_at(series, opened),
     )
+
+
+def _with_replaced(
+    series: Sequence[TrendSeries], replacements: Mapping[str, Uplift], search: SearchChanges
+) -> list[TrendSeries]:
+    """The series, with the changes of testbeds that were replaced, too."""
+    ended: list[TrendSeries] = []
+    numbers: list[int] = []
+    for number, entry in enumerate(series):
+        if not entry.current and entry.fingerprint in replacements and is_long_enough(entry):
+            ended.append(search(entry))
+            numbers.append(number)
+    completed = list(series)
+    for number, entry in zip(numbers, align(ended)):
+        completed[number] = entry
+    return completed
+
+
+def _explained(
+    series: Sequence[TrendSeries], triaged: TriagedChanges, documents: Mapping[str, RunDocument]
+) -> list[TrendCause]:
+    """The causes with their triage, operators, packages and origin."""
+    explained: list[TrendCause] = []
+    for cause in causes(series):
+        triaged_cause = with_triage(cause, series, triaged)
+        with_work = with_operators(triaged_cause, series, documents)
+        with_packages = with_differences(with_work, series, documents)
+        explained.append(with_origin(with_packages, series, documents))
+    return explained
 
 
 def _new_values(points: Sequence[TrendPoint], since: str | None, newest: str) -> int:
@@ -204,42 +252,78 @@ def _new_values(points: Sequence[TrendPoint], since: str | None, newest: str) ->
     return len(new_points)
 
 
-def open_documents(log: ProjectLog, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
-    """The newest runs, the first and last of every testbed, which describe it, and the runs around the newest changes.
+def open_documents(
+    log: ProjectLog,
+    stored: StoredHistories,
+    *,
+    note: Callable[[str], None],
+    search: SearchChanges = with_changes,
+) -> OpenedHistories:
+    """Open the newest runs, the first and last of every testbed, which describe it, and the runs around the newest changes.
 
-    Damaged runs are noted.
+    Damaged runs are noted. The series of testbeds that were replaced are searched for changes, too.
     """
-    documents: dict[str, RunDocument] = {}
-    for run_id in _runs_to_open(stored):
+    documents = _Documents(log, note)
+    documents.open([run.id for run in stored.runs[:RUNS_OPENED]])
+    firsts = {run.fingerprint: run.id for run in stored.runs}  # keeps the oldest of each, because runs are newest first
+    lasts = {run.fingerprint: run.id for run in reversed(stored.runs)}
+    documents.open([*firsts.values(), *lasts.values()])
+    comparable: dict[str, Mapping[str, str]] = {}
+    for run in documents.by_id.values():
+        comparable[run.testbed.fingerprint] = run.testbed.comparable
+    spans = spans_of_testbeds(reversed(stored.runs), comparable)
+    replacements = replaced_testbeds(uplifts(spans, comparable, stored.series))
+    series = _with_replaced(stored.series, replacements, search)
+    documents.open(_around_newest_changes(series))
+    return OpenedHistories(
+        runs=stored.runs,
+        series=series,
+        unselected=stored.unselected,
+        documents=documents.by_id,
+        comparable=comparable,
+        spans=spans,
+        replacements=replacements,
+    )
+
+
+class _Documents:
+    """The documents of runs by id. Once the server of the store is gone, no more are opened: each would wait for it."""
+
+    def __init__(self, log: ProjectLog, note: Callable[[str], None]) -> None:
+        self._log, self._note = log, note
+        self._tried: set[str] = set()
+        self._is_refused = False
+        self.by_id: dict[str, RunDocument] = {}
+
+    def open(self, run_ids: Sequence[str]) -> None:
+        for run_id in run_ids:
+            if run_id not in self._tried and not self._is_refused:
+                self._tried.add(run_id)
+                self._open(run_id)
+
+    def _open(self, run_id: str) -> None:
         try:
-            documents[run_id] = log.run(run_id)
+            self.by_id[run_id] = self._log.run(run_id)
         except StoreRefusedError as error:
-            note(
-                Activity(
-                    "the checklist over time has {count} runs alone: {error}",
-                    count=len(documents),
-                    error=error,
-                )
+            self._is_refused = True
+            self._note(
+                Activity("the checklist over time has {count} runs alone: {error}", count=len(self.by_id), error=error)
             )
-            break  # do not wait for an unreachable server once per run
         except StoreError as error:
-            note(Activity("a run is left out of the checklist over time: {error}", error=error))
-    return documents
+            self._note(Activity("a run is left out of the checklist over time: {error}", error=error))
 
 
-def _runs_to_open(stored: StoredHistories) -> list[str]:
-    """The ids of the runs, in the order in which they are opened, each once."""
-    firsts = {run.fingerprint: run for run in stored.runs}  # keeps the oldest of each, because runs are newest first
-    lasts = {run.fingerprint: run for run in reversed(stored.runs)}
-    run_ids = [run.id for run in (*stored.runs[:RUNS_OPENED], *firsts.values(), *lasts.values())]
+def _around_newest_changes(series: Sequence[TrendSeries]) -> list[str]:
+    """The ids of the runs on both sides of the newest changes, the newest change first."""
     changes: set[tuple[str, str, str]] = set()
-    for entry in stored.series:
+    for entry in series:
         for change in entry.changes:
             before, after = entry.points[change.at - 1 : change.at + 1]
             changes.add((change.first_seen, after.run_id, before.run_id))
+    run_ids: list[str] = []
     for _, after_id, before_id in sorted(changes, reverse=True)[:_CHANGES_OPENED]:
         run_ids += [after_id, before_id]
-    return list(dict.fromkeys(run_ids))
+    return run_ids
 
 
 def _readable_runs(log: ProjectLog, note: Callable[[str], None], today: datetime) -> list[StoredRun]:

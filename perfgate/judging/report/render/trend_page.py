@@ -48,6 +48,7 @@ _STANDINGS = {
     "new": phrase("new"),
     "open": phrase("open"),
     "resolved": phrase("the level is back"),
+    "superseded": phrase("the benchmark was changed since"),
     "accepted": phrase("accepted"),
     "refuted": phrase("refuted"),
 }

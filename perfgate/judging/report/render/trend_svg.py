@@ -22,7 +22,7 @@ from perfgate.judging.report.view.run_steps import STATUS_NAMES
 
 _WIDTH, _HEIGHT = 760, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 84, 34, 50
-_MAX_POINTS = 240
+MAX_POINTS = 240
 _POINTS_BEFORE = 20
 _CELL, _ROW_NAME, _LONGEST_NAME = 18, 250, 40
 # Marks for colour-blind readers, in the order of the legend.
@@ -168,11 +168,11 @@ def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
     With the position of a change, the line begins before it. Values beyond its room are thinned out evenly.
     """
     count = len(series.points)
-    begin = count - _MAX_POINTS
+    begin = count - MAX_POINTS
     if at is not None:
         begin = min(begin, at - _POINTS_BEFORE)
     begin = max(0, begin)
-    step = math.ceil((count - begin) / _MAX_POINTS) or 1
+    step = math.ceil((count - begin) / MAX_POINTS) or 1
     indices = range(count - 1, begin - 1, -step)[::-1]
     values = [series.points[index].value for index in indices]
     changes = {}
@@ -261,7 +261,7 @@ def _layout(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[_Leve
     points: list[TrendPoint] = []
     levels: list[_Level] = []
     borders: list[int] = []
-    skipped = max(0, sum(len(entry.points) for entry in series) - _MAX_POINTS)
+    skipped = max(0, sum(len(entry.points) for entry in series) - MAX_POINTS)
     for entry in series:
         offset = len(points) - skipped
         if offset > 0:

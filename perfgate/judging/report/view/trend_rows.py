@@ -28,7 +28,7 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import day, short
-from perfgate.judging.report.text.names import metric_name
+from perfgate.judging.report.text.names import listed, metric_name
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.causes import CauseView
 
@@ -36,6 +36,8 @@ from perfgate.judging.report.view.causes import CauseView
 _TIME = "latency.p50"
 # Characters of a commit, and the most commits that the line about gates names.
 _COMMIT, _MOST_STANDING = 9, 3
+# Characters of a testbed.
+_TESTBED = 10
 _RECENT_WEEKS = 4
 # False alarms of either direction, tested after every version: 0.12 per 100 values of recorded histories, at most 0.2 for
 # simulated noise, except if it has two levels or wanders for long (benchmarks/trend).
@@ -56,8 +58,32 @@ _SUGGESTIONS = {
     "fixed": phrase("the level is back, so it can be marked as fixed"),
     "new": phrase("the runs since then are still on the slower level"),
 }
+_ORIGINS = {
+    "code": phrase("the code"),
+    "benchmark": phrase("a changed benchmark"),
+    "host": phrase("the host or its environment"),
+    "noise": phrase("noise"),
+}
+_SIGNS = {
+    "exact_counts": phrase("{name} {before} → {after}, an exact count"),
+    "confirmed": phrase("both commits were measured side by side"),
+    "alone": phrase("no sign of another origin"),
+    "workload_changed": phrase("the file, batch or shapes of workload {name} changed"),
+    "packages": phrase("{name} {before} → {after}"),
+    "clock": phrase("clock {before} → {after} of the rated one"),
+    "temperature": phrase("temperature {before} → {after} °C"),
+    "throttled": phrase("throttled share {before} → {after}"),
+    "waited": phrase("share of time in which other processes had the CPU {before} → {after}"),
+    "other_machine": phrase("testbed {name} did not move at this commit"),
+    "all_workloads": phrase("{name} workloads moved alike"),
+    "refuted": phrase("both commits measured side by side show no change"),
+    "returned": phrase("the level was back at {after}, which reverts no commit"),
+    "one_metric": phrase("no other time of the same place moved"),
+}
+_MOST_SIGNS = 3
 _SETTLED: dict[str, str] = {
     "resolved": phrase("the level is back"),
+    "superseded": phrase("the benchmark was changed since"),
     "accepted": phrase("accepted"),
     "refuted": phrase("refuted"),
 }
@@ -167,7 +193,8 @@ class CauseRow:
     """A cause with its leading change, some of the others, and the operator that runs more often.
 
     ``certain`` are exact counters among the others if the lead is only suspected; ``next`` are the commands to act on it.
-    ``settled`` is why it is no longer open.
+    ``settled`` is why it is no longer open. ``origin`` is what moved main, with the evidence, and ``carried`` the testbed on
+    which it is followed, both empty if unknown.
     """
 
     lead: ChangeView
@@ -182,6 +209,8 @@ class CauseRow:
     triage: TriageView | None
     suggests: Words
     differences: Sequence[TestbedDifference]
+    origin: str
+    carried: str
 
 
 @dataclass(frozen=True)
@@ -227,7 +256,10 @@ class Sorted(NamedTuple):
 
 
 def sort_causes(document: TrendDocument) -> Sorted:
-    """The reported causes, certain causes first, without causes settled long ago."""
+    """The reported causes, certain causes first, without causes settled long ago.
+
+    What did not come from the code is neither a regression nor an improvement.
+    """
     sorted_causes = Sorted([], [], [], [], [])
     of_new = {
         "worse": sorted_causes.new_worse,
@@ -235,9 +267,11 @@ def sort_causes(document: TrendDocument) -> Sorted:
         "changed": sorted_causes.new_other,
     }
     for cause in sorted(document.causes, key=lambda cause: not _is_certain(cause, document)):
-        if cause.standing == "new":
+        if cause.standing == "new" and not cause.is_of_code:
+            sorted_causes.new_other.append(cause)
+        elif cause.standing == "new":
             of_new[cause.direction].append(cause)
-        elif cause.standing == "open" and cause.direction == "worse":
+        elif cause.standing == "open" and cause.is_open_regression:
             sorted_causes.still_open.append(cause)
     for cause in document.causes:
         if cause.news and cause.standing in _SETTLED:
@@ -276,7 +310,42 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
         triage=triage_view(cause.triage),
         suggests=suggests,
         differences=cause.differences,
+        origin=_worded_origin(cause),
+        carried=_worded_carrying(first.change),
     )
+
+
+def _worded_origin(cause: TrendCause) -> str:
+    """What moved main, with the evidence; empty if the runs were not read, or only the size speaks for the code."""
+    if cause.origin is None or [evidence.sign for evidence in cause.origin_evidence] == ["alone"]:
+        return EMPTY
+    signs: list[str] = []
+    for evidence in cause.origin_evidence[:_MOST_SIGNS]:
+        name = evidence.name
+        if evidence.sign == "exact_counts":
+            name = metric_name(name)
+        elif evidence.sign == "other_machine":
+            name = name[:_TESTBED]
+        after = evidence.after
+        if evidence.sign == "returned":
+            after = short(after)
+        signs.append(say(_SIGNS[evidence.sign], name=name, before=evidence.before or "–", after=after or "–"))
+    return say("origin: {origin} ({signs})", origin=say(_ORIGINS[cause.origin]), signs=listed(signs))
+
+
+def _worded_carrying(change: TrendChange) -> str:
+    if change.carried is None:
+        return EMPTY
+    testbed, since = change.carried.fingerprint[:_TESTBED], day(change.carried.since)
+    if change.carried.commit:
+        commit = short(change.carried.commit)
+        return say(
+            "followed on testbed {testbed} since {since}; both measured {commit}",
+            testbed=testbed,
+            since=since,
+            commit=commit,
+        )
+    return say("followed on testbed {testbed} since {since}", testbed=testbed, since=since)
 
 
 def _certain(cause: TrendCause, first: MovedSeries, further: Sequence[MovedSeries]) -> list[ChangeView]:
@@ -478,14 +547,14 @@ def headline(document: TrendDocument) -> Words:
         moved.append(say("{count} other changes", count=len(causes.new_other)))
     if causes.ended:
         moved.append(say("{count} settled", count=len(causes.ended)))
-    listed = Words(say(", ").join(moved))
+    moved_words = Words(say(", ").join(moved))
     if causes.still_open:
         still = numbers.counted(len(causes.still_open), "regression")
         if moved:
-            return say("{moved}; {still} still open", moved=listed, still=still)
+            return say("{moved}; {still} still open", moved=moved_words, still=still)
         return say("nothing moved; {still} still open", still=still)
     if moved:
-        return listed
+        return moved_words
     if document.looked_at:
         return say("nothing moved")
     return say("too few runs to look at yet")
@@ -501,6 +570,14 @@ def searched(document: TrendDocument) -> Words:
     series, values = numbers.counted(document.looked_at, "series", "series"), numbers.counted(document.values, "value")
     if not document.new_values:
         return say("Searched {series} with {values}; none of them is new.", series=series, values=values)
+    suspected = [cause for cause in document.causes if cause.standing == "new" and not _is_certain(cause, document)]
+    if not suspected:
+        return say(
+            "Searched {series} with {values}, {new} of them new.",
+            series=series,
+            values=values,
+            new=numbers.whole(document.new_values),
+        )
     # Rounded up, so as not to promise fewer.
     chance = math.ceil(document.new_values * FALSE_ALARMS_PER_VALUE * 10) / 10
     return say(

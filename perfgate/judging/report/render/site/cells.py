@@ -44,6 +44,7 @@ class CauseCard:
     plot: Markup
     further: Sequence[ChangeCells]
     count: int
+    testbed: TestbedLink
 
     @property
     def direction(self) -> Words:
@@ -102,6 +103,7 @@ def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:
         plot=trend_svg.small_plot(lead.series, lead.change.at),
         further=[moved_cells(moved, page) for moved in further[:_MAX_OTHERS]],
         count=len(further),
+        testbed=page.testbed(lead.series.fingerprint),
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from markupsafe import Markup
+from msgspec.structs import replace
 
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Confirmation, moment
 from perfgate.document.site import SiteContent
-from perfgate.document.trend import TrendCause, TrendDocument, TrendSeries
+from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, SiteLinks, commit_anchor
@@ -23,6 +24,7 @@ from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     TRIAGE_STATES,
     CauseRow,
+    MovedSeries,
     TriageView,
     cause_row,
     mark_of,
@@ -32,6 +34,8 @@ from perfgate.judging.report.view.trend_rows import (
 from perfgate.locale import Language, speaking
 
 _MAX_CAUSES, _MAX_ROWS = 60, 500
+# Versions before a change that is older than the chart's room.
+_VERSIONS_BEFORE = 40
 _OUTCOMES = {
     "regressed": phrase("confirmed: worse"),
     "improved": phrase("confirmed: better"),
@@ -107,8 +111,20 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
 def _picture(cause: TrendCause, page: SitePage, anchors: _Anchors) -> tuple[AboutCommit, CauseCard, Markup]:
     """An open regression with the history of its leading change."""
     lead = moved_by(cause, page.content.trend)[0]
-    chart = trend_svg.series_plot([lead.series], cause.first_bad or "")
+    chart = trend_svg.series_plot([_around(lead)], cause.first_bad or "")
     return anchors.about(cause.first_bad), cause_card(cause, page), chart
+
+
+def _around(moved: MovedSeries) -> TrendSeries:
+    """The newest versions that the chart has room for, or the versions around an older change."""
+    points = moved.series.points
+    begin = max(0, min(len(points) - trend_svg.MAX_POINTS, moved.change.at - _VERSIONS_BEFORE))
+    end = begin + trend_svg.MAX_POINTS
+    changes: list[TrendChange] = []
+    for change in moved.series.changes:
+        if begin < change.at < end:
+            changes.append(replace(change, at=change.at - begin))
+    return replace(moved.series, points=points[begin:end], changes=changes)
 
 
 def _returned(trend: TrendDocument, anchors: _Anchors) -> list[tuple[AboutCommit, CauseRow]]:
@@ -155,6 +171,6 @@ def _confirmed(page: SitePage) -> list[ConfirmedRow]:
 def _settled(page: SitePage) -> list[ChangeCells]:
     rows: list[ChangeCells] = []
     for cause in page.content.trend.causes:
-        if cause.standing in ("accepted", "resolved", "refuted"):
+        if cause.standing in ("accepted", "resolved", "refuted", "superseded"):
             rows += [moved_cells(moved, page) for moved in moved_by(cause, page.content.trend)]
     return rows[:_MAX_ROWS]

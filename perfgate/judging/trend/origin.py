@@ -1,0 +1,214 @@
+"""The origin of a movement of main: its code, a changed benchmark, the host or its environment, or noise, with the evidence.
+
+Another origin than the code needs a sign of it, and an exact count or a measurement side by side overrules all but a changed
+benchmark and changed packages: a regression must not be lost to a guess.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from perfgate.document.run import RunDocument, WorkloadRecord
+from perfgate.document.trend import MovementOrigin, OriginEvidence, OriginSign, TrendCause, TrendChange, TrendSeries
+from perfgate.judging.trend.health import run_health
+from perfgate.judging.trend.near import index_of
+
+# The versions before and after a movement in which another series is looked at, and the fewest of each.
+_WINDOW, _FEWEST = 12, 3
+_SMALLEST_SHIFT = 1e-3
+# Another series moved with this one, or did not, if its shift is this share of this one's.
+_ALIKE, _UNMOVED = (0.5, 1.6), 0.3
+# Differences of two runs that show another state of the machine.
+_CLOCK, _TEMPERATURE, _THROTTLED, _WAITED = 0.97, 10.0, 0.05, 0.1
+# A movement that returns by itself within this many versions is noise, as is one below so many times the noise of a version
+# that no other metric of the place shows.
+_SOON, _NOISES = 6, 3.0
+
+
+def with_origin(cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]) -> TrendCause:
+    """A cause with its origin, if the runs on both sides were opened."""
+    movement = _Movement(cause, series, documents)
+    for origin, evidence in (
+        ("benchmark", movement.changed_workloads()),
+        ("host", movement.changed_packages()),
+        ("code", movement.proof()),
+        ("host", movement.state_of_machine()),
+        ("host", movement.other_series()),
+        ("noise", movement.noise()),
+    ):
+        if evidence:
+            return _with(cause, origin, evidence)  # type: ignore[arg-type]
+    if movement.good is None or movement.bad is None:
+        return cause
+    return _with(cause, "code", [OriginEvidence(sign="alone")])
+
+
+def _with(cause: TrendCause, origin: MovementOrigin, evidence: Sequence[OriginEvidence]) -> TrendCause:
+    return msgspec.structs.replace(cause, origin=origin, origin_evidence=list(evidence))
+
+
+class _Movement:
+    """The changes of a cause, the leading one first, with the runs on both sides of it."""
+
+    def __init__(self, cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]) -> None:
+        self._cause, self._all_series = cause, series
+        self._changes: list[tuple[TrendSeries, TrendChange]] = []
+        for place in cause.changes:
+            entry = series[place.series]
+            if not entry.informing:
+                self._changes.append((entry, entry.changes[place.change]))
+        lead = cause.changes[0]
+        self._lead, self._change = self._clearest() or (series[lead.series], series[lead.series].changes[lead.change])
+        before, after = self._lead.points[self._change.at - 1], self._lead.points[self._change.at]
+        self.good, self.bad = documents.get(before.run_id), documents.get(after.run_id)
+        self._shift = self._shift_of(self._lead)
+
+    def _clearest(self) -> tuple[TrendSeries, TrendChange] | None:
+        """The change that is the largest for its noise, of the times if there is one."""
+        times = [entry for entry in self._changes if not entry[0].is_exact] or self._changes
+        return max(times, key=lambda entry: abs(entry[1].delta or 1.0) / (entry[0].noise or 1.0), default=None)
+
+    def changed_workloads(self) -> list[OriginEvidence]:
+        """The workloads whose file, batch or shapes changed, if that is so for all that moved."""
+        if self.good is None or self.bad is None:
+            return []
+        before = {workload.name: _definition(workload) for workload in self.good.workloads}
+        after = {workload.name: _definition(workload) for workload in self.bad.workloads}
+        evidence: list[OriginEvidence] = []
+        for name in sorted({entry.workload for entry, _ in self._changes}):
+            if name not in before or name not in after or before[name] == after[name]:
+                return []
+            evidence.append(OriginEvidence(sign="workload_changed", name=name))
+        return evidence
+
+    def changed_packages(self) -> list[OriginEvidence]:
+        evidence: list[OriginEvidence] = []
+        for difference in self._cause.differences:
+            before, after = difference.base or "", difference.head or ""
+            evidence.append(OriginEvidence(sign="packages", name=difference.field, before=before, after=after))
+        return evidence
+
+    def proof(self) -> list[OriginEvidence]:
+        """The exact counts that changed, and measurements side by side."""
+        signs: dict[OriginSign, OriginEvidence] = {}
+        for entry, change in self._changes:
+            if change.evidence == "exact":
+                before, after = f"{change.before:g}", f"{change.after:g}"
+                signs.setdefault(
+                    "exact_counts",
+                    OriginEvidence(sign="exact_counts", name=entry.metric, before=before, after=after),
+                )
+            elif change.evidence == "confirmed":
+                signs.setdefault("confirmed", OriginEvidence(sign="confirmed", name=entry.metric))
+        return list(signs.values())
+
+    def state_of_machine(self) -> list[OriginEvidence]:
+        """The signs that the machine was slower, in the runs on both sides of a movement for the worse."""
+        if self.good is None or self.bad is None or self._change.direction != "worse":
+            return []
+        before = run_health("", self.good, self.good.session.started_at)
+        after = run_health("", self.bad, self.bad.session.started_at)
+        evidence: list[OriginEvidence] = []
+        if before.clock and after.clock and after.clock < before.clock * _CLOCK:
+            evidence.append(_numbers("clock", before.clock, after.clock))
+        if before.temperature and after.temperature and after.temperature >= before.temperature + _TEMPERATURE:
+            evidence.append(_numbers("temperature", before.temperature, after.temperature))
+        if after.throttled is not None and after.throttled >= (before.throttled or 0.0) + _THROTTLED:
+            evidence.append(_numbers("throttled", before.throttled or 0.0, after.throttled))
+        if after.waited is not None and after.waited >= (before.waited or 0.0) + _WAITED:
+            evidence.append(_numbers("waited", before.waited or 0.0, after.waited))
+        return evidence
+
+    def other_series(self) -> list[OriginEvidence]:
+        """The same metric: of another machine, where it did not move, or of all other workloads, which moved alike."""
+        if self._lead.is_exact:
+            return []
+        unmoved: list[OriginEvidence] = []
+        # Of each other workload and shape the metric with the least noise.
+        others: dict[tuple[str, str], tuple[float, float]] = {}
+        for entry in self._all_series:
+            share = self._share_of_shift(entry)
+            if share is None or (entry.unit, entry.device_kind) != (self._lead.unit, self._lead.device_kind):
+                continue
+            place, noise = (entry.workload, entry.shape), entry.noise or math.inf
+            if entry.fingerprint == self._lead.fingerprint and entry.workload != self._lead.workload:
+                others[place] = min(others.get(place, (math.inf, 0.0)), (noise, share))
+            is_same = place == (self._lead.workload, self._lead.shape) and entry.metric == self._lead.metric
+            if entry.fingerprint != self._lead.fingerprint and is_same and share < _UNMOVED:
+                unmoved.append(OriginEvidence(sign="other_machine", name=entry.fingerprint))
+        if unmoved:
+            return unmoved
+        alike = [place for place, (_, share) in others.items() if _ALIKE[0] <= share <= _ALIKE[1]]
+        if others and len(alike) == len(others):
+            workloads = {workload for workload, _ in alike}
+            return [OriginEvidence(sign="all_workloads", name=str(len(workloads) + 1))]
+        return []
+
+    def noise(self) -> list[OriginEvidence]:
+        """The signs that nothing moved: refuted side by side, back soon without a revert, or seen in one metric alone."""
+        if self._cause.standing == "refuted":
+            return [OriginEvidence(sign="refuted")]
+        change, noise = self._change, self._lead.noise
+        if self._lead.is_exact or change.delta is None or not noise:
+            return []
+        if change.resolved_by and not change.carried:
+            back = index_of(self._lead, change.resolved_by)
+            if back is not None and back - change.at <= _SOON and not _is_revert(self._lead, change.resolved_by):
+                return [OriginEvidence(sign="returned", after=change.resolved_by)]
+        if abs(math.log1p(change.delta)) >= _NOISES * noise:
+            return []
+        shares: list[float] = []
+        for entry in self._all_series:
+            is_sibling = (entry.workload, entry.shape) == (self._lead.workload, self._lead.shape)
+            if is_sibling and entry.fingerprint == self._lead.fingerprint and entry.unit == self._lead.unit:
+                share = self._share_of_shift(entry)
+                if share is not None and entry is not self._lead:
+                    shares.append(share)
+        if shares and max(shares) < _UNMOVED:
+            return [OriginEvidence(sign="one_metric", name=self._lead.metric)]
+        return []
+
+    def _share_of_shift(self, entry: TrendSeries) -> float | None:
+        """The share of this movement's shift that another series shows at the same commit; None with too few versions."""
+        if self._shift is None or abs(self._shift) < _SMALLEST_SHIFT:
+            return None
+        shift = self._shift_of(entry)
+        return None if shift is None else shift / self._shift
+
+    def _shift_of(self, entry: TrendSeries) -> float | None:
+        """The logarithm of the medians of the versions after and before this movement."""
+        if not self._change.first_bad or entry.is_exact:
+            return None
+        at = index_of(entry, self._change.first_bad)
+        if at is None:
+            return None
+        start, end = max(0, at - _WINDOW), at + _WINDOW
+        for change in entry.changes:
+            if change.at <= at - _FEWEST:
+                start = max(start, change.at)
+            elif change.at >= at + _FEWEST:
+                end = min(end, change.at)
+        before = [point.value for point in entry.points[start:at]]
+        after = [point.value for point in entry.points[at:end]]
+        if min(len(before), len(after)) < _FEWEST or min(*before, *after) <= 0:
+            return None
+        return math.log(statistics.median(after) / statistics.median(before))
+
+
+def _definition(workload: WorkloadRecord) -> tuple[str, int, list[str]]:
+    return workload.sha256, workload.batch, workload.shapes
+
+
+def _numbers(sign: OriginSign, before: float, after: float) -> OriginEvidence:
+    return OriginEvidence(sign=sign, before=f"{before:.3g}", after=f"{after:.3g}")
+
+
+def _is_revert(series: TrendSeries, commit: str) -> bool:
+    for change in series.changes:
+        if change.first_bad == commit:
+            return any("revert" in label.subject.lower() for label in change.commits)
+    return False
