@@ -180,9 +180,15 @@ def test_render_issue__nothing_moved__says_so_in_one_line() -> None:
     assert "| metric |" not in text
 
 
-def test_render_issue__how_many_were_looked_at__and_what_chance_may_show() -> None:
+def test_render_issue__nothing_moved__how_many_were_searched_and_no_word_of_chance() -> None:
     text = render_issue(make_trend(*(make_series(workload=f"w{n}") for n in range(60)), new_values=300), CONTEXT)
-    assert "Searched 60 series with 1,800 values, 300 of them new; noise alone may cause up to 0.6 suspected" in text
+    assert "Searched 60 series with 1,800 values, 300 of them new." in text
+
+
+def test_render_issue__suspected_change__how_many_chance_may_cause() -> None:
+    assert "300 of them new; noise alone may cause up to 0.6 suspected changes in these." in issue(
+        make_change(), new_values=300
+    )
 
 
 def test_render_issue__too_few_runs__how_many_it_takes() -> None:
