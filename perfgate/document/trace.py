@@ -521,3 +521,5 @@ class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[int] = []
     # Ranks with shorter recordings.
     ended_early: list[EarlyEnd] = []
+    # Signs that recordings lost events, and other notes on them.
+    notes: list[Message] = []

@@ -343,11 +343,16 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
     from perfgate.flows.trace.gathering import trace_reduce
 
     with TerminalProgress() as progress:
-        tables, left_out = trace_reduce(places, workers=workers, on=on, say=progress.status, out=out)
-    for file in tables:
+        reduced = trace_reduce(places, workers=workers, on=on, say=progress.status, out=out)
+    for file in reduced.files:
         click.echo(file)
-    for omission in left_out:
+    for omission in reduced.left_out:
         click.echo(sentence("left out: {reason}", reason=omission.reason), err=True)
+    if reduced.notes:
+        from perfgate.judging.report.text.messages import word
+
+        for note in reduced.notes:
+            click.echo(word(note), err=True)
 
 
 @COMMAND.command("diff")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from perfgate.document.message import Message, distinct
 from perfgate.document.trace import LeftOutRecording
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.trace.executors import Cluster, Executor, Task, completed, open_executor
@@ -26,6 +28,7 @@ from perfgate.flows.trace.reducing import (
     reduce_task,
 )
 from perfgate.locale import sentence
+from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.model.communication import added_communication
 
 # The recordings below a folder, or why it has none.
@@ -39,6 +42,23 @@ class Gathered(NamedTuple):
     left_out: list[LeftOutRecording]
 
 
+class ReducedFiles(NamedTuple):
+    """The places of the tables, the recordings that could not be read, and the signs of loss in the others."""
+
+    files: list[str]
+    left_out: list[LeftOutRecording]
+    notes: list[Message]
+
+
+def doubts_about(tables: Iterable[RankTable]) -> list[Message]:
+    """The signs of loss in each recording, and its other notes."""
+    notes = []
+    for table in tables:
+        for doubt in table.doubts:
+            notes.append(Message("verdict.about", {"place": table.path, "what": doubt}))
+    return distinct(notes)
+
+
 def trace_reduce(
     places: Sequence[Place],
     *,
@@ -46,10 +66,10 @@ def trace_reduce(
     workers: int | None = None,
     on: Cluster | None = None,
     out: Path | None = None,
-) -> tuple[list[str], list[LeftOutRecording]]:
+) -> ReducedFiles:
     """``perfgate trace reduce``: write the small table of every recording next to it, or into ``out``.
 
-    Returns the places of the tables, and the recordings that could not be read. Raises UsageError without a recording, or if
+    Raises UsageError without a recording, or if
     the folder of one is read-only, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
     recording can be read.
     """
@@ -64,7 +84,8 @@ def trace_reduce(
             files.append(str(_kept_place(recording)))
         else:
             raise UsageError("{path} cannot be written; name a folder with --out", path=_kept_place(recording))
-    return files, left_out
+    tables = itertools.chain.from_iterable(recording.tables for recording in reduced)
+    return ReducedFiles(files, left_out, doubts_about(tables))
 
 
 def _kept_place(reduced: ReducedRecording) -> Place:

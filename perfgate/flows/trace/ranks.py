@@ -19,7 +19,7 @@ from perfgate.document.trace import (
 )
 from perfgate.errors import DocumentError
 from perfgate.flows.trace.executors import Cluster
-from perfgate.flows.trace.gathering import gather_tables
+from perfgate.flows.trace.gathering import doubts_about, gather_tables
 from perfgate.flows.trace.places import Place
 from perfgate.trace.analysis.delays import delays
 from perfgate.trace.analysis.links import links_between, slow_links
@@ -109,6 +109,7 @@ def ranks_document(
         repeated=list(repeated),
         missing=_missing(tables),
         ended_early=list(_ended_early(tables)),
+        notes=doubts_about(tables),
     )
 
 

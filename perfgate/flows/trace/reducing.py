@@ -19,7 +19,7 @@ from perfgate.trace.model.communication import add_communication, added_communic
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.folder import read_rank
 from perfgate.trace.readers.ascend.layout import analysed_folders
-from perfgate.trace.readers.contradictions import impossible_times
+from perfgate.trace.readers.contradictions import contradictions, impossible_times
 from perfgate.trace.readers.formats import chrome
 from perfgate.trace.readers.formats.kineto import trace_files
 from perfgate.version import __version__
@@ -27,7 +27,7 @@ from perfgate.version import __version__
 # Written next to its recording, by `perfgate trace reduce` only.
 KEPT = ".perfgate-rank.msgpack"
 # Increased with every change to the contents of a table or of an answer.
-_LAYOUT = 4
+_LAYOUT = 5
 _MADE_BY = f"{__version__}, layout {_LAYOUT}"
 _MOST_DIGITS = 7
 
@@ -167,7 +167,10 @@ def _reduced_anew(recording: Path, *, keeps: bool) -> ReducedRecording:
         for doubt in impossible_times(timeline):
             raise DocumentError("{path}: {why}; record it again", path=recording, why=spoken(doubt))
     world = _world(content)
-    tables = [reduce_timeline(timeline, str(recording), world=world) for timeline in content.timelines]
+    tables = []
+    for timeline in content.timelines:
+        doubts = [*contradictions(timeline), *content.notes]
+        tables.append(reduce_timeline(timeline, str(recording), world=world, doubts=doubts))
     kept = keeps
     if keeps:
         try:

@@ -10,12 +10,13 @@ import hashlib
 import re
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
+from perfgate.document.message import Message
 from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, number_of, union
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.kernel_names import type_by_name
@@ -86,6 +87,7 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     world: int | None = None  # the number of ranks of the job
     stage: int | None = None  # the rank's place in the pipeline
     experts: int | None = None  # nanoseconds of the kernels that compute experts
+    doubts: list[Message] = []  # signs that the recording lost events, and its other notes
 
     def typical(self, part: StepPart) -> float | None:
         """The nanoseconds of a part in the median step; None if no step has it. Own time never waits for other ranks."""
@@ -105,7 +107,9 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
         return Intervals(*map(_column, self.busy))
 
 
-def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) -> RankTable:
+def reduce_timeline(
+    timeline: Timeline, path: str, *, world: int | None = None, doubts: Iterable[Message] = ()
+) -> RankTable:
     """The condensed table of a timeline; ``world`` is the number of ranks of the job."""
     busy = _stretches(timeline)
     names, columns = _shares(timeline, busy)
@@ -125,6 +129,7 @@ def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) 
         world=world,
         stage=_stage(timeline),
         experts=_experts(timeline),
+        doubts=list(doubts),
     )
 
 

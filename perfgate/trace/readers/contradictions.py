@@ -21,8 +21,9 @@ from perfgate.trace.scanner.nesting import enclosing_calls
 # The step times of torch_npu went through a float, which costs 0.25 us per kernel.
 _TOLERANCE = 0.01
 _EXAMPLES = 3
+_MICROSECOND_NS = 1000
+_ODD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 # Launches into a graph that is being captured do not run.
-_OF_CORE = lazy_pattern(r"aten::")
 _CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture")
 
 
@@ -38,8 +39,9 @@ def contradictions(timeline: Timeline) -> list[Message]:
 
 
 def possible_losses(timeline: Timeline) -> list[Message]:
-    """Signs that events are missing, or that a duration was changed, in a file that can be read."""
-    return [*timeline.losses, *_of_launches(timeline.events), *_of_nesting(timeline.events)]
+    """Signs that events are missing or repeated, or that a time was changed, in a file that can be read."""
+    events = timeline.events
+    return [*timeline.losses, *_of_launches(events), *_of_operators(events), *_of_repeats(events)]
 
 
 def _of_launches(events: EventTable) -> Iterator[Message]:
@@ -69,12 +71,37 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
         yield Message("notes.launches-unmatched", {"launches": bare, "work": unlaunched})
 
 
-def _of_nesting(events: EventTable) -> Iterator[Message]:
-    """Operators of PyTorch's core on one thread that neither contain one another nor follow one another."""
-    operators = np.flatnonzero(events.is_kind("host_op") & events.is_named(_OF_CORE.match))
+def _of_operators(events: EventTable) -> Iterator[Message]:
+    """Operators that neither contain one another nor follow one another on their thread, and operators without a duration.
+
+    No recorded sample has either, except for operators of less than a microsecond where times are whole microseconds.
+    """
+    operators = np.flatnonzero(events.is_kind("host_op"))
     _, crossing = enclosing_calls(events, events.track, operators.astype(np.int32))
     if crossing:
         yield Message("notes.operators-cross", {"count": crossing, "operators": operators.size})
+    duration = events.duration[operators]
+    untimed = operators.size - int(np.count_nonzero(duration))
+    if untimed and (duration % _MICROSECOND_NS).any():
+        yield Message("notes.operators-untimed", {"count": untimed, "operators": operators.size})
+
+
+def _of_repeats(events: EventTable) -> Iterator[Message]:
+    """Operators and work that are in the file twice; no recorded sample has two with the same thread, name and times."""
+    shortest = _MICROSECOND_NS
+    if (events.duration % _MICROSECOND_NS).any():
+        shortest = 0
+    rows = np.flatnonzero(events.is_kind("host_op", *DEVICE_KINDS) & (events.duration > shortest))
+    columns = events.start, events.duration, events.track, events.name
+    # A hash of each event: sorting a single column takes a fraction of the time of sorting rows.
+    hashes = np.zeros(rows.size, dtype=np.uint64)
+    for column in columns:
+        hashes = (hashes ^ column[rows].astype(np.uint64)) * _ODD_FACTOR
+        hashes ^= hashes >> np.uint64(32)
+    hashes.sort()
+    repeated = int(np.count_nonzero(hashes[1:] == hashes[:-1]))
+    if repeated:
+        yield Message("notes.events-repeated", {"count": repeated, "events": rows.size})
 
 
 def doubts_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from perfgate import trace
+from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.diff import trace_diff
+from perfgate.flows.trace.gathering import trace_reduce
+from perfgate.flows.trace.places import Place
+from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.trace.readers.contradictions import contradictions
 
 STEPS, OPERATORS = 4, 3
@@ -62,18 +66,18 @@ def test_losses__intact_file__none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("category", "code"),
+    ("category", "codes"),
     [
-        ("cpu_op", "notes.indices-differ"),
-        ("kernel", "notes.launches-unmatched"),
-        ("cuda_runtime", "notes.launches-unmatched"),
+        ("cpu_op", ["notes.indices-differ", "notes.operators-missing"]),
+        ("kernel", ["notes.launches-unmatched"]),
+        ("cuda_runtime", ["notes.launches-unmatched"]),
     ],
 )
-def test_losses__an_event_is_gone__said(category: str, code: str, tmp_path: Path) -> None:
+def test_losses__an_event_is_gone__said(category: str, codes: list[str], tmp_path: Path) -> None:
     events = kineto()
     del events[chosen(events, category, 4)]
 
-    assert codes_of(tmp_path / "t.pt.trace.json", events) == [code]
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == codes
 
 
 def test_losses__an_event_twice__said(tmp_path: Path) -> None:
@@ -81,8 +85,90 @@ def test_losses__an_event_twice__said(tmp_path: Path) -> None:
     operator = chosen(events, "cpu_op", 4)
     kernel = chosen(events, "kernel", 6)
 
-    assert codes_of(tmp_path / "a.pt.trace.json", [*events, events[operator]]) == ["notes.indices-differ"]
-    assert codes_of(tmp_path / "b.pt.trace.json", [*events, events[kernel]]) == ["notes.overlapping-work"]
+    assert codes_of(tmp_path / "a.pt.trace.json", [*events, events[operator]]) == [
+        "notes.indices-differ",
+        "notes.events-repeated",
+    ]
+    assert codes_of(tmp_path / "b.pt.trace.json", [*events, events[kernel]]) == [
+        "notes.overlapping-work",
+        "notes.events-repeated",
+    ]
+
+
+def test_losses__an_operator_of_any_library_lasts_into_the_next__said(tmp_path: Path) -> None:
+    events = kineto()
+    for event in events:
+        event["name"] = event["name"].replace("aten::", "fbgemm::")
+    events[chosen(events, "cpu_op", 4)]["dur"] = 250
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.operators-cross"]
+
+
+def test_losses__an_operator_starts_before_its_predecessor__said(tmp_path: Path) -> None:
+    """torch numbers the operators of a thread by their start (recorded samples cpu-torch2.13, cuda-hta)."""
+    events = kineto()
+    operator = events[chosen(events, "cpu_op", 4)]
+    operator["ts"] -= 205
+    operator["dur"] = 3
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.operators-out-of-order"]
+
+
+def test_losses__an_operator_without_a_duration_among_exact_times__said(tmp_path: Path) -> None:
+    events = kineto()
+    for number, event in enumerate(events):
+        if event["cat"] == "cpu_op":
+            event["dur"] = 100 + number / 1000
+    events[chosen(events, "cpu_op", 4)]["dur"] = 0
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.operators-untimed"]
+
+
+def test_losses__work_names_an_operator_that_is_gone__said(tmp_path: Path) -> None:
+    """The last operators of a thread are gone, so none is missing among their numbers."""
+    events = kineto()
+    for event in events:
+        event["args"].pop("Ev Idx", None)
+    del events[chosen(events, "cpu_op", -1)]
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.operators-missing"]
+
+
+def end_of_file(begin: float, duration: float) -> list[Event]:
+    """The events that torch writes behind all others: the span of the recording, and an instant at each end of it."""
+    mark = {"ph": "i", "s": "g", "pid": "Traces", "tid": "Trace PyTorch Profiler"}
+    span = {"ph": "X", "cat": "Trace", "pid": "Spans", "tid": "PyTorch Profiler", "name": "PyTorch Profiler (0)"}
+    return [
+        {**span, "ts": begin, "dur": duration, "args": {"Op count": 0}},
+        {**mark, "name": "Iteration Start: PyTorch Profiler", "ts": begin, "cat": ""},
+        {**mark, "name": "Record Window End", "ts": begin + duration + 10, "cat": ""},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("category", "change"),
+    [("cpu_op", {"ts": 9_000_000}), ("kernel", {"ts": 9_000_000}), ("kernel", {"dur": 5_000_000})],
+)
+def test_losses__work_outside_of_the_recording__said(category: str, change: Event, tmp_path: Path) -> None:
+    events = [*kineto(), *end_of_file(0.0, 4000.0)]
+    events[chosen(events, category, 6)] |= change
+
+    assert "notes.outside-recording" in codes_of(tmp_path / "t.pt.trace.json", events)
+
+
+def test_losses__work_that_begins_before_the_recording_or_ends_after_it__none(tmp_path: Path) -> None:
+    """A profiler that is started and stopped by time keeps such work (libkineto, CuptiActivityProfiler::outOfRange)."""
+    events = [*kineto(), *end_of_file(50.0, 3390.0)]
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+
+
+@pytest.mark.parametrize("place", [-3, -2, -1])
+def test_losses__a_mark_of_the_recording_is_gone__said(place: int, tmp_path: Path) -> None:
+    events = [*kineto(), *end_of_file(0.0, 4000.0)]
+    del events[place]
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.marks-missing"]
 
 
 @pytest.mark.parametrize("duration", [850, 250])
@@ -176,6 +262,7 @@ def ascend() -> list[Event]:
 
 
 def codes_of_view(path: Path, events: list[Event]) -> list[str]:
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(events))
     (timeline,) = trace.read(path).timelines
     return [note.code for note in contradictions(timeline)]
@@ -201,6 +288,19 @@ def test_losses__an_arrow_has_one_end__said(tmp_path: Path) -> None:
     assert "notes.arrows-unmatched" in codes_of_view(tmp_path / "trace_view.json", events)
 
 
+def test_losses__arrow_between_an_operator_and_a_task__begins_at_the_operator(tmp_path: Path) -> None:
+    """Both ends of every such arrow are at the begin of an event (recorded samples msinsight-910B-alexnet-2501)."""
+    operator = {"ph": "X", "name": "aten::mm", "cat": "cpu_op", "pid": 1, "tid": 9, "ts": "90.125", "dur": 8}
+    arrow = {"cat": "async_npu", "name": "async_npu", "id": "7"}
+    ends = [
+        {**arrow, "ph": "s", "pid": 1, "tid": 9, "ts": "90.125"},
+        {**arrow, "ph": "f", "bp": "e", "pid": 3, "tid": 2, "ts": "120.125"},
+    ]
+
+    assert codes_of_view(tmp_path / "whole" / "trace_view.json", [*ascend(), operator, *ends]) == []
+    assert codes_of_view(tmp_path / "cut" / "trace_view.json", [*ascend(), *ends]) == ["notes.arrows-bare"]
+
+
 def test_losses__a_task_is_longer_than_its_analysis__said(tmp_path: Path) -> None:
     events = ascend()
     for event in events:
@@ -208,3 +308,19 @@ def test_losses__a_task_is_longer_than_its_analysis__said(tmp_path: Path) -> Non
             event["dur"] = 55
 
     assert codes_of_view(tmp_path / "trace_view.json", events) == ["notes.analysis-differs"]
+
+
+def test_ranks__a_rank_lost_a_kernel__said_as_by_top(tmp_path: Path) -> None:
+    for rank in range(2):
+        events = kineto()
+        if rank:
+            del events[chosen(events, "kernel", 4)]
+        (tmp_path / f"rank-{rank}.pt.trace.json").write_text(json.dumps({"traceEvents": events}))
+
+    (note,) = trace_ranks([Place(tmp_path)], say=print, workers=1).document.notes
+    reduced = trace_reduce([Place(tmp_path)], say=print, workers=1)
+    again = trace_ranks([Place(tmp_path)], say=print, workers=1).document
+
+    doubt = Message("notes.launches-unmatched", {"launches": 1, "work": 0})
+    assert note == Message("verdict.about", {"place": str(tmp_path / "rank-1.pt.trace.json"), "what": doubt})
+    assert reduced.notes == again.notes == [note]

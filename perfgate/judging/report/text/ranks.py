@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from perfgate.document.trace import DelayRow, RankEntry, RanksDocument, SlowLinkRow, SlowRankRow, SlowStageRow
 from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.words import phrase, say
 
@@ -64,7 +65,9 @@ class RankAnswer(NamedTuple):
 
 def rank_answers(document: RanksDocument, *, shown: int) -> list[RankAnswer]:
     """Which rank the others wait for and why, which stage or link is slow, and which parts of the recordings are missing."""
+    notes = [RankAnswer(clean(word(note)), is_bad=True) for note in document.notes[:shown]]
     return [
+        *notes,
         *_of_ranks(document, shown),
         *map(_slow_stage, document.slow_stages[:shown]),
         *_of_links(document, shown),

@@ -71,7 +71,7 @@ def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     tracks = _Tracks(view)
     correlation, arrows = _correlations(view, tracks)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=correlation)
-    losses = [*_of_arrows(arrows), *_of_analysis(view, tracks, events)]
+    losses = [*_of_arrows(arrows, view.bare_arrows), *_of_analysis(view, tracks, events)]
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
     events = _with_unknown_types(events, view, tracks)
     timelines = []
@@ -81,10 +81,12 @@ def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     return timelines
 
 
-def _of_arrows(unmatched: int) -> Iterator[Message]:
-    """A note on arrows that have one end, or end where no task begins."""
+def _of_arrows(unmatched: int, bare: int) -> Iterator[Message]:
+    """Notes on arrows that have one end, or end where no event begins."""
     if unmatched:
         yield Message("notes.arrows-unmatched", {"count": unmatched})
+    if bare:
+        yield Message("notes.arrows-bare", {"count": bare})
 
 
 def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Message]:

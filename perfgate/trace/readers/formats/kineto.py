@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from perfgate.trace.readers.kineto.arguments import (
     DEVICE_ID,
     DEVICE_TYPE,
     EVENT_INDEX,
+    EXTERNAL,
     HELD,
     NUMBERS,
     REQUEST,
@@ -58,7 +59,7 @@ from perfgate.trace.scanner.chrome_events import (
 from perfgate.trace.scanner.compressed import files_named, is_json, named
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.scan import scan
-from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, requests_named
+from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, SparseColumn, requests_named
 
 READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of them"
 PRIORITY = 0
@@ -66,6 +67,10 @@ PRIORITY = 0
 # Prefix of args.type of a kernel on an NPU (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
 _NPU_KERNEL = b'"KERNEL_'
 _ALLOCATION = "[memory]"
+# The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
+# output_json.cpp, finalizeTrace and handleTraceSpan).
+_RECORDING, _TORCH = "Trace", lazy_pattern("PyTorch Profiler")
+_MARKS = lazy_pattern(r"Iteration Start: PyTorch Profiler|Record Window End")
 _LOOKS = re.compile(
     rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:'
     rb'|"cat"\s*:\s*"(?:cpu_op|operator|kernel|user_annotation|cuda_runtime|cpu_instant_event|python_function)"',
@@ -83,6 +88,7 @@ _OTHER = KIND_CODES["other"]
 # A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
 # cpu_only_rank-34); in other recordings none is missing.
 _MOST_OF_INDICES = 2
+_FEW_MISSING = 0.1
 # Kinds recognised by name, and the kind that the event must have by its category; None for any. In 2021 the steps were
 # operators, and allocations had no category.
 _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
@@ -220,6 +226,7 @@ def _spans(path: Path) -> _Spans:
     texts, spans, others, read_arrows, around = scan(path, numbers=NUMBERS, texts=TEXTS)
     indices = np.concatenate((spans.arguments[EVENT_INDEX].values, others.arguments[EVENT_INDEX].values))
     allocations = _allocations(others)
+    marks = others.of.flagged(others.name, _MARKS.match) & others.is_phase("i")
     spans = spans.with_others(allocations)
     by_category, on_device, unknown = _by_category(texts, spans)
     correlation = correlations(spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING)))
@@ -258,8 +265,13 @@ def _spans(path: Path) -> _Spans:
         tracks=tuple(tracks),
     )
     give_shapes(events, spans, label)
-    losses = () if label.any() else _missing_indices(indices)
-    return _Spans(events, devices, collective_kernels(events, spans, devices), readings, around, notes, losses)
+    losses: list[Message] = []
+    if not label.any():
+        is_recording = texts.flagged(spans.category, _RECORDING.__eq__) & texts.flagged(spans.name, _TORCH.match)
+        losses += [*_missing_indices(indices), *_out_of_order(events, spans.arguments[EVENT_INDEX])]
+        losses += _missing_operators(events, spans)
+        losses += [*_outside_recording(events, is_recording), *_missing_marks(marks, is_recording)]
+    return _Spans(events, devices, collective_kernels(events, spans, devices), readings, around, notes, tuple(losses))
 
 
 def _missing_indices(indices: IntColumn) -> tuple[Message, ...]:
@@ -275,6 +287,52 @@ def _missing_indices(indices: IntColumn) -> tuple[Message, ...]:
     if not missing and not repeated:
         return ()
     return (Message("notes.indices-differ", {"missing": missing, "repeated": repeated, "events": width}),)
+
+
+def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
+    """A note on operators that start before one of their thread with a smaller number: torch numbers them by their start."""
+    is_operator = events.kind[index.rows] == KIND_CODES["host_op"]
+    rows = index.rows[is_operator]
+    rows = rows[np.lexsort((index.values[is_operator], events.track[rows]))]
+    start, track = events.start[rows], events.track[rows]
+    count = int(np.count_nonzero((start[1:] < start[:-1]) & (track[1:] == track[:-1])))
+    if count:
+        yield Message("notes.operators-out-of-order", {"count": count})
+
+
+def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Message]:
+    """A note on work that names an operator that is not in the file, if most work names one that is.
+
+    Some versions of torch write another number there, with which no work has an operator (sample cuda-hta/a100_alexnet).
+    """
+    external = spans.numbers(EXTERNAL)
+    work = external[events.is_kind(*DEVICE_KINDS) & (external > 0)]
+    operators = external[events.is_kind("host_op", "annotation")]
+    missing = work.size - int(np.isin(work, operators).sum())
+    if 0 < missing <= _FEW_MISSING * work.size:
+        yield Message("notes.operators-missing", {"count": missing, "work": work.size})
+
+
+def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Message]:
+    """A note on operators and work outside of the span of the whole recording, or longer than it.
+
+    A profiler that was started and stopped by time keeps work that began before or ended after it.
+    """
+    window = events.select(is_recording)
+    if not len(window):
+        return
+    begin, end = int(window.start.min()), int(window.end.max())
+    is_outside = (events.end < begin) | (events.start > end) | (events.duration > end - begin)
+    count = int(np.count_nonzero(is_outside & events.is_kind("host_op", *DEVICE_KINDS)))
+    if count:
+        yield Message("notes.outside-recording", {"count": count, "seconds": (end - begin) / 1e9})
+
+
+def _missing_marks(marks: Mask, is_recording: Mask) -> Iterator[Message]:
+    """A note if some of the marks are missing that torch writes at the end of a file: two instants and a span."""
+    present = int(marks.sum())
+    if present and (present == 1 or not is_recording.any()):
+        yield Message("notes.marks-missing")
 
 
 def _allocations(others: ScannedEvents) -> ScannedEvents:
