@@ -129,7 +129,7 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
     """
     loss, path = pick.recording.loss, pick.recording.path
     lacks_events = (loss is not None and loss.is_of_events) or bool(possible_losses(pick.timeline))
-    part = comparable_part(pick.timeline, lacks_events=lacks_events)
+    part = comparable_part(pick.timeline, lacks_events=lacks_events, is_cut=loss is not None and loss.is_cut)
     if not part.is_whole:
         reasons = [english(note) for note in notes_of([pick])[:2]]
         raise DocumentError(

@@ -7,6 +7,7 @@ faster than a complete one.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,8 +54,8 @@ class _Units(NamedTuple):
     spans: Intervals
 
 
-def comparable_part(timeline: Timeline, *, lacks_events: bool) -> ComparablePart:
-    """The complete units of a timeline; ``lacks_events`` is whether part of its file is lost."""
+def comparable_part(timeline: Timeline, *, lacks_events: bool, is_cut: bool = False) -> ComparablePart:
+    """The complete units of a timeline; ``lacks_events`` is whether part of its file is lost, ``is_cut`` all behind a byte."""
     events = timeline.events
     faults = time_faults(events).positions
     is_damaged = lacks_events or faults.size > 0
@@ -63,7 +64,7 @@ def comparable_part(timeline: Timeline, *, lacks_events: bool) -> ComparablePart
         return ComparablePart(timeline, (), 0, not is_damaged)
     intact = np.ones(len(events), dtype=bool)
     intact[faults] = False
-    complete = _complete(events, units.spans, intact, is_damaged=is_damaged)
+    complete = _complete(events, units.spans, intact, is_damaged=is_damaged, is_cut=is_cut)
     if not complete.any():
         return ComparablePart(timeline, units.names, len(units.names), False)
     if complete.all() and not faults.size and units.rows.size:
@@ -132,8 +133,12 @@ def _counts(events: EventTable, spans: Intervals, intact: Mask) -> Positions:
     return np.bincount(owners[owners != OUTSIDE], minlength=spans.start.size)
 
 
-def _complete(events: EventTable, spans: Intervals, intact: Mask, *, is_damaged: bool) -> Mask:
-    """Which units are complete."""
+def _complete(events: EventTable, spans: Intervals, intact: Mask, *, is_damaged: bool, is_cut: bool) -> Mask:
+    """Which units are complete.
+
+    Most units of a damaged file are complete, but of a file that is cut off most may lack the same: profilers write all
+    operators before all kernels.
+    """
     if not is_damaged:
         counts = _counts(events, spans, intact)
         return _without_ends(counts, _usual(counts))
@@ -143,10 +148,11 @@ def _complete(events: EventTable, spans: Intervals, intact: Mask, *, is_damaged:
     owners = span_of(faulty, spans, launches=launches)
     complete = np.ones(spans.start.size, dtype=bool)
     complete[owners[owners != OUTSIDE]] = False
-    _exclude_unlike(complete, events.select(events.is_kind(*DEVICE_KINDS) & intact), spans, launches)
+    model = _amount_of_most_events if is_cut else _most_common
+    _exclude_unlike(complete, events.select(events.is_kind(*DEVICE_KINDS) & intact), spans, launches, model)
     no_launches = events.select(_NO_ROWS)
-    _exclude_unlike(complete, events.select(events.is_kind("host_op") & intact), spans, no_launches)
-    _exclude_unlike(complete, events.select(events.is_kind("runtime") & intact), spans, no_launches)
+    _exclude_unlike(complete, events.select(events.is_kind("host_op") & intact), spans, no_launches, model)
+    _exclude_unlike(complete, events.select(events.is_kind("runtime") & intact), spans, no_launches, model)
     # A single unit has no other to agree with, and a few of many may have lost the same.
     agree = int(complete.sum())
     if agree > 1 and 2 * agree >= complete.size:
@@ -154,15 +160,24 @@ def _complete(events: EventTable, spans: Intervals, intact: Mask, *, is_damaged:
     return np.zeros_like(complete)
 
 
-def _exclude_unlike(complete: Mask, work: EventTable, spans: Intervals, launches: EventTable) -> None:
-    """Mark units as incomplete if their work differs from the work of most units."""
+_Amounts = npt.NDArray[np.uint64]
+
+
+def _exclude_unlike(
+    complete: Mask,
+    work: EventTable,
+    spans: Intervals,
+    launches: EventTable,
+    model: Callable[[_Amounts, Positions], np.uint64],
+) -> None:
+    """Mark units as incomplete if their work differs from the work of the model."""
     owners = span_of(work, spans, launches=launches)
     inside = owners != OUTSIDE
     amounts = np.zeros(spans.start.size, dtype=np.uint64)
     np.add.at(amounts, owners[inside], _numbers_of_names(work)[inside])
     counts = np.bincount(owners[inside], minlength=spans.start.size)
     if complete.any():
-        complete &= amounts == _most_common(amounts[complete], counts[complete])
+        complete &= amounts == model(amounts[complete], counts[complete])
 
 
 def _numbers_of_names(work: EventTable) -> npt.NDArray[np.uint64]:
@@ -178,7 +193,12 @@ def _number(name: str) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
 
 
-def _most_common(amounts: npt.NDArray[np.uint64], counts: Positions) -> np.uint64:
+def _amount_of_most_events(amounts: _Amounts, counts: Positions) -> np.uint64:
+    most: np.uint64 = amounts[np.argmax(counts)]
+    return most
+
+
+def _most_common(amounts: _Amounts, counts: Positions) -> np.uint64:
     """The amount of most units; of several such amounts, the amount with more events."""
     values, first, units = np.unique(amounts, return_index=True, return_counts=True)
     order = np.lexsort((counts[first], units))

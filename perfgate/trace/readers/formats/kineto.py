@@ -88,7 +88,8 @@ _OTHER = KIND_CODES["other"]
 # A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
 # cpu_only_rank-34); in other recordings none is missing.
 _MOST_OF_INDICES = 2
-_FEW_MISSING = 0.1
+_MOST_UNLIKE = 0.1
+_ROUNDING_NS = 2000  # of times in whole microseconds
 # Kinds recognised by name, and the kind that the event must have by its category; None for any. In 2021 the steps were
 # operators, and allocations had no category.
 _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
@@ -301,29 +302,47 @@ def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
 
 
 def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Message]:
-    """A note on work that names an operator that is not in the file, if most work names one that is.
+    """Notes on work that names an operator that is not in the file, and on calls outside of the operator that made them.
 
-    Some versions of torch write another number there, with which no work has an operator (sample cuda-hta/a100_alexnet).
+    Most work and most calls must agree with their operators: some versions of torch write another number there (sample
+    cuda-hta/a100_alexnet).
     """
     external = spans.numbers(EXTERNAL)
+    operators = np.flatnonzero(events.is_kind("host_op", "annotation") & (external > 0))
+    if not operators.size:
+        return
+    operators = operators[np.argsort(external[operators], kind="stable")]
+    numbers = external[operators]
     work = external[events.is_kind(*DEVICE_KINDS) & (external > 0)]
-    operators = external[events.is_kind("host_op", "annotation")]
-    missing = work.size - int(np.isin(work, operators).sum())
-    if 0 < missing <= _FEW_MISSING * work.size:
+    missing = work.size - int(np.isin(work, numbers).sum())
+    if 0 < missing <= _MOST_UNLIKE * work.size:
         yield Message("notes.operators-missing", {"count": missing, "work": work.size})
+    calls = np.flatnonzero(events.is_kind("runtime") & (external > 0))
+    place = np.searchsorted(numbers, external[calls]).clip(max=numbers.size - 1)
+    caller = operators[place]
+    joined = (numbers[place] == external[calls]) & (events.track[caller] == events.track[calls])
+    caller, calls = caller[joined], calls[joined]
+    is_early = events.start[calls] < events.start[caller]
+    is_late = events.end[calls] > events.end[caller] + _ROUNDING_NS
+    outside = int(np.count_nonzero(is_early | is_late))
+    if 0 < outside <= _MOST_UNLIKE * calls.size:
+        yield Message("notes.calls-outside", {"count": outside, "calls": calls.size})
 
 
 def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Message]:
-    """A note on operators and work outside of the span of the whole recording, or longer than it.
+    """A note on events outside of the span of the whole recording, or longer than it.
 
-    A profiler that was started and stopped by time keeps work that began before or ended after it.
+    A profiler that was started and stopped by time keeps work that began before or ended after it, and calls after it (sample
+    cuda-hta/nccl_data).
     """
     window = events.select(is_recording)
     if not len(window):
         return
     begin, end = int(window.start.min()), int(window.end.max())
-    is_outside = (events.end < begin) | (events.start > end) | (events.duration > end - begin)
-    count = int(np.count_nonzero(is_outside & events.is_kind("host_op", *DEVICE_KINDS)))
+    is_before = events.end < begin
+    is_outside = is_before | (events.start > end) | (events.duration > end - begin)
+    is_outside &= events.is_kind("host_op", "annotation", *DEVICE_KINDS)
+    count = int(np.count_nonzero(is_outside | (is_before & events.is_kind("runtime"))))
     if count:
         yield Message("notes.outside-recording", {"count": count, "seconds": (end - begin) / 1e9})
 
