@@ -71,19 +71,14 @@ class Repository:
         return self.resolve("HEAD", Activity("; the repository has no commit yet; commit something first"))
 
     def resolve(self, revision: str, remedy: str = "") -> str:
-        try:
-            return self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        except RepositoryError:
-            if not remedy and self.is_shallow():
-                remedy = _FETCH_MORE
-            elif not remedy:
-                remedy = Activity("; check `git log --all`")
-            raise RepositoryError(
-                "git knows no commit {revision!r} in {root}{remedy}",
-                revision=revision,
-                root=self.root,
-                remedy=remedy,
-            ) from None
+        commit = _commit(self.root, revision)
+        if commit is not None:
+            return commit
+        if not remedy:
+            remedy = _FETCH_MORE if self.is_shallow() else Activity("; check `git log --all`")
+        raise RepositoryError(
+            "git knows no commit {revision!r} in {root}{remedy}", revision=revision, root=self.root, remedy=remedy
+        )
 
     def main_branch(self, configured: str = "", *, fetch: bool = False) -> str:
         """The branch that changes are compared with.

@@ -21,12 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from perfgate.document.message import Message
-from perfgate.document.run import ErrorDetail
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.host_build import HostBuild, build_on_host
 from perfgate.measuring.worker.spawn import write_stacks_to
-from perfgate.measuring.worker.worker import WorkerLoop, describe_error, draw_pad
+from perfgate.measuring.worker.worker import WorkerLoop, describe_error, draw_pad, no_process
 from perfgate.protocol import (
     AdoptRequest,
     ConnectionClosed,
@@ -170,9 +168,7 @@ class _Server:
         """Count a process that a worker has forked among the workers, if it is that worker's child: user code named it."""
         forked_by = parent_of(request.pid)
         if request.pid in self.workers or self.workers.get(forked_by) != request.warm_id:
-            refused = Message("worker.no-process", {"error": "it ended at once"})
-            error = ErrorDetail(kind="exception", message=refused)
-            send(self.connection, ForkFailed(worker_id=request.worker_id, error=error))
+            send(self.connection, ForkFailed(worker_id=request.worker_id, error=no_process("it ended at once")))
             return
         self.workers |= {request.pid: request.warm_id, forked_by: request.worker_id}
         self.folders[request.pid] = self.folders[forked_by]
@@ -185,8 +181,7 @@ class _Server:
             pid = os.fork()
         except OSError as error:
             os.close(descriptor)
-            refused = ErrorDetail(kind="exception", message=Message("worker.no-process", {"error": str(error)}))
-            send(self.connection, ForkFailed(worker_id=request.worker_id, error=refused))
+            send(self.connection, ForkFailed(worker_id=request.worker_id, error=no_process(str(error))))
             return
         if pid == 0:
             signal.set_wakeup_fd(-1)

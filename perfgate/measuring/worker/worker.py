@@ -108,8 +108,7 @@ class WorkerLoop:
         try:
             pid = os.fork()
         except OSError as error:
-            refused = Message("worker.no-process", {"error": str(error)})
-            protocol.send(self.connection, protocol.Failed(error=ErrorDetail(kind="exception", message=refused)))
+            protocol.send(self.connection, protocol.Failed(error=no_process(str(error))))
             return
         if pid == 0:
             connection.close()
@@ -236,6 +235,10 @@ class WorkerLoop:
         for name, value in activity.values.items():
             values[name] = value if isinstance(value, (int, float)) else str(value)
         protocol.send(self.connection, protocol.ProgressReply(text=activity.template, values=values))
+
+
+def no_process(error: str) -> ErrorDetail:
+    return ErrorDetail(kind="exception", message=Message("worker.no-process", {"error": error}))
 
 
 def draw_pad(layout_seed: int) -> object:
