@@ -17,11 +17,16 @@ FEW_RUNS = 25
 
 @dataclass(frozen=True)
 class KeptPages:
-    """The pages of a project at a revision of its log, when it had this number of ``runs``."""
+    """The pages of a project at a revision of its log, when it had this number of ``runs`` and open regressions.
+
+    ``failed`` are the parts of the newest run that failed.
+    """
 
     revision: str
     runs: int
     pages: SitePages
+    open_regressions: int = 0
+    failed: int = 0
 
 
 ReadPages = Callable[[str], KeptPages]
@@ -34,6 +39,11 @@ class KeptSite:
         self._read, self._lock = read, threading.Lock()
         self._present = stored
         self._renewal: Future[KeptPages] | None = None
+
+    @property
+    def present(self) -> KeptPages | None:
+        """The pages that were made last, perhaps of an earlier revision; None before the first."""
+        return self._present
 
     def pages(self, revision: str, *, must_be_new: bool = False) -> SitePages:
         """The pages for a project at ``revision``, or earlier pages. Raises the errors of reading if there are none."""

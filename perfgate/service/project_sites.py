@@ -108,7 +108,19 @@ class ProjectSites(ServicePart):
         for name in names:
             for newest in stored_runs(store, name, Page(limit=1)):
                 commit, subject = (newest.commit or "")[:12], newest.subject or ""
-                rows.append(ProjectRow(name, _overview(name), newest.started_at, commit, subject))
+                site = self._sites.get(name)
+                present = site.present if site else None
+                rows.append(
+                    ProjectRow(
+                        name,
+                        _overview(name),
+                        newest.started_at,
+                        commit,
+                        subject,
+                        present.open_regressions if present else None,
+                        present.failed if present else None,
+                    )
+                )
         recordings, webhooks, audit = "", "", ""
         if caller_of(request).project is None:
             recordings, webhooks = self._recordings, self._webhooks
@@ -192,7 +204,10 @@ class ProjectSites(ServicePart):
         pages = SitePages(
             read.content, lambda run_id: stored_run(self._served.store(), project, run_id), self._language, links, kept
         )
-        return KeptPages(read.revision, len(read.content.runs), pages)
+        trend, failed = read.content.trend, 0
+        if trend.health:
+            failed = len(trend.health[-1].failed)
+        return KeptPages(read.revision, len(read.content.runs), pages, len(trend.open_regressions), failed)
 
 
 def _overview(project: str) -> str:

@@ -65,6 +65,9 @@ def test_sites__several_projects__listed_for_those_who_may_read_them(service: Se
         f"<td>{newest.session.started_at[:10]}</td><td>{(newest.source.commit or '')[:12]} {newest.source.subject}</td>"
     )
     assert home.count(row) == 2
+    assert home.count("–</td>") == 4
+    everyone.get("/projects/team%2F%3Cb%3E/index.html")
+    assert everyone.get("/").text.count("\n0</td>") == 2
     assert links(everyone, "/projects/team%2F%3Cb%3E/index.html")
     assert own.get("/").headers["Location"] == "/projects/team%2F%3Cb%3E/index.html"
     assert own.get(OVERVIEW).status_code == 403

@@ -30,13 +30,18 @@ ACTIONS = {
 
 @dataclass(frozen=True)
 class ProjectRow:
-    """A project with the address of its pages and its newest run, which started at ``started_at`` (ISO 8601)."""
+    """A project with the address of its pages and its newest run, which started at ``started_at`` (ISO 8601).
+
+    The numbers of open regressions, and of parts of the newest run that failed, are None until its pages were made.
+    """
 
     name: str
     address: str
     started_at: str
     commit: str
     subject: str
+    open_regressions: int | None = None
+    failed: int | None = None
 
 
 @dataclass(frozen=True)
