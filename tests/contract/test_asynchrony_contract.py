@@ -16,6 +16,7 @@ import torch
 
 from perfgate import Workload
 from perfgate.measuring.counting.collect import record_calls
+from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.kernels import KernelRecorder
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import run_block
@@ -241,6 +242,22 @@ def test_warm_up__torch_compile_of_a_length_that_changes__no_block_compiles() ->
         torch._dynamo.reset()
 
     assert before == len(compiled) == POOL_SIZE
+
+
+def test_count_calls__memory_that_compiling_for_a_size_keeps__is_no_leak(tmp_path: Path) -> None:
+    device = FakeDevice(launch_ns=10 * US)
+    compiled: list[FakeTensor] = []
+    compiler = Compiler(lambda: compiled.append(device.allocate(1000)))
+
+    def call(batch: FakeTensor) -> None:
+        compiler.prepare(batch.bytes)
+        device.launch("mm", MS)
+
+    workload = bound(device, call, lambda batch, seed: FakeTensor(batch, 64 * seed))
+    counters = count_calls(workload, "default", root=tmp_path)
+
+    assert len(compiled) >= POOL_SIZE
+    assert counters.values["memory.kept"] == 0
 
 
 # --- replayed graphs

@@ -71,7 +71,8 @@ class OperatorProfile:
             calls: list[TimesByOperator] = []
             for profile in profiles:
                 calls += profile()
-            times[shape] = typical_times(calls)
+            if profiles:  # profiling a shape may have failed
+                times[shape] = typical_times(calls)
         return times
 
 
@@ -226,7 +227,7 @@ class SubroutineTimes:
             self._calls[shape].append(watch.times)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
-        return {shape: typical_times(calls) for shape, calls in self._calls.items()}
+        return {shape: typical_times(calls) for shape, calls in self._calls.items() if calls}
 
 
 class _Names:
