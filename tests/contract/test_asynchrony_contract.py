@@ -18,7 +18,6 @@ from perfgate import Workload
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.kernels import KernelRecorder
-from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.timing.calls import find_steady_state, measure_throughput
 from perfgate.measuring.timing.recorder import BlockRecorder
@@ -221,26 +220,35 @@ def test_steady_state__compiled_for_each_size_of_input__all_is_compiled_when_it_
     assert compiler.compiled == POOL_SIZE
 
 
-def test_warm_up__torch_compile_of_a_length_that_changes__no_block_compiles() -> None:
-    """The framework's own lazy compilation, with a backend that counts instead of compiling."""
+@pytest.mark.parametrize("compile_ns", [MS, 400 * MS, 3_000 * MS])
+def test_warm_up__torch_compiles_for_each_length__no_block_compiles_and_calls_count_as_quick(compile_ns: int) -> None:
+    """The framework's own lazy compilation, with a backend that takes virtual time, so that compiling looks like slow calls."""
+    device = FakeDevice(launch_ns=10 * US)
     compiled: list[int] = []
 
     def backend(module: Any, inputs: list[Any]) -> Any:
         compiled.append(len(inputs))
+        device.host_works(compile_ns)
         return module.forward
 
-    device = open_device("cpu")
     with torch._dynamo.config.patch(recompile_limit=64, accumulated_recompile_limit=64):
         torch._dynamo.reset()
         double = torch.compile(lambda rows: torch.relu(rows * 2), backend=backend, dynamic=False)
-        workload = bound(device, double, torch.ones)
-        warm = warm_up(workload, device, block_seconds=0.05, cap_seconds=10.0)
+
+        def call(batch: FakeTensor) -> None:
+            double(torch.ones(batch.items))
+            device.launch("mm", 5 * MS)
+
+        workload = bound(device, call, lambda batch, seed: FakeTensor(seed, 64))
+        warm = warm_up(workload, device, block_seconds=0.05, cap_seconds=60.0)
         before = len(compiled)
         recorder = BlockRecorder(workload, device)
         for sequence in range(4):
             recorder.record("default", calls=warm.block_calls["default"], quad=0, sequence=sequence)
         torch._dynamo.reset()
 
+    assert warm.steady
+    assert warm.call_seconds == pytest.approx(0.005, rel=0.01)
     assert before == len(compiled) == POOL_SIZE
 
 

@@ -66,10 +66,25 @@ class StepOutcome:
     # --- values
 
     def number(
-        self, metric: str, value: float | None, *, count: int | None = None, interval: Interval | None = None
+        self,
+        metric: str,
+        value: float | None,
+        *,
+        count: int | None = None,
+        interval: Interval | None = None,
+        reason: Message | None = None,
     ) -> None:
-        """Add a number; an interval holds it at ``CONFIDENCE``."""
-        self._add(metric, value, count=count, interval=interval)
+        """Add a number, or the reason why it is missing; an interval holds it at ``CONFIDENCE``."""
+        added = Value(
+            metric=metric,
+            value=value,
+            count=count,
+            interval=interval,
+            confidence=None if interval is None else CONFIDENCE,
+            reason=reason,
+            labels=dict(self.labels),
+        )
+        self.values.append(added)
 
     def numbers(self, numbers: Mapping[str, float], *, count: int | None = None) -> None:
         for metric, value in numbers.items():
@@ -87,7 +102,7 @@ class StepOutcome:
 
     def lower_bound(self, metric: str, number: SampleEstimate, reason: Message) -> None:
         """Add a quantile that is not estimable: only its lower end is sure."""
-        self._add(metric, None, count=number.size, interval=(number.low, None), reason=reason)
+        self.number(metric, None, count=number.size, interval=(number.low, None), reason=reason)
 
     def median(self, metric: str, samples: npt.NDArray[np.float64]) -> None:
         """Add the median: the mean of the two middle samples if their number is even."""
@@ -100,32 +115,11 @@ class StepOutcome:
     def missing(self, metrics: str | Iterable[str], reason: Message) -> None:
         """Add a value without a number for each metric."""
         for metric in [metrics] if isinstance(metrics, str) else metrics:
-            self._add(metric, None, reason=reason)
+            self.number(metric, None, reason=reason)
 
     def raw_samples(self, metric: str, nanoseconds: npt.NDArray[np.int64]) -> None:
         samples = SampleSet(metric=metric, samples=pack(nanoseconds), labels=dict(self.labels))
         self.samples.append(samples)
-
-    def _add(
-        self,
-        metric: str,
-        value: float | None,
-        *,
-        count: int | None = None,
-        interval: Interval | None = None,
-        reason: Message | None = None,
-    ) -> None:
-        self.values.append(
-            Value(
-                metric=metric,
-                value=value,
-                count=count,
-                interval=interval,
-                confidence=None if interval is None else CONFIDENCE,
-                reason=reason,
-                labels=dict(self.labels),
-            )
-        )
 
     # --- findings
 
