@@ -164,11 +164,11 @@ def test_check__captured_graph__is_measured_as_replayed(python: Path, tmp_path: 
 
     (low,) = [row for row in decision["comparisons"] if row["metric"] == "latency.low"]
     assert 0.03 < low["delta"] < 0.07
-    # A process captures in half a second, before its blocks.
+    # A process captures before its blocks, which takes at least half a second.
     longest = [
         max(unpack(msgspec.convert(replicate["shapes"]["default"]["wall"], PackedArray))) for replicate in pairs_of(run)
     ]
-    assert max(longest) < 0.25e9
+    assert max(longest) < 0.5e9
 
 
 def named(decision: Any, metric: str) -> str | None:
