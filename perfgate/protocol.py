@@ -260,10 +260,10 @@ class Watching(msgspec.Struct, frozen=True):
 class Tried(Reply, frozen=True):
     """The first part that failed, its shape and error; None without a failure. A workload that cannot be loaded has no shape.
 
-    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call, and ``load_seconds``
-    the time of loading. ``packages`` are the distributions with a loaded file; None unless requested. ``watching`` is
-    set if files were watched. ``signature`` describes the model, and ``copies_fit`` is how many such processes the
-    device holds.
+    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call, and ``load_seconds`` that of
+    loading. ``packages`` are the distributions with a loaded file; None unless requested. ``watching`` is set if files were
+    watched. ``signature`` describes the model, and ``copies_fit`` is how many such processes the device holds. If it is one,
+    ``can_park`` is whether its weights can be moved off the device and back.
     """
 
     failed: Literal["load", "call", "check"] | None = None
@@ -275,6 +275,7 @@ class Tried(Reply, frozen=True):
     packages: list[str] | None = None
     signature: Signature | None = None
     copies_fit: int | None = None
+    can_park: bool = True
 
 
 class SignatureRequest(WorkerRequest, frozen=True):

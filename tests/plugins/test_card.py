@@ -232,3 +232,27 @@ def test_check__model_of_four_fifths_of_the_memory__sides_take_the_card_in_visit
 
     assert decision["verdict"] == verdict
     assert len(pairs_of(run)) >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("head", "verdict", "code"),
+    [(BASE + "# Equal.\n", "PASS", 0), ("LAYER_SECONDS = [100e-6] * 19 + [300e-6]\n", "FAIL", 1)],
+)
+def test_check__large_model_whose_weights_cannot_be_moved__whole_processes_alternate(
+    python: Path, tmp_path: Path, head: str, verdict: str, code: int
+) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    project = tmp_path / "project"
+    project.mkdir()
+    size = {"CARD_MEMORY": str(memory), "MODEL_BYTES": str((1 << 30) * 4 // 5)}
+    variables = {"LOAD_SECONDS": "1", "CAPTURES": "1", **size}
+    settings = "[gate]\naa_pairs = 5\nlooks = [8, 16]\n"
+    run, decision = check(python, project, head, variables=variables, settings=settings, code=code)
+
+    assert decision["verdict"] == verdict
+    pairs = pairs_of(run)
+    assert len(pairs) >= 8
+    # A process serves one pair.
+    assert len({replicate["start"] for replicate in pairs}) == len(pairs)

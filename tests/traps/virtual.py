@@ -102,7 +102,7 @@ class Machine:
 
     ``servers`` are the hash seeds of the fork servers in the order they started, ``forked_by`` how many workers each gave,
     ``workers`` the sides in the order of their start, ``moves`` and ``blocks`` all moves and timed blocks, in order, and
-    ``wakes`` what an idle card was asked to do before a block.
+    ``wakes`` what an idle card was asked to do before a block. ``most_alive`` is the most workers at a time.
     """
 
     gate: VirtualGate
@@ -116,6 +116,7 @@ class Machine:
     moves: list[Move] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     wakes: list[WakeRequest] = field(default_factory=list)
+    most_alive: int = 0
 
     def fork(self) -> _WorkerHandle:
         """Start a worker; the first of a pair finds a fresh device."""
@@ -125,6 +126,7 @@ class Machine:
         number = len(self.workers) + 1
         self.workers.append("")
         self.alive[number] = _WorkerHandle(self, number)
+        self.most_alive = max(self.most_alive, len(self.alive))
         return self.alive[number]
 
     def now_ns(self) -> int:
@@ -287,8 +289,9 @@ class VirtualGate:
     workload lets itself be profiled. ``budget`` and ``deadline`` are virtual seconds, ``start_up`` those that a fork server
     takes, and ``load`` those of a workload. ``run_delay`` is what the kernel says of waiting at a time, ``counters`` those
     that a worker opens. The conductor is held up for ``pause_seconds`` when it collects the blocks of a member. ``resident``
-    sides stay loaded for several pairs, as on an accelerator. Pairs are measured until ``policy`` has enough of them, or with
-    ``all_looks`` as long as the loop itself goes on.
+    sides stay loaded for several pairs, as on an accelerator; on one that is ``lone`` only one process fits, whose weights
+    cannot be moved. Pairs are measured until ``policy`` has enough of them, or with ``all_looks`` as long as the loop itself
+    goes on.
     """
 
     base: Side
@@ -310,6 +313,7 @@ class VirtualGate:
     run_delay: Callable[[int], int | None] = lambda now: 0
     counters: HardwareCounters | None = None
     resident: bool = False
+    lone: bool = False
     pause_seconds: float = 0.0
 
     def decide(self) -> DecisionDocument:
@@ -415,6 +419,7 @@ def _bench(config: Config, machine: Machine) -> Iterator[tuple[Bench, Path]]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         bench = Bench(config, scratch=root, logs=root, say=lambda text: None, start_server=start_server)
+        bench.holds_one = machine.gate.lone
         bench.servers.start(ServerKey())
         try:
             yield bench, root

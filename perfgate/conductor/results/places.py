@@ -27,7 +27,10 @@ def find_number(name: str, settings: NumberSettings, *, output: str, file: Path 
     elif settings.json:
         values = [_at_path(_json(output, file), settings.json)]
     else:
-        text, where = (output, Activity("the output")) if file is None else (_text(file), file.name)
+        text: str = output
+        where: str = Activity("the output")
+        if file is not None:
+            text, where = _text(file), file.name
         values = [_last_match(text, settings.pattern, where)]
     unit, factor = UNITS[settings.unit]
     numbers = [_checked(name, value) * factor for value in values]
@@ -69,16 +72,23 @@ def _at_path(document: Any, path: str) -> object:
         try:
             value = value[key] if key else value[int(index)]
         except (KeyError, IndexError, TypeError):
-            names = ", ".join(map(str, list(value)[:8])) if isinstance(value, dict) else ""
+            names = ""
+            if isinstance(value, dict) and value:
+                names = Activity("; there are {names}", names=", ".join(map(str, list(value)[:8])))
             raise ResultsError(
                 "the JSON has no {path}: nothing at {missing} below {above}{known}; correct `json` of the number, or let "
                 "the program write it",
                 path=path,
                 missing=key or index,
                 above=walked or Activity("the top level"),
-                known=Activity("; there are {names}", names=names) if names else "",
+                known=names,
             ) from None
-        walked += f".{key}" if key and walked else key or f"[{index}]"
+        if not key:
+            walked += f"[{index}]"
+        elif walked:
+            walked += f".{key}"
+        else:
+            walked = key
     return value
 
 

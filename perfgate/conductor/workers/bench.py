@@ -29,7 +29,7 @@ from perfgate.conductor.workers.host_server import HostServer
 from perfgate.conductor.workers.interpreters import RUNNING, with_code
 from perfgate.conductor.workers.load_log import LoadLog, with_reports
 from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker
-from perfgate.conductor.workers.parking import Parking
+from perfgate.conductor.workers.parking import Parking, can_move_weights
 from perfgate.conductor.workers.rooms import HOME, RECORDINGS, Rooms
 from perfgate.conductor.workers.seals import SealedFolder, sealed_files, sealed_tree
 from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError, WorkerSource
@@ -73,9 +73,7 @@ LOAD_SECONDS = 10.0
 
 
 class Bench:
-    """The source of workers. Workers of one interpreter share a fork server, so that base and head share their memory
-    layout.
-    """
+    """The source of workers, which share the fork server of their interpreter, so that both sides share a memory layout."""
 
     def __init__(
         self,
@@ -108,8 +106,10 @@ class Bench:
         self.leftovers: dict[Path | None, list[list[str]]] = defaultdict(list)
         # How many processes of the workload that was tried last fit on the device; None if that is unknown.
         self.copies_fit: int | None = None
-        # Set if only one fits.
+        # Set if only one fits, and its weights can be moved off the device.
         self.parking: Parking | None = None
+        # Whether only one fits, and its weights cannot be moved.
+        self.holds_one = False
         self._logs = logs
         self._worker_ids: set[int] = set()
         self._unwatched: list[Message] = []
@@ -271,7 +271,7 @@ class Bench:
     ) -> Tried:
         """Load a workload, make one call of every shape and run its check, in a separate home.
 
-        So no compiled code is ready before the first call that counts. A trial that takes too long, or ends the
+        So the first call that counts finds no compiled code. A trial that takes too long, or ends the
         worker, is left to the measuring.
         """
         tried = self._trial(checkout, reference, packages, watch)
@@ -281,14 +281,16 @@ class Bench:
             self.let_go_ahead()
             return self.try_workload(checkout, reference, packages=packages, watch=watch)
         self.copies_fit = tried.copies_fit
-        self.parking = Parking() if tried.copies_fit is not None and not self.fits(2) else None
+        fits_once = tried.copies_fit is not None and not self.fits(2)
+        self.parking = Parking() if fits_once and tried.can_park else None
+        self.holds_one = fits_once and not tried.can_park
         # A lack of memory may be the machine's fault.
         return Tried() if lacks_memory else tried
 
     def _trial(
         self, checkout: Checkout, reference: WorkloadReference, packages: bool, watch: LineWatch | None
     ) -> Tried:
-        """Try a workload once; a trial without findings is empty."""
+        """Try a workload once; the result is empty if it took too long or ended the worker."""
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         call_timeout = TRIAL_SECONDS
         if watch is not None or self.host_builds.have_begun:
@@ -317,7 +319,10 @@ class Bench:
                         # A model that cannot be described is built by every process.
                         with suppress(WorkerError):
                             signature = self.host_builds.signature_of(loading)
-                    return msgspec.structs.replace(tried, load_seconds=loaded.seconds, signature=signature)
+                    can_park = tried.copies_fit is None or tried.copies_fit > 1 or can_move_weights(loading.worker)
+                    return msgspec.structs.replace(
+                        tried, load_seconds=loaded.seconds, signature=signature, can_park=can_park
+                    )
             except WorkerError as error:
                 if error.alive:
                     return Tried(failed="call" if is_loaded else "load", error=error.detail)
@@ -452,10 +457,9 @@ class Bench:
         return {name: os.environ[name] for name in names if name in os.environ}
 
     def program_environment(self, checkout: Checkout, *, threads: int) -> dict[str, str]:
-        """The environment of a side's program: the workers' without their tuning, and with its checkout's code before any
-        other.
+        """The environment of a side's program: as workers have it, without their tuning.
 
-        The side's interpreter is the first ``python`` that it finds.
+        Its checkout's code comes before any other, and the side's interpreter is the first ``python`` that it finds.
         """
         environment = self.settings.allowed_environment
         for name in {*MALLOC_SETTINGS, *WAIT_POLICY} - os.environ.keys():
@@ -520,7 +524,9 @@ class Bench:
     def cache_notes(self) -> list[Message]:
         """The notes for documents on cached kernels that may be older than the job."""
         reused = reused_caches(self.settings.allowed_environment)
-        return [Message("notes.caches-reused", {"names": list(reused)})] if reused else []
+        if not reused:
+            return []
+        return [Message("notes.caches-reused", {"names": reused})]
 
 
 @contextmanager

@@ -101,7 +101,7 @@ _TOKEN_VALUE = re.compile(
 # A store may have an address with a password, which writes to it.
 _STORES = ("PERFGATE_STORE", "PERFGATE_ARTIFACTS")
 _PASSWORD = re.compile(r"://[^/@]*:.*@|(?i:password=)")
-# The names of variables removed before perfgate started itself again. For notes only, not to rely on.
+# The names of variables removed before perfgate started itself again. Only for notes; it is no proof.
 DROPPED_VARIABLE = "PERFGATE_SCRUBBED"
 
 
@@ -235,10 +235,14 @@ def refuse_persisted_token(clone: Path) -> None:
 def drop_secrets(environ: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
     """An environment without the secrets; in CI it names them in DROPPED_VARIABLE."""
     environment = {name: value for name, value in environ.items() if name not in secrets.names}
-    return {**environment, DROPPED_VARIABLE: ",".join(secrets.names)} if in_ci(environ) else environment
+    if in_ci(environ):
+        environment[DROPPED_VARIABLE] = ",".join(secrets.names)
+    return environment
 
 
 def token_notes(environ: Mapping[str, str]) -> list[Message]:
     """The notes for a run document measured, on request, with a token in the environment."""
     tokens = [name for name in environ.get(DROPPED_VARIABLE, "").split(",") if name and name not in FORGE_TOKENS]
-    return [Message("notes.token-allowed", {"names": list(tokens)})] if tokens else []
+    if not tokens:
+        return []
+    return [Message("notes.token-allowed", {"names": tokens})]

@@ -35,7 +35,7 @@ class Foresight:
 def foresee_steps(earlier: Mapping[int, float], done: Mapping[int, float], remaining: Sequence[int]) -> Foresight:
     """The remaining time of a checklist with steps that took ``earlier`` seconds before, and ``done`` so far."""
     number, count = len(done) + 1, len(done) + len(remaining)
-    if not all(step in earlier for step in remaining):
+    if not earlier.keys() >= set(remaining):
         return Foresight(number=number, count=count)
     before = sum(earlier.get(step, 0.0) for step in done)
     pace = sum(done.values()) / before if before >= _ENOUGH else 1.0

@@ -52,10 +52,12 @@ class HostServer(WorkerSource):
         except WorkerError as error:
             self.error = error.detail
             return False
-        message = None if received is None else server_decoder.decode(received)
+        if received is None:
+            return False
+        message = server_decoder.decode(received)
         if isinstance(message, ServerFailed):
             self.error = message.error
-        self._ready = message is not None and self.error is None
+        self._ready = self.error is None
         return self._ready
 
 

@@ -54,7 +54,7 @@ _MOST_TEXT = 1 << 20
 class UsedFiles:
     """The files that processes of the sides loaded, and the files in which to look for names of libraries and programs.
 
-    ``libraries`` are the files where the search for libraries begins, ``texts`` the checkouts' files.
+    ``libraries`` are the files where the search for libraries begins, ``texts`` the files of the checkouts.
     """
 
     loads: Loads
@@ -194,7 +194,9 @@ class FolderInUse:
         if parts[0] == _BYTECODE:
             return f"{parts[-1].partition('.')[0]}.py"
         is_shared = len(parts) > 1 and f"{parts[0]}/__init__.py" not in self.expected
-        return "/".join(parts[:2]) if is_shared and not parts[1].startswith(_BYTECODE) else parts[0]
+        if is_shared and not parts[1].startswith(_BYTECODE):
+            return "/".join(parts[:2])
+        return parts[0]
 
     def is_sealed(self, name: str, states: frozenset[Stamp]) -> bool:
         """Whether a side has loaded a file of the folder only in its sealed state, under however many names."""
@@ -240,10 +242,10 @@ def _quoted_words(file: Path) -> frozenset[str]:
 
 def _text_of(file: Path) -> bytes:
     """The text of a file; none if it is too large to be one, or cannot be read."""
-    try:
-        return file.read_bytes() if file.stat().st_size <= _MOST_TEXT else b""
-    except OSError:
-        return b""
+    with suppress(OSError):
+        if file.stat().st_size <= _MOST_TEXT:
+            return file.read_bytes()
+    return b""
 
 
 def _words_of_checkout(file: Path) -> frozenset[str]:
@@ -254,7 +256,9 @@ def _words_of_checkout(file: Path) -> frozenset[str]:
 @cache
 def _functions_in(file: Path) -> frozenset[str]:
     """The names that a Python file defines or calls as functions."""
-    return _words_in(file, _FUNCTION) if file.suffix == ".py" else frozenset()
+    if file.suffix != ".py":
+        return frozenset()
+    return _words_in(file, _FUNCTION)
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from perfgate.conductor.failure import TurnError
 from perfgate.locale import Activity
 from perfgate.protocol import CollectRequest, MoveRequest, Parked, ParkRequest, ProfileTimesRequest
 
@@ -41,11 +42,26 @@ class Parking:
             self._holder = None
 
     def _move(self, worker: Worker, *, away: bool) -> None:
-        doing = Activity("moving the weights back")
-        if away:
-            doing = Activity("moving the weights of a side off the device")
-        worker.ask(ParkRequest(away=away), Parked, timeout=_SWAP_SECONDS, doing=doing)
+        move_weights(worker, away=away)
         if away:
             self._parked.add(worker.worker_id)
         else:
             self._parked.discard(worker.worker_id)
+
+
+def move_weights(worker: Worker, *, away: bool) -> None:
+    """Let a worker move its weights off the device, or back. Raises WorkerError if they cannot be moved."""
+    doing = Activity("moving the weights back")
+    if away:
+        doing = Activity("moving the weights of a side off the device")
+    worker.ask(ParkRequest(away=away), Parked, timeout=_SWAP_SECONDS, doing=doing)
+
+
+def can_move_weights(worker: Worker) -> bool:
+    """Whether a worker can move its weights off the device and back; tried out."""
+    try:
+        move_weights(worker, away=True)
+        move_weights(worker, away=False)
+    except TurnError:
+        return False
+    return True

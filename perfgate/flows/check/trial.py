@@ -127,4 +127,5 @@ def _seconds_of_pairs(bench: Bench, *, call_seconds: float, load_seconds: float)
         start_seconds=load_seconds,
         resident=bench.is_accelerated,
         parked=bench.parking is not None,
+        lone=bench.holds_one,
     )

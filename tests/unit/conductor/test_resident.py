@@ -17,7 +17,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate
 from tests.fakes.device import FakeDevice
 from tests.fakes.power import PowerCap
-from tests.traps.virtual import MS, Side, VirtualGate, documents_of, judged, works
+from tests.traps.virtual import MS, SHAPE, Side, VirtualGate, documents_of, judged, works
 
 THREE_LOOKS = Policy(looks=[8, 16, 32])
 LOAD_SECONDS = 8.0
@@ -74,6 +74,59 @@ def test_measure_pairs__resident_sides__both_load_once_for_several_pairs() -> No
     assert len(of_floor) == 14
     assert len(set(of_floor)) == 1
     assert len(machine.workers) == 2 * (len(set(of_head)) + 1)
+
+
+def test_measure_pairs__device_holds_one_process__each_side_loads_in_every_pair_and_none_beside_another() -> None:
+    gate = VirtualGate(
+        works(MS),
+        works(MS),
+        policy=THREE_LOOKS,
+        load=LOAD_SECONDS,
+        all_looks=True,
+        budget=1000,
+        resident=True,
+        lone=True,
+    )
+
+    measured, machine = gate.measure()
+
+    assert not measured.failed
+    assert machine.most_alive == 1
+    of_head, of_base = starts_of(measured.head, "ab"), starts_of(measured.base, "ab")
+    assert of_head == of_base == sorted(set(of_head))
+    assert len(machine.workers) == 2 * (len(of_head) + gate.aa_pairs)
+    first = machine.workers[2 * gate.aa_pairs :: 2]
+    assert first.count("base") == first.count("head") == 16
+    for replicates in (measured.base, measured.head):
+        assert replicates[-1].shapes[SHAPE].quad == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("head", "verdict"), [(MS, "PASS"), (MS * 1.03, "FAIL")])
+def test_decide__device_holds_one_process__equal_code_passes_and_three_percent_fail(head: float, verdict: str) -> None:
+    gate = VirtualGate(
+        lucky(MS, luck=0.002, seed=1),
+        lucky(round(head), luck=0.002, seed=2),
+        device=noisy_device,
+        policy=THREE_LOOKS,
+        load=LOAD_SECONDS,
+        budget=1000,
+        resident=True,
+        lone=True,
+    )
+
+    assert gate.decide().verdict == verdict
+
+
+def test_measure_stretches__device_holds_one_process__each_side_has_it_once_a_start() -> None:
+    gate = VirtualGate(works(MS), works(MS), policy=THREE_LOOKS, resident=True, lone=True)
+
+    measured, machine = gate.measure_stretches()
+
+    assert not measured.failed
+    assert machine.most_alive == 1
+    stretches = [replicate for replicate in measured.head if replicate.arm == "stretch"]
+    assert len(stretches) >= 2
+    assert len(machine.workers) == 2 * len(stretches)
 
 
 def test_measure_pairs__sides_on_the_cpu__no_start_is_shared() -> None:

@@ -187,7 +187,7 @@ class ChecklistTurns:
         return seconds
 
     def _folder_of(self, side: ChecklistSide, recorded: Recorded | None) -> AbstractContextManager[str | Path]:
-        """A folder for one turn, because steps look at the traces that earlier steps left in theirs."""
+        """A folder for one turn, because steps look at the traces that earlier steps left in their folder."""
         if recorded:
             return nullcontext(recorded[side.name])
         return tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
@@ -391,7 +391,7 @@ def by_worth(costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]) -> 
 
 def that_fit(costs: Mapping[int, float], seconds: float, seconds_for_first: float) -> list[int]:
     """The steps with turns that fit into the time, in the given order; the first steps have more of it."""
-    chosen = list[int]()
+    chosen: list[int] = []
     spent = 0.0
     for number, cost in costs.items():
         allowed = seconds_for_first if number <= LAST_NAMED_STEP else seconds

@@ -5,11 +5,13 @@ A pair is a start of the engine. Before each of its quads both sides move to ano
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -44,6 +46,8 @@ from perfgate.locale import sentence
 from perfgate.protocol import BlockRequest, Lane
 
 FAILURES_TO_STOP = 3
+# In a quad, of a lane and shape.
+BLOCKS_OF_A_SIDE = 2
 
 
 def measure_pairs(
@@ -89,7 +93,8 @@ def measure_pairs(
         config, sides.reference.name, looks, round_number=sides.round_number, redraws=draw, resident=is_resident
     )
     profiles = PairProfiles(sides, needs_names, traces)
-    pairs = PairTurns(sides, plan, first, budget, profiles, sizes)
+    turns = LonePairTurns if is_resident and sides.bench.holds_one else PairTurns
+    pairs = turns(sides, plan, first, budget, profiles, sizes)
     engine = Engine(
         pairs,
         iter(plan.starts[first:]),
@@ -136,6 +141,8 @@ class PairTurns:
     budget: TimeBudget
     profiles: PairProfiles
     sizes: BatchSizes | None = None
+    # Whether both sides have a process at the same time.
+    holds_both: ClassVar[bool] = True
     _failures_in_a_row: int = 0
     # The arm of the warm workers, and the pairs that they served.
     _arm: Arm | None = None
@@ -165,6 +172,15 @@ class PairTurns:
     # --- what the engine asks
 
     def start(self, start: Start, standing: Standing, /) -> Quads:
+        self._begin(start, standing)
+        self._pair = self._start_members()
+        if not self._served_pairs:
+            self._prepare_next_start()
+        call_seconds = min(member.call_seconds for member in self._pair.members)
+        return Quads.exactly(self.planner.quads_of(call_seconds))
+
+    def _begin(self, start: Start, standing: Standing) -> None:
+        """Do what comes before a pair, and renew the servers if that is due."""
         self._start = start
         servers, renewals = self.bench.servers, self.plan.renewals
         if self.sides.round_number == 0 and self.done in self.plan.name_checks:
@@ -178,11 +194,6 @@ class PairTurns:
         self.sides.before_start()
         self.bench.foresee(foresee_pairs(standing.seconds_each, self.done, next_look=standing.next_look))
         self._say_which_pair()
-        self._pair = self._start_members()
-        if not self._served_pairs:
-            self._prepare_next_start()
-        call_seconds = min(member.call_seconds for member in self._pair.members)
-        return Quads.exactly(self.planner.quads_of(call_seconds))
 
     def quad(self, quad: QuadTurns) -> bool:
         """Run the blocks of every lane of every shape, and profile kernels. Both sides run blocks of equally many calls."""
@@ -240,7 +251,7 @@ class PairTurns:
     def fail(self, error: TurnError) -> bool:
         self._forks.close()
         detail = error.detail
-        if detail.kind == "memory" and (self.warm.kept or self.is_resident):
+        if detail.kind == "memory" and self.holds_both and (self.warm.kept or self.is_resident):
             # The checklist had each of them on the device alone.
             device = self.bench.config.device
             message = Message("worker.both-at-once", {"device": device, "error": detail.message})
@@ -282,10 +293,7 @@ class PairTurns:
             # Three residents may not fit on the device.
             self._load_anew()
         self._arm = start.arm
-        places: list[WarmPlace] = []
-        for side in start.order:
-            is_twin = start.arm == "aa" and side == 1
-            places.append(WarmPlace(self._checkouts[side], is_twin=is_twin))
+        places = [self._place(side) for side in start.order]
         origins = self.warm.get(places, start, block_seconds=self.planner.block_seconds)
         # Both or none: a process that has just been forked meets other page faults than one that warmed up.
         self._has_forks = all(origin.warm.forkable for origin in origins)
@@ -301,6 +309,9 @@ class PairTurns:
             began=began,
             ready=self.clock(),
         )
+
+    def _place(self, side: int) -> WarmPlace:
+        return WarmPlace(self._checkouts[side], is_twin=self._start.arm == "aa" and side == 1)
 
     def _prepare_next_start(self) -> None:
         """Let the residents of the next start load while this one measures."""
@@ -320,7 +331,7 @@ class PairTurns:
         if self._arm == "aa":
             # Without heads of other code they show the noise, and no start luck that a verdict rests on.
             return self.bench.config.gate.aa_pairs
-        # Residents that loaded while others measured were hardly waited for; the next take as long all the same.
+        # Residents that loaded while others measured were hardly waited for; the next residents take as long all the same.
         start_seconds = max(self._pair.loading_seconds, self._pair.longest_load)
         first_look = self.plan.first_look if self.done < self.plan.look_ends[0] else None
         return pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds, first_look=first_look)
@@ -364,3 +375,55 @@ class PairTurns:
         self._note_parts()
         self.warm.close_kept()
         self._served_pairs = 0
+
+
+@dataclass
+class LonePairTurns(PairTurns):
+    """Pairs of whole processes, where the device holds only one and its weights cannot be moved away.
+
+    Each side has the device once in a pair: it loads, warms up, runs the blocks of all quads, and ends. Which side comes first
+    is drawn by lot. Profiles and batch sizes, for which the sides take turns, are not measured.
+    """
+
+    holds_both: ClassVar[bool] = False
+    _replicates: dict[int, Replicate] = field(default_factory=dict)
+    # The first visit decides for all: how many quads a pair has, and how many calls a block.
+    _quads: int = 0
+    _calls: dict[tuple[Lane, str], int] = field(default_factory=dict)
+
+    def start(self, start: Start, standing: Standing, /) -> Quads:
+        self._begin(start, standing)
+        if self.sizes is not None:
+            self.sizes.reason = Message("times.sizes-on-one-side")
+        return Quads.exactly(1)
+
+    def quad(self, quad: QuadTurns) -> bool:  # noqa: ARG002 - a visit has all quads
+        sequence = itertools.count()
+        for side in self._start.order:
+            self._replicates[side] = self._visit(side, sequence)
+        return True
+
+    def _visit(self, side: int, sequence: Iterator[int]) -> Replicate:
+        """Let a side load, run the blocks of all quads, and end."""
+        start = self._start
+        (origin,) = self.warm.get([self._place(side)], start, block_seconds=self.planner.block_seconds)
+        self.card.note_work()
+        member = self.sides.member(origin, origin.worker)
+        self._quads = self._quads or self.planner.quads_of(member.call_seconds)
+        self._calls = self._calls or member.block_calls
+        kernel_calls = {shape: calls for (lane, shape), calls in self._calls.items() if lane == "call"}
+        for index in range(self._quads):
+            member.move(start.layout_seed * MOST_QUADS + index)
+            for (lane, shape), calls in self._calls.items():
+                for _ in range(BLOCKS_OF_A_SIDE):
+                    self.card.wake(member, shape)
+                    member.run_block(BlockRequest(shape, calls, index, next(sequence), lane))
+                    self.card.note_work()
+            self.card.profile([member], [0], kernel_calls, quad=index)
+        replicate = member.replicate(start, side, self.cpus)
+        self.measured.uncounted = self.measured.uncounted or member.uncounted
+        self._load_anew()
+        return replicate
+
+    def finish(self) -> None:
+        self._keep((self._replicates[0], self._replicates[1]))

@@ -24,9 +24,9 @@ from perfgate.protocol import SLOW_CALL_SECONDS
 # The seeds of layouts.
 _SEEDS = (1, 65536)
 # Quads of a pair: with s the overhead of a pair and q the time of a quad, 3 sqrt(s / q) are most informative in a given
-# time if effects of quads spread three times as much as effects of processes, as they do since every quad has a layout of its
+# time if effects of quads spread three times as much as effects of processes, as they do since every quad has its own layout
 # own (benchmarks/gate/FINDINGS.md, section 3). If the luck of layouts spreads them by more than UNLIKE, only many quads
-# help: a pair then has all that fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
+# help: a pair then fills UNLIKE_SECONDS with them, of blocks that are SHORTER by this factor.
 FEWEST_QUADS, MOST_QUADS = 4, 16
 UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
 # For slow calls: quads of a pair, calls that warm a side up, and a side's calls in a quad: two blocks, each of one call
@@ -34,9 +34,9 @@ UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
 SLOW_QUADS, _WARM_UP_CALLS, _QUAD_CALLS = 1, 2, 2 * 2
 # Some pairs also profile a call, by turns A B B A.
 _PROFILED_CALLS = 2
-# On an accelerator blocks take at least this long, because events and launches have their own jitter. Both sides
+# On an accelerator blocks take at least this long, because events and launches jitter. Both sides
 # stay loaded for several pairs: with l the time of a start and p the time of a pair, sqrt(l / p) pairs are most informative
-# in a given time if starts and pairs spread equally.
+# in a given time if starts spread as much as pairs.
 RESIDENT_BLOCK_SECONDS = 0.05
 MOST_RESIDENT_PAIRS = 16
 # Starts differ even on equal code, so the first look rests on this many.
@@ -65,9 +65,18 @@ def sure_pairs(gate: GateSettings) -> int:
 
 
 def seconds_of_sure_pairs(
-    gate: GateSettings, *, call_seconds: float, start_seconds: float, resident: bool = False, parked: bool = False
+    gate: GateSettings,
+    *,
+    call_seconds: float,
+    start_seconds: float,
+    resident: bool = False,
+    parked: bool = False,
+    lone: bool = False,
 ) -> float:
-    """The approximate time of the sure pairs, if a call of every shape takes ``call_seconds`` and loading ``start_seconds``."""
+    """The approximate time of the sure pairs, if a call of every shape takes ``call_seconds`` and loading ``start_seconds``.
+
+    Of sides that are ``lone``, each loads in every pair.
+    """
     pairs = sure_pairs(gate)
     if call_seconds >= SLOW_CALL_SECONDS:
         calls = _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
@@ -77,6 +86,8 @@ def seconds_of_sure_pairs(
     if not resident:
         starts = math.ceil(pairs / FORKED_PAIRS)
         return starts * 2 * start_seconds + pairs * pair_seconds
+    if lone:
+        return pairs * (2 * (start_seconds + WARM_UP_SECONDS) + pair_seconds)
     # Both sides load at the same time, and base against base is a separate start.
     start_seconds += WARM_UP_SECONDS + FURTHER_WARM_UP_SECONDS
     first_look = gate.looks[0]
@@ -121,7 +132,7 @@ def draw_plans(
 ) -> list[Start]:
     """Draw the pairs of one round in the order they run; the same seed, workload, round and draw give the same plan.
 
-    The base-against-base pairs are scattered among the first look's pairs; with ``resident`` sides they come first,
+    The base-against-base pairs are scattered among the pairs of the first look; for ``resident`` sides they come first,
     because they need a separate start. The side that starts is balanced over every four pairs of an arm, the side that
     leads over every two quads: on some workloads the process that starts second is faster, by 0.3 %
     (benchmarks/gate/FINDINGS.md, section 5).
@@ -232,7 +243,7 @@ class QuadPlanner:
     def add_pair(self, first: Replicate, second: Replicate, *, fixed_seconds: float, quad_seconds: float) -> None:
         """Choose the quads of the next pairs by their overhead, unless the configuration sets them.
 
-        ``fixed_seconds`` are the seconds of starting and ending a pair, with its share of loading for several.
+        ``fixed_seconds`` is the time of starting and ending a pair, with its share of loading for several.
         """
         if self._is_fixed:
             return

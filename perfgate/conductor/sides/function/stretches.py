@@ -1,4 +1,4 @@
-"""Long stretches of calls, for the mean of a call and for rare slow calls, which the few calls of a pair hardly meet.
+"""Long stretches of calls, for the mean call and for rare slow calls, which the few calls of a pair hardly meet.
 
 Each start loads both sides anew, and their processes take turns of many calls: as a service makes them, with their garbage
 collected and without moving in memory. Both sides make equally many, so that what happens in every n-th call of a process
@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
@@ -41,11 +41,12 @@ from perfgate.protocol import (
     WarmedUp,
 )
 
-# A side's calls in one process: 1,000, or the calls of a second, but no more than fit into a hundred blocks (5 s by
-# default), which all shapes share.
+# A side's calls in one process: 1,000, or the calls of a second, but no more than fit into a hundred blocks (5 s by default),
+# which all shapes share.
 STRETCH_CALLS, MOST_CALLS = 1000, 4000
 SHORT_SECONDS, MOST_BLOCKS = 1.0, 100
-# Quads of a start. A stretch of more than half of that has as many as two shorter stretches: another start would take too long.
+# Quads of a start. A stretch of more than half of that has the quads of two shorter stretches: another start would take too
+# long.
 QUADS, QUADS_OF_LONG = 8, 16
 _TURNS_OF_A_SIDE = 2  # in a quad
 # Lines are sampled if head stalls at least this often in a start, and this many times as often as base, until enough calls
@@ -84,7 +85,9 @@ def seconds_of_calls(warm: WarmedUp, block_seconds: float) -> dict[str, float]:
     quick = {shape: block_seconds / calls for shape, calls in warm.block_calls.items() if calls > FEWEST_CALLS}
     slow = [shape for shape in warm.block_calls if shape not in quick]
     rest = max(0.0, warm.call_seconds - sum(quick.values()))
-    return {shape: quick[shape] if shape in quick else max(rest / len(slow), _SHORTEST) for shape in warm.block_calls}
+    for shape in slow:
+        quick[shape] = max(rest / len(slow), _SHORTEST)
+    return {shape: quick[shape] for shape in warm.block_calls}
 
 
 def measure_stretches(
@@ -98,7 +101,8 @@ def measure_stretches(
     if quads >= looks[0] and is_decided():
         return
     clock = sides.observer.monotonic
-    stretches = StretchTurns(sides, quads)
+    turns = LoneStretchTurns if sides.residents is not None and sides.bench.holds_one else StretchTurns
+    stretches = turns(sides, quads)
     starts = stretches.starts()
     engine = Engine(
         stretches,
@@ -152,20 +156,23 @@ class StretchTurns:
                 second_leads=lots.second_leads,
             )
 
-    def start(self, start: Start, _: Standing, /) -> Quads:
+    def _begin(self, start: Start) -> None:
         self._start = start
+        self._blocks = 0
         self.sides.before_start()
         text = sentence(
             "{workload}: a long stretch of calls, start {number}", workload=self._name, number=self._starts + 1
         )
         self._bench.say(text)
+
+    def start(self, start: Start, _: Standing, /) -> Quads:
+        self._begin(start)
         block_seconds = self._block_seconds
         places = [WarmPlace(self._checkouts[side]) for side in start.order]
         origins = self._warm.get(places, start, block_seconds=block_seconds)
         members = {side: self.sides.member(origin, origin.worker) for side, origin in zip(start.order, origins)}
         seconds = [seconds_of_calls(origin.warm, block_seconds) for origin in origins]
         self._members = members[0], members[1]
-        self._blocks = 0
         if min(member.call_seconds for member in self._members) >= SLOW_CALL_SECONDS:
             return Quads.exactly(0)
         if self._plan is None:
@@ -179,13 +186,15 @@ class StretchTurns:
         assert self._plan is not None, "a start plans"
         for shape, calls in self._plan.calls.items():
             for side in quad.turns():
-                member, number = self._members[side], self._quads + quad.index
-                if self.sides.residents is not None:
-                    self._card.wake(member, shape)
-                member.run_block(BlockRequest(shape, calls, number, self._blocks, as_served=True))
-                self._card.note_work()
-                self._blocks += 1
+                self._run_block(self._members[side], shape, calls, quad.index)
         return True
+
+    def _run_block(self, member: Member, shape: str, calls: int, quad: int) -> None:
+        if self.sides.residents is not None:
+            self._card.wake(member, shape)
+        member.run_block(BlockRequest(shape, calls, self._quads + quad, self._blocks, as_served=True))
+        self._card.note_work()
+        self._blocks += 1
 
     def finish(self) -> None:
         if self._blocks:
@@ -205,16 +214,61 @@ class StretchTurns:
         self._measured.failed.append(failed)
 
     def _keep(self) -> None:
-        assert self._plan is not None, "a start plans"
-        measured, (base, head) = self._measured, self._members
+        base, head = self._members
         of_base = base.replicate(self._start, 0, self._cpus)
         of_head = head.replicate(self._start, 1, self._cpus)
-        measured.base.append(of_base)
-        measured.head.append(_with_lines(of_base, of_head, head))
-        measured.uncounted = measured.uncounted or base.uncounted or head.uncounted
+        self._measured.uncounted = self._measured.uncounted or base.uncounted or head.uncounted
+        self._add(of_base, _with_lines(of_base, of_head, head))
+
+    def _add(self, of_base: Replicate, of_head: Replicate) -> None:
+        assert self._plan is not None, "a start plans"
+        self._measured.base.append(of_base)
+        self._measured.head.append(of_head)
         self._starts += 1
         self._quads += self._plan.quads
         self.done += self._plan.quads
+
+
+@dataclass
+class LoneStretchTurns(StretchTurns):
+    """Stretches of whole processes, where the device holds only one: each side has it once in a start."""
+
+    _replicates: dict[int, Replicate] = field(default_factory=dict)
+
+    def start(self, start: Start, _: Standing, /) -> Quads:
+        self._begin(start)
+        member, seconds = self._load(start.order[0])
+        if member.call_seconds >= SLOW_CALL_SECONDS:
+            return Quads.exactly(0)
+        if self._plan is None:
+            self._plan = StretchPlan.of(seconds, block_seconds=self._block_seconds)
+        self._visit(start.order[0], member)
+        return Quads.exactly(1)
+
+    def quad(self, quad: QuadTurns) -> bool:  # noqa: ARG002 - a visit has all quads
+        side = self._start.order[1]
+        member, _ = self._load(side)
+        self._visit(side, member)
+        return True
+
+    def _load(self, side: int) -> tuple[Member, dict[str, float]]:
+        place = WarmPlace(self._checkouts[side])
+        (origin,) = self._warm.get([place], self._start, block_seconds=self._block_seconds)
+        return self.sides.member(origin, origin.worker), seconds_of_calls(origin.warm, self._block_seconds)
+
+    def _visit(self, side: int, member: Member) -> None:
+        """Let a side take its turns of all quads, and end."""
+        assert self._plan is not None, "a start plans"
+        for index in range(self._plan.quads):
+            for shape, calls in self._plan.calls.items():
+                for _ in range(_TURNS_OF_A_SIDE):
+                    self._run_block(member, shape, calls, index)
+        self._replicates[side] = member.replicate(self._start, side, self._cpus)
+        self._measured.uncounted = self._measured.uncounted or member.uncounted
+        self._warm.close_kept()
+
+    def _keep(self) -> None:
+        self._add(self._replicates[0], self._replicates[1])
 
 
 def _with_lines(of_base: Replicate, of_head: Replicate, head: Member) -> Replicate:

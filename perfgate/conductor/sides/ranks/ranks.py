@@ -275,7 +275,7 @@ class RanksSide:
             finite = []
             for report in reports:
                 finite += [loss for loss in map(float.fromhex, report.losses) if math.isfinite(loss)]
-            values[RANKS_LOSS] = math.fsum(finite) / len(finite) if finite else 0.0
+            values[RANKS_LOSS] = math.fsum(finite) / max(1, len(finite))
         return TurnResult(
             values=values,
             work={"steps": steps, "ranks": len(reports), "samples": samples},

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.backends._shared import TorchDevice
 from perfgate.measuring.devices.device import (
@@ -27,6 +28,7 @@ from perfgate_card.driver import (
     MEMORY_BYTES,
     Card,
     CardMemoryError,
+    Graph,
     Kernel,
     card,
     wait_until,
@@ -91,6 +93,9 @@ class CardDevice(TorchDevice):
         return to_card(model)
 
     def park(self, model: Any) -> None:
+        if any(isinstance(entry, Graph) for entry in gc.get_objects()):
+            # Its kernels have the addresses of the weights.
+            raise UnmeasuredError(Message("device.captured-graph"))
         self.synchronize()
         del model.block_on_card
 
