@@ -54,7 +54,10 @@ class BlockRecorder:
         block = run_block(self._callers[shape], self._device, calls=calls, as_served=as_served, counters=self._counters)
         if as_served:
             # A wait that the kernel booked between the readings of the two clocks may exceed a short call.
-            block = replace(block, calls=block.calls._replace(wall=np.maximum(block.calls.wall, 1)))
+            calls_of_block = block.calls._replace(wall=np.maximum(block.calls.wall, 1))
+            if calls_of_block.host is not None:
+                calls_of_block = calls_of_block._replace(host=np.maximum(calls_of_block.host, 1))
+            block = replace(block, calls=calls_of_block)
         self._blocks[shape].append(RecordedBlock(quad, sequence, block))
         return block
 

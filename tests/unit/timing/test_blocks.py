@@ -102,6 +102,24 @@ def test_block_recorder__blocks_of_a_shape__columns_in_the_order_they_ran() -> N
     assert columns.start_ns[1] - columns.end_ns[0] == 9 * MS
 
 
+def test_block_recorder__wait_booked_within_a_short_call__no_time_is_negative() -> None:
+    """The kernel may book a wait later than it happened."""
+
+    class LateBooks(FakeDevice):
+        def launch(self, op: str, *arguments: Any) -> None:
+            super().launch(op, *arguments)
+            self.waited_ns += 9 * MS
+
+    device = LateBooks()
+    recorder = BlockRecorder(_bound(device, curve(MS, 0)), device)
+    recorder.record("default", calls=2, quad=0, sequence=0, as_served=True)
+
+    columns = recorder.columns()["default"]
+    assert unpack(columns.wall).tolist() == [1, 1]
+    assert columns.host is not None
+    assert unpack(columns.host).tolist() == [1, 1]
+
+
 def test_block_recorder__shape_without_block__is_left_out() -> None:
     device = FakeDevice(capabilities=frozenset())
     recorder = BlockRecorder(_bound(device, curve(MS, 0, shapes={"short": {}, "long": {}})), device)
