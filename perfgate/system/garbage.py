@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # The functions themselves, taken before user code runs: one that puts an empty collect() into the module hides its garbage.
-from gc import collect, disable, enable, freeze, get_freeze_count, isenabled, unfreeze
+from gc import collect, disable, enable, freeze, get_freeze_count, get_objects, isenabled, unfreeze
 
 # Open contexts of quiet().
 _depth = 0
@@ -60,3 +60,14 @@ def thaw() -> None:
     """
     if not _depth:
         unfreeze()
+
+
+def all_objects() -> list[object]:
+    """The objects that the collector tracks, frozen objects included: a warm worker has frozen all that it had."""
+    if not get_freeze_count():
+        return get_objects()
+    unfreeze()
+    try:
+        return get_objects()
+    finally:
+        freeze()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 
@@ -45,4 +47,12 @@ def test_weights_of__captured_graph__refused() -> None:
     with pytest.raises(MeasuringError, match="captured graph"):
         weights_of(Tied())
 
+    # A worker freezes its objects when it is warm.
+    gc.freeze()
+    try:
+        with pytest.raises(MeasuringError, match="captured graph"):
+            weights_of(Tied())
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
     del graph

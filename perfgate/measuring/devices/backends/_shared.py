@@ -31,6 +31,7 @@ from perfgate.measuring.devices.device import (
     MemoryCount,
     MemoryStatistics,
 )
+from perfgate.system.garbage import all_objects
 from perfgate.system.processes import RunDelay, run_delay_ns
 from perfgate.trace.model.events import CALL
 
@@ -476,7 +477,7 @@ def weights_of(model: Any) -> list[Any]:
     addresses = [tensor.untyped_storage().data_ptr() for tensor in weights if tensor.numel()]
     if len(set(addresses)) < len(addresses):
         raise UnmeasuredError(Message("device.shared-weights"))
-    if any(type(entry).__name__ in _GRAPHS for entry in gc.get_objects()):
+    if any(type(entry).__name__ in _GRAPHS for entry in all_objects()):
         raise UnmeasuredError(Message("device.captured-graph"))
     return weights
 

@@ -21,6 +21,7 @@ from perfgate.measuring.devices.device import (
     MemoryCount,
     MemoryStatistics,
 )
+from perfgate.system.garbage import all_objects
 from perfgate.trace.model.events import CALL
 from perfgate_card.driver import (
     CLOCK_HZ,
@@ -93,7 +94,7 @@ class CardDevice(TorchDevice):
         return to_card(model)
 
     def park(self, model: Any) -> None:
-        if any(isinstance(entry, Graph) for entry in gc.get_objects()):
+        if any(isinstance(entry, Graph) for entry in all_objects()):
             # Its kernels have the addresses of the weights.
             raise UnmeasuredError(Message("device.captured-graph"))
         self.synchronize()
