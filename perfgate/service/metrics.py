@@ -14,6 +14,7 @@ from perfgate.document.decision import Verdict
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
+from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.report.render.openmetrics import LabelledRun, ServiceFamily, openmetrics_of_runs
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
@@ -93,9 +94,18 @@ class Metrics(ServicePart):
     def _documents_of(self, latest: list[StoredRun]) -> Iterator[LabelledRun]:
         documents: dict[str, RunDocument] = {}
         for run in latest[:_MOST_DOCUMENTS]:
-            document = self._documents.get(run.id)
+            document = self._documents.get(run.id) or self._read(run)
             if document is None:
-                document = stored_run(self._served.store(), run.project, run.id)
+                continue
             documents[run.id] = document
             yield {"project": run.project, "testbed": run.fingerprint[:12]}, document
         self._documents = documents
+
+    def _read(self, run: StoredRun) -> RunDocument | None:
+        """The document of a run; None for a damaged one, which must not hide the others."""
+        try:
+            return stored_run(self._served.store(), run.project, run.id)
+        except StoreRefusedError:
+            raise
+        except StoreError:
+            return None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import msgspec
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
@@ -41,3 +45,16 @@ def test_metrics__two_projects_and_testbeds__the_newest_values_of_each_and_the_u
     assert gates == {("shop", "PASS"): 2, ("shop", "WARN"): 0, ("shop", "FAIL"): 1, ("shop", "INCONCLUSIVE"): 0}
     newest = families["perfgate_last_run_timestamp_seconds"].samples
     assert {one.labels["project"]: one.value for one in newest}["shop"] == 1767323045.0
+
+
+def test_metrics__one_document_is_damaged__the_values_of_the_others(service: Service, tmp_path: Path) -> None:
+    damaged = record_run(service.store, minimal_run())
+    record_run(service.store, minimal_run(session="s2", value=0.004, fingerprint="f2"))
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        connection.execute("UPDATE run_documents SET document = x'00' WHERE run = ?", [damaged])
+        connection.commit()
+    answer = service.client(SERVER_TOKEN).get("/metrics")
+    assert answer.status_code == 200
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    samples = families["perfgate_latency_p50_seconds"].samples
+    assert [(sample.labels["testbed"], sample.value) for sample in samples] == [("f2", 0.004)]
