@@ -188,7 +188,7 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
 
 
 def _live(members: Sequence[_Member]) -> list[_Member]:
-    """The members that are not settled, of the places whose clearest change is not; if all are settled, the clearest ones.
+    """The members that are not settled, of the places whose clearest change is not; if all are settled, the clearest.
 
     A return that is lost in the noise of one metric is seen in another one of the same place.
     """

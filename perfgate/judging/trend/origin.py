@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -24,24 +24,26 @@ _SMALLEST_SHIFT = 1e-3
 _ALIKE, _UNMOVED = (0.5, 1.6), 0.3
 # Differences of two runs that show another state of the machine.
 _CLOCK, _TEMPERATURE, _THROTTLED, _WAITED = 0.97, 10.0, 0.05, 0.1
-# A movement that returns by itself within this many versions is noise, as is one below so many times the noise of a version
-# that no other metric of the place shows.
+# Noise is a movement that returns by itself within this many versions, or that is smaller than this multiple of the noise of a
+# version and that no other metric of the place shows.
 _SOON, _NOISES = 6, 3.0
 
 
 def with_origin(cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]) -> TrendCause:
     """A cause with its origin, if the runs on both sides were opened."""
     movement = _Movement(cause, series, documents)
-    for origin, evidence in (
-        ("benchmark", movement.changed_workloads()),
-        ("host", movement.changed_packages()),
-        ("code", movement.proof()),
-        ("host", movement.state_of_machine()),
-        ("host", movement.other_series()),
-        ("noise", movement.noise()),
-    ):
+    signs: Sequence[tuple[MovementOrigin, Callable[[], list[OriginEvidence]]]] = (
+        ("benchmark", movement.changed_workloads),
+        ("host", movement.changed_packages),
+        ("code", movement.proof),
+        ("host", movement.state_of_machine),
+        ("host", movement.other_series),
+        ("noise", movement.noise),
+    )
+    for origin, find in signs:
+        evidence = find()
         if evidence:
-            return _with(cause, origin, evidence)  # type: ignore[arg-type]
+            return _with(cause, origin, evidence)
     if movement.good is None or movement.bad is None:
         return cause
     return _with(cause, "code", [OriginEvidence(sign="alone")])
@@ -73,7 +75,7 @@ class _Movement:
         return max(times, key=lambda entry: abs(entry[1].delta or 1.0) / (entry[0].noise or 1.0), default=None)
 
     def changed_workloads(self) -> list[OriginEvidence]:
-        """The workloads whose file, batch or shapes changed, if that is so for all that moved."""
+        """The workloads whose file, batch or shapes changed; empty unless every workload that moved is among them."""
         if self.good is None or self.bad is None:
             return []
         before = {workload.name: _definition(workload) for workload in self.good.workloads}
