@@ -63,6 +63,7 @@ def trace_diff(
     timelines = []
     for label in shared:
         picks = [_comparable(recording[label], notes) for recording in recordings]
+        _refuse_lost_device(picks)
         works = _works(picks, by)
         if by == "operator":
             works = _equally_fine(works, notes)
@@ -131,13 +132,7 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
     lacks_events = (loss is not None and loss.is_of_events) or bool(possible_losses(pick.timeline))
     part = comparable_part(pick.timeline, lacks_events=lacks_events, is_cut=loss is not None and loss.is_cut)
     if not part.is_whole:
-        reasons = [english(note) for note in notes_of([pick])[:2]]
-        raise DocumentError(
-            "{path}: {label} cannot be compared, because {why}, and no step of it is known to be complete; record it again",
-            path=path,
-            label=pick.timeline.label,
-            why="; ".join(reasons),
-        )
+        raise _incomparable(pick)
     if part.left_out:
         count = len(part.left_out)
         names = ", ".join(part.left_out[:_MOST_NAMES])
@@ -145,6 +140,27 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
             Message("notes.steps-left-out", {"path": str(path), "count": count, "units": part.units, "named": names})
         )
     return pick._replace(timeline=part.timeline)
+
+
+def _refuse_lost_device(picks: Sequence[ChosenTimeline]) -> None:
+    """Raises DocumentError for a file that is cut off before all work of a device, if another recording has some."""
+    cut = []
+    for pick in picks:
+        has_work = pick.timeline.events.is_kind(*DEVICE_KINDS).any()
+        if not has_work and pick.recording.loss is not None and pick.recording.loss.is_cut:
+            cut.append(pick)
+    if cut and len(cut) < len(picks):
+        raise _incomparable(cut[0])
+
+
+def _incomparable(pick: ChosenTimeline) -> DocumentError:
+    reasons = [english(note) for note in notes_of([pick])[:2]]
+    return DocumentError(
+        "{path}: {label} cannot be compared, because {why}, and no step of it is known to be complete; record it again",
+        path=pick.recording.path,
+        label=pick.timeline.label,
+        why="; ".join(reasons),
+    )
 
 
 def _works(picks: Sequence[ChosenTimeline], by: DiffKey) -> list[UnitWork]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -13,6 +14,7 @@ from perfgate.locale import Activity
 from perfgate.trace.scanner.compressed import damage, opened
 
 _HEAD_BYTES = 4096
+_MOST_FILES = 1000
 
 
 class _Format(NamedTuple):
@@ -39,7 +41,7 @@ _FORMATS = (
     ),
     _Format(
         "UTF-16 text",
-        _matches(rb"\xff\xfe|\xfe\xff|[\[{]\x00|\x00[\[{]"),
+        _matches(rb"\xff\xfe|\xfe\xff|(?:\s\x00)*[\[{]\x00|(?:\x00\s)*\x00[\[{]"),
         Activity("convert it: iconv -f UTF-16 -t UTF-8 FILE > trace.json"),
     ),
     _Format(
@@ -100,6 +102,12 @@ _FORMATS = (
         Activity("make a list of them: jq -s . FILE > trace.json"),
     ),
 )
+
+
+def refuse_foreign_below(folder: Path) -> None:
+    """As ``refuse_foreign``, for the first such file in a folder that has no recording."""
+    for path in sorted(islice(folder.rglob("*"), _MOST_FILES)):
+        refuse_foreign(path)
 
 
 def refuse_foreign(path: Path) -> None:

@@ -9,7 +9,7 @@ from perfgate.errors import DocumentError
 from perfgate.plugins import READERS, load_members
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers import formats
-from perfgate.trace.readers.foreign import refuse_foreign
+from perfgate.trace.readers.foreign import refuse_foreign, refuse_foreign_below
 
 
 class Reader(Protocol):
@@ -55,6 +55,8 @@ def reader_of(path: Path) -> Reader:
     for reader in members:
         if reader.recognises(path):
             return reader
+    if path.is_dir():
+        refuse_foreign_below(path)
     formats = "; ".join(reader.READS for reader in members)
     raise DocumentError(
         "{path} is not profiler output that perfgate can read; it reads: {formats}",

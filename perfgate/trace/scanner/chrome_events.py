@@ -31,6 +31,8 @@ LOOK_BYTES = 64 << 10
 MAX_TRACE_BYTES = 8 << 30
 
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+# Editors on Windows write the mark of UTF-8 before a text (RFC 8259, 8.1: a reader may ignore it).
+_UTF8_MARK = b"\xef\xbb\xbf"
 _BARE_LIST = re.compile(rb"\s*\[")
 # Before all but the first event of a file.
 _SEPARATOR = lazy_pattern(rb"\A\s*,")
@@ -312,7 +314,7 @@ def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
     """The file so far, cut behind the bracket that opens the list of events."""
     buffer = b""
     for block in blocks:
-        buffer += block
+        buffer = (buffer + block).removeprefix(_UTF8_MARK)
         match = _BARE_LIST.match(buffer) or EVENTS_KEY.search(buffer)
         if match:
             return buffer[: match.end()], buffer[match.end() :]

@@ -23,6 +23,7 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
         ("a.json", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git lfs pull"),
         ("a.json", _EVENTS.encode("utf-16"), "iconv -f UTF-16"),
         ("a.json", _EVENTS.encode("utf-16-le"), "iconv -f UTF-16"),
+        ("a.json", f"\n {_EVENTS}".encode("utf-16-be"), "iconv -f UTF-16"),
         ("a.nsys-rep", b"\x00\x01", "nsys export --type sqlite"),
         ("a.pftrace", b"\x0a\x10", "traceconv json"),
         ("host.xplane.pb", b"\x0a\x10", "trace.json.gz next to it"),
@@ -44,6 +45,35 @@ def test_read__other_format__refused_by_its_name_with_the_remedy(
         with pytest.raises(DocumentError) as caught:
             read(path)
         assert said in str(caught.value)
+
+
+@each(
+    "name, content, said",
+    [
+        ("plugins/profile/2026_11_29/host.xplane.pb", b"\x0a\x10", "raw_to_tool_data"),
+        ("run/report.nsys-rep", b"\x00\x01", "nsys export --type sqlite"),
+        ("worker0.dat", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git lfs pull"),
+    ],
+)
+def test_read__folder_of_another_format__refused_by_its_name(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    folder = tmp_path / f"of {len(name)}"
+    path = folder / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+
+    with pytest.raises(DocumentError, match=said):
+        trace.read(folder)
+
+
+def test_read__text_with_the_mark_of_utf_8__as_without(tmp_path: Path) -> None:
+    plain = recorded(tmp_path / "plain.json", steps(2))
+    path = tmp_path / "marked.json"
+    path.write_bytes(b"\xef\xbb\xbf" + plain.read_bytes())
+
+    assert trace.read(path).timelines[0].rank == trace.read(plain).timelines[0].rank
+    assert len(trace.read(path).timelines[0].events) == len(steps(2))
 
 
 @each("name", ["trace.json", "trace", "profile.dat", "trace.json.gz"])
