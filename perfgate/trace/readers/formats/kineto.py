@@ -88,7 +88,7 @@ _OTHER = KIND_CODES["other"]
 # A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
 # cpu_only_rank-34); in other recordings none is missing.
 _MOST_OF_INDICES = 2
-_MOST_UNLIKE = 0.1
+_MOST_UNLIKE = 0.5
 _ROUNDING_NS = 2000  # of times in whole microseconds
 # Kinds recognised by name, and the kind that the event must have by its category; None for any. In 2021 the steps were
 # operators, and allocations had no category.
