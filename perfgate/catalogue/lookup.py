@@ -28,21 +28,25 @@ LIMITS: dict[str, Limit] = {}
 RULES: dict[str, Rule] = {}
 _PARTS: dict[str, Metric] = {}
 for _card in CARDS.values():
-    METRICS.update((metric.name, metric) for metric in _card.metrics)
-    LIMITS.update((limit.name, limit) for limit in _card.limits)
-    RULES.update((rule.name, rule) for rule in _card.rules)
-    _PARTS.update((part.name, part) for part in _card.parts)
+    for _metric in _card.metrics:
+        METRICS[_metric.name] = _metric
+    for _limit in _card.limits:
+        LIMITS[_limit.name] = _limit
+    for _rule in _card.rules:
+        RULES[_rule.name] = _rule
+    for _part in _card.parts:
+        _PARTS[_part.name] = _part
 RULE_ADVICE = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
 GLOSSARY: dict[str, Term] = load_glossary()
 FAMILIES: dict[str, Family] = load_families(METRICS.values())
 # Advice is ``advice.RULE``, or ``advice.RULE.instead`` if the remedy was tried in vain.
 MESSAGES: dict[str, Sentence] = load_messages()
-for _rule, _advice in (RULE_ADVICE | CHANGE_ADVICE).items():
-    MESSAGES[f"advice.{_rule}"] = Sentence(other=_advice.message)
-for _rule, _advice in RULE_ADVICE.items():
+for _name, _advice in (RULE_ADVICE | CHANGE_ADVICE).items():
+    MESSAGES[f"advice.{_name}"] = Sentence(other=_advice.message)
+for _name, _advice in RULE_ADVICE.items():
     if _advice.instead:
-        MESSAGES[f"advice.{_rule}.instead"] = Sentence(other=_advice.instead)
+        MESSAGES[f"advice.{_name}.instead"] = Sentence(other=_advice.instead)
 FAST_PATHS = FAMILIES["fast_path"].metrics
 # A number measured in turns is compared if a tolerance names it, and must then be decided.
 MUST_DECIDE = {name for name, entry in METRICS.items() if entry.repeatable}
@@ -125,8 +129,10 @@ GATING_LIMITS = tuple(name for name in LIMITS if judged_by(name))
 def sources() -> Iterator[str]:
     """Where the numbers of the catalogue come from: formulas and references, which need no translation and may have one."""
     for step in CARDS.values():
-        yield from (metric.source for metric in (*step.metrics, *step.parts))
-        yield from (limit.source for limit in step.limits)
+        for metric in (*step.metrics, *step.parts):
+            yield metric.source
+        for limit in step.limits:
+            yield limit.source
 
 
 def sentences() -> Iterator[str]:
@@ -135,7 +141,8 @@ def sentences() -> Iterator[str]:
         yield from (step.title, step.question, step.how, step.remedy, step.cost, *step.devices.values())
         for metric in (*step.metrics, *step.parts):
             yield from (metric.title, metric.explanation, *metric.clock_titles.values())
-        yield from (rule.message for rule in step.rules)
+        for rule in step.rules:
+            yield rule.message
     for term in GLOSSARY.values():
         yield from (term.name, term.explanation)
     for sentence in MESSAGES.values():

@@ -25,35 +25,36 @@ ACCOUNT_VARIABLE = "PERFGATE_LOGIN"
 
 @dataclass(frozen=True)
 class CiEvent:
-    """The CI job as described by its environment. It is trusted: artifacts and comments are checked against it.
-
-    ``project`` is how the API names the repository that gets the comment (``owner/name``, or a number on GitLab);
-    ``repository`` is where the pipeline runs. ``head_sha`` is the commit under review and ``built_sha`` the commit that
-    CI checked out (a merge of head into base, on a change request). ``owner`` and ``branch`` find the change request
-    if the event does not name it. ``base_sha`` is the commit that a merge queue puts ``head_sha`` on. ``measured`` is how
-    the measuring job ended, if known. ``is_check`` is true if the forge holds the change request to the job's own pipeline,
-    so that no commit status is wanted. ``account`` is the login of the token, if the forge does not reveal it.
-    """
+    """The CI job as described by its environment. It is trusted: artifacts and comments are checked against it."""
 
     forge: str
     api_url: str
     server_url: str
+    # The repository in which the pipeline runs.
     repository: str
+    # The API's name of the repository that gets the comment: ``owner/name``, or a number on GitLab.
     project: str
     run_id: str
     run_attempt: int
+    # The commit under review.
     head_sha: str
+    # The commit that CI checked out: on a change request a merge of head into base.
     built_sha: str | None = None
     change_request: int | None = None
+    # They find the change request if the event does not name it.
     owner: str | None = None
     branch: str | None = None
+    # The commit that a merge queue puts ``head_sha`` on.
     base_sha: str | None = None
+    # How the measuring job ended, if known.
     measured: str | None = None
+    # Whether the forge ties the change request to the job's own pipeline, so that no commit status is needed.
     is_check: bool = False
     job_url: str | None = None
     artifact_url: str | None = None
     report_url: str | None = None
     ca_file: str | None = None
+    # The login of the token, if the forge does not reveal it.
     account: str | None = None
 
     def context(self) -> CiContext:

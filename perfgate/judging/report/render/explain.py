@@ -190,14 +190,14 @@ def _step_number(text: str) -> int | None:
 
 
 def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
-    here, others = EMPTY, []
+    on_device, on_others = EMPTY, []
     for kind in DEVICE_KINDS:
         if kind in card.devices:
             words = say(card.devices[kind])
             if kind == device:
-                here = words
+                on_device = words
             else:
-                others.append((Words(kind), words))
+                on_others.append((Words(kind), words))
     metrics = [(metric.name, say(metric.title)) for metric in card.metrics]
     return _render(
         "step",
@@ -207,8 +207,8 @@ def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
         question=say(card.question),
         how=say(card.how),
         kind=Words(device),
-        here=here,
-        others=others,
+        here=on_device,
+        others=on_others,
         metrics=metrics,
         limits=[_limit(limit, limits) for limit in card.limits],
         # The braces of their evidence stay: they show which values a finding inserts there.

@@ -115,18 +115,18 @@ def _regressions(summary: Summary) -> ReadyHtml:
 
 
 def _suggestions(summary: Summary) -> ReadyHtml:
-    introduced, others = [], []
+    introduced, existing = [], []
     for tip in summary.decision.suggestions:
         if tip.introduced:
             introduced.append(tip)
         else:
-            others.append(tip)
+            existing.append(tip)
     return render_part(
         "page/suggestions.html.j2",
         causes=worded_causes(summary.causes[:_MAX_PLOTS]),
         account=account_words(summary, "html"),
         suggestions=introduced[:_MAX_ROWS],
-        other_suggestions=others[:_MAX_ROWS],
+        other_suggestions=existing[:_MAX_ROWS],
     )
 
 

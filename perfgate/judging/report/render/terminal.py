@@ -183,10 +183,10 @@ def _broken(run: RunDocument) -> Iterator[tuple[str, ErrorDetail]]:
     """The first failed pairs and workloads with their errors."""
     for failed in run.failed_pairs[:_SHOWN]:
         yield failed.workload, failed.error
-    shown = 0
+    count = 0
     for workload in run.workloads:
-        if workload.error is not None and shown < _SHOWN:
-            shown += 1
+        if workload.error is not None and count < _SHOWN:
+            count += 1
             yield workload.name, workload.error
 
 
@@ -257,10 +257,12 @@ def _print_findings(summary: Summary, console: Console) -> None:
 def _print_recorded(summary: Summary, console: Console) -> None:
     """Print the longest recorded times; the comment and the page have the rest."""
     title = say("Recorded, not compared; to compare, measure with perfgate check")
-    times = [comparison for comparison in summary.recorded if comparison.unit == "s"]
-    rows = [line("shared/recorded.j2", "plain", row=time) for time in times[:_SHOWN_RECORDED]]
-    _print_lines(title, rows, console)
-    _print_more(len(times) - len(rows), console, indent="  ")
+    rows = []
+    for comparison in summary.recorded:
+        if comparison.unit == "s":
+            rows.append(line("shared/recorded.j2", "plain", row=comparison))
+    _print_lines(title, rows[:_SHOWN_RECORDED], console)
+    _print_more(len(rows) - _SHOWN_RECORDED, console, indent="  ")
 
 
 def _print_more(hidden: int, console: Console, *, indent: str = "") -> None:

@@ -195,9 +195,12 @@ def _kept_beside(moved: MovedSeries, kept_files: Mapping[str, Sequence[KeptLink]
         return []
     sides = []
     for side, run_id in zip((say("before"), say("after")), runs_beside(moved)):
-        linkable = [link for link in kept_files.get(run_id, []) if is_linkable(link.address)]
-        if linkable:
-            sides.append(KeptFiles(side, [(link.path, Words(link.address)) for link in linkable]))
+        links = []
+        for link in kept_files.get(run_id, []):
+            if is_linkable(link.address):
+                links.append((link.path, Words(link.address)))
+        if links:
+            sides.append(KeptFiles(side, links))
     return sides
 
 

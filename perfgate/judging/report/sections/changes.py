@@ -56,9 +56,10 @@ def failing(summary: Summary) -> SectionText | None:
         return None
     listed = moved[: summary.detail]
     numbers = block_numbers(summary)
+    rows = [row(comparison, summary, numbers.get(id(comparison))) for comparison in listed]
     return section_text(
         "failing",
-        rows=grouped(row(comparison, summary, numbers.get(id(comparison))) for comparison in listed),
+        rows=grouped(rows),
         more=len(moved) - len(listed),
         confidence=common_confidence(listed),
         fold=summary.verdict != "INCONCLUSIVE",

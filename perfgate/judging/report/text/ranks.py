@@ -176,8 +176,8 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
         words.append(say(_LEFT_OUT, left_out=len(left_out), all=recordings, reasons="; ".join(reasons)))
     for repeated in document.repeated:
         recordings = counted(1 + len(repeated.others), "recording")
-        chosen, others = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
-        words.append(say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, others=others))
+        chosen, ignored = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
+        words.append(say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, others=ignored))
     if document.missing:
         words.append(say(_MISSING, ranks=", ".join(map(str, document.missing))))
     for ended in document.ended_early:

@@ -157,9 +157,9 @@ def _both(row: StepComparison) -> Words:
 
 
 def _operators(rows: Iterable[StepComparison]) -> list[tuple[str, Words]]:
-    measured = [row for row in rows if row.head is not None]
     shares = []
-    for row in measured[:_OPERATORS_IN_SHORT]:
-        name = row.labels.get("op", "").removeprefix("aten::")
-        shares.append((name, numbers.percent(row.head)))
-    return shares
+    for row in rows:
+        if row.head is not None:
+            name = row.labels.get("op", "").removeprefix("aten::")
+            shares.append((name, numbers.percent(row.head)))
+    return shares[:_OPERATORS_IN_SHORT]

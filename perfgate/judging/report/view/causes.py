@@ -346,9 +346,10 @@ class CauseView:
         """The first lines that add to it, each with how much; the file is named once."""
         lines: list[tuple[str, Words]] = []
         file = ""
-        located = [site for site in self._cause.sites if site.line]
-        for site in located[:_NAMED_LINES]:
-            line = site.line or ""
+        for site in self._cause.sites:
+            line = site.line
+            if not line or len(lines) == _NAMED_LINES:
+                continue
             name = line.removeprefix(file)
             if not lines:
                 name = self._linked(line)

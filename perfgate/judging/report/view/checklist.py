@@ -238,11 +238,13 @@ def _unresolved(row: StepComparison, *, half: float) -> Words:
 def tally(steps: list[StepSummary]) -> list[Words]:
     """The number of steps by status, good statuses first: ``14 ok``, ``2 to look at``; then new and gone findings."""
     counts = Counter(step.status for step in steps)
-    statuses = [(STATUS_NAMES[status], counts[status]) for status in STATUS_NAMES]
-    statuses.append((phrase("new"), sum(len(new_of(step)) for step in steps)))
-    statuses.append((phrase("gone"), sum(len(step.gone) for step in steps)))
+    new, gone = 0, 0
+    for step in steps:
+        new += len(new_of(step))
+        gone += len(step.gone)
+    statuses = [(name, counts[status]) for status, name in STATUS_NAMES.items()]
     words = []
-    for name, count in statuses:
+    for name, count in [*statuses, (phrase("new"), new), (phrase("gone"), gone)]:
         if count:
             words.append(say("{count} {status}", count=Words(f"{count:,}"), status=say(name)))
     return words

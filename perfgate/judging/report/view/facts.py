@@ -159,7 +159,10 @@ def _deciding_clocks(summary: Summary) -> set[str]:
 
 def counts(summary: Summary) -> Counts:
     decision = summary.decision
-    quads = [c.pairs or 0 for c in decision.comparisons if isinstance(c, Paired) and c.is_of_job]
+    quads = 0
+    for comparison in decision.comparisons:
+        if isinstance(comparison, Paired) and comparison.is_of_job:
+            quads = max(quads, comparison.pairs or 0)
     floor = summary.floor
     return Counts(
         regressed=sum(comparison.outcome == "regressed" for comparison in summary.metrics),
@@ -171,7 +174,7 @@ def counts(summary: Summary) -> Counts:
         floor=None if floor is None else numbers.plus_minus(floor.floor),
         aa_pairs=max((floor.pairs for floor in decision.noise_floors), default=0),
         pairs=decision.pairs,
-        quads=max(quads, default=0),
+        quads=quads,
         duration=numbers.duration(decision.duration),
         untimed=_untimed(summary),
         device=decision.device,

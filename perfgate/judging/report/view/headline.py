@@ -362,8 +362,11 @@ def deciding_times(summary: Summary) -> list[Paired]:
 
 def _faster(summary: Summary) -> Paired | None:
     """The deciding time with the largest improvement, for titles that lead with a count; None if no interval shows one."""
-    better = [c for c in deciding_times(summary) if c.is_better and c.delta is not None]
-    return max(better, key=lambda c: abs(c.delta or 0.0), default=None)
+    best, largest = None, 0.0
+    for time in deciding_times(summary):
+        if time.is_better and abs(time.delta or 0.0) > largest:
+            best, largest = time, abs(time.delta or 0.0)
+    return best
 
 
 def _of_no_slowdown(summary: Summary) -> str | None:
@@ -371,7 +374,7 @@ def _of_no_slowdown(summary: Summary) -> str | None:
 
     Of jobs the places are numbers.
     """
-    times = [c for c in deciding_times(summary) if c.interval and c.delta is not None]
+    times = [time for time in deciding_times(summary) if time.interval and time.delta is not None]
     if not times:
         return None
     of_jobs = any(time.is_of_job for time in times)
