@@ -93,9 +93,13 @@ def suggested(decision: DecisionDocument) -> DecisionDocument:
 def _suggestion_for(regression: Regression, decision: DecisionDocument) -> int | None:
     """The number of the first suggestion that fits: advice on a fault leads, then advice on the leading cause's operator."""
     causes = [decision.causes[number] for number in regression.causes]
-    compared = [decision.comparisons[at] for at in regression.comparisons]
-    stalled = {comparison.place for comparison in compared if comparison.metric == LATENCY_STALLS}
-    leading = causes[0].op if causes else None
+    leading = None
+    if causes:
+        leading = causes[0].op
+    stalled = set()
+    for at in regression.comparisons:
+        if decision.comparisons[at].metric == LATENCY_STALLS:
+            stalled.add(decision.comparisons[at].place)
     ranked = []
     for number, suggestion in enumerate(decision.suggestions):
         is_on_stalls = suggestion.rule in OF_STALLS.values() and suggestion.place in stalled
@@ -221,12 +225,14 @@ def _gain(
 
 
 def _measured(source: MeasuredGain, value: Value | None) -> Gain | None:
-    speedup = None if value is None else _speedup(source, value.value)
-    if speedup is None or value is None:
+    if value is None:
+        return None
+    speedup = _speedup(source, value.value)
+    if speedup is None:
         return None
     interval = None
     if value.interval:
-        low, high = (_speedup(source, end) for end in value.interval)
+        low, high = _speedup(source, value.interval[0]), _speedup(source, value.interval[1])
         if low is not None and high is not None:
             interval = (min(low, high), max(low, high))
     return Gain(kind="measured", speedup=speedup, of=source.of, interval=interval)

@@ -66,13 +66,17 @@ def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
 
 
 def _rule_of_stalls(stalls: NumberComparison) -> str:
-    how = None if stalls.reason is None else stalls.reason.values.get("how")
-    waits = isinstance(how, Message) and how.code == "gate.stall-waiting"
-    return OF_STALLS["waiting" if waits else "computing"]
+    if stalls.reason is not None:
+        how = stalls.reason.values.get("how")
+        if isinstance(how, Message) and how.code == "gate.stall-waiting":
+            return OF_STALLS["waiting"]
+    return OF_STALLS["computing"]
 
 
 def _line_of_stalls(stalls: NumberComparison) -> Part | None:
-    line = None if stalls.reason is None else stalls.reason.values.get("line")
+    if stalls.reason is None:
+        return None
+    line = stalls.reason.values.get("line")
     if not isinstance(line, str):
         return None
     return Part(line=line, base=stalls.base or 0.0, head=stalls.head or 0.0)
@@ -98,7 +102,10 @@ def _on_counter(comparison: Exact) -> Iterator[_Advised]:
 
 
 def _cast(rises: Sequence[Part]) -> Part | None:
-    return next((part for part in rises if part.name == _CAST), None)
+    for part in rises:
+        if part.name == _CAST:
+            return part
+    return None
 
 
 def _small_ops(comparison: Exact) -> Iterator[_Advised]:
@@ -172,7 +179,10 @@ def _rise(part: Part) -> float:
 
 
 def _located(rises: Sequence[Part]) -> Part | None:
-    return next((part for part in rises if part.line), None) or next(iter(rises), None)
+    for part in rises:
+        if part.line:
+            return part
+    return next(iter(rises), None)
 
 
 def _of(comparison: NumberComparison, rule: str, part: Part | None) -> _Advised:
@@ -191,9 +201,9 @@ def _of(comparison: NumberComparison, rule: str, part: Part | None) -> _Advised:
 def _suggestion(rule: str, advised: OperatorDelta, decision: DecisionDocument) -> Suggestion:
     advice = CHANGE_ADVICE[rule]
     seconds, gain = _share_of_call(advised, decision)
-    counts = {"base": advised.base_count or 0.0, "head": advised.head_count or 0.0}
     evidence: dict[str, Evidence] = {
-        side: int(count) if float(count).is_integer() else count for side, count in counts.items()
+        "base": _whole_if_possible(advised.base_count or 0.0),
+        "head": _whole_if_possible(advised.head_count or 0.0),
     }
     if advised.op:
         evidence["op"] = advised.op
@@ -216,16 +226,22 @@ def _suggestion(rule: str, advised: OperatorDelta, decision: DecisionDocument) -
     )
 
 
+def _whole_if_possible(count: float) -> float:
+    if float(count).is_integer():
+        return int(count)
+    return count
+
+
 def _share_of_call(advised: OperatorDelta, decision: DecisionDocument) -> tuple[float, Gain | None]:
     """The seconds that the operator, or everything on its line, adds to a slower call, and the gain from undoing it."""
     for explained in decision.explanations:
         if explained.place != advised.place or not explained.metric:
             continue
-        times = [c for c in decision.comparisons if isinstance(c, Paired) and c.is_of_call]
-        explained_times = (c for c in times if c.place == explained.place and c.metric == explained.metric)
-        if (call := next(explained_times, None)) and call.head:
-            seconds = _seconds(advised, explained.contributions)
-            return seconds, at_most(seconds / call.head)
+        for call in decision.comparisons:
+            is_explained = call.place == explained.place and call.metric == explained.metric
+            if is_explained and isinstance(call, Paired) and call.is_of_call and call.head:
+                seconds = _seconds(advised, explained.contributions)
+                return seconds, at_most(seconds / call.head)
     return 0.0, None
 
 
@@ -242,9 +258,11 @@ def _seconds(advised: OperatorDelta, contributions: Sequence[OperatorDelta]) -> 
             return part.line == advised.line
         return advised.op in (part.op, part.function)
 
-    own = [part for part in contributions if part.seconds > 0 and is_of(part)]
-    seconds = sum(part.seconds for part in own)
-    more = sum(max(0.0, part.more_count) for part in own)
+    seconds, more = 0.0, 0.0
+    for part in contributions:
+        if part.seconds > 0 and is_of(part):
+            seconds += part.seconds
+            more += max(0.0, part.more_count)
     for part in contributions:
         if part.kind == "launching" and part.more_count > 0:
             seconds += max(0.0, part.seconds) * min(1.0, more / part.more_count)
