@@ -133,8 +133,12 @@ def _shortened(parts: list[_Part], whole: Callable[[list[_Part], list[Words]], s
     droppable = [part.section for part in parts if part.section.drop != KEEP]
     droppable.sort(key=lambda section: section.drop)
     while True:
-        remaining = [part for part in parts if part.section not in omitted]
-        titles = [say(part.section.title) for part in parts if part.section in omitted]
+        remaining, titles = [], []
+        for part in parts:
+            if part.section in omitted:
+                titles.append(say(part.section.title))
+            else:
+                remaining.append(part)
         text = whole(remaining, titles)
         if len(text) <= budget:
             return text

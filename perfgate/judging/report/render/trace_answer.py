@@ -144,8 +144,7 @@ def _notable(parts: Sequence[_Share]) -> list[_Share]:
 
 
 def _idle(group: GapGroupRow) -> str:
-    inside = [clean(name, limit=2 * _NAME) for name in (group.operator, group.frame) if name]
-    where = " · ".join(inside) or say(_UNKNOWN)
+    where = _joined_places([group.operator, group.frame]) or say(_UNKNOWN)
     if group.ended_by:
         where = say(_THEN, where=where, kernel=clean(kernel_name(group.ended_by, limit=_NAME)))
     return say(
@@ -170,10 +169,14 @@ def _heaviest(top: TopTimeline) -> Iterator[str]:
 
 def _from(words: str, places: Iterable[str | None]) -> str:
     """The words with the operator and line behind them, as far as they are known."""
-    where = " · ".join(clean(place, limit=2 * _NAME) for place in places if place)
+    where = _joined_places(places)
     if where:
         return say(_FROM, what=words, where=where)
     return words
+
+
+def _joined_places(places: Iterable[str | None]) -> str:
+    return " · ".join(clean(place, limit=2 * _NAME) for place in places if place)
 
 
 def _overlap(timeline: AnswerTimeline) -> Iterator[str]:
@@ -229,9 +232,12 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         if before is not None and after is not None:
             totals.append(f"{say(name)} {signed(after - before)}")
     yield say(", ").join(totals)
-    costs = [(row, row.head or row.base) for row in timeline.rows]
-    alike = Counter((row.name, cost and cost.line) for row, cost in costs)
-    for row, cost in costs:
+    alike: Counter[object] = Counter()
+    for row in timeline.rows:
+        cost = row.head or row.base
+        alike[row.name, cost and cost.line] += 1
+    for row in timeline.rows:
+        cost = row.head or row.base
         title = say("{name}: ", name=f"{say(row.change)} {changed_name(row, 2 * _NAME)}")
         places: list[str | None] = []
         if cost:

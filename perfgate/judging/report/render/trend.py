@@ -133,9 +133,14 @@ def render_email(document: TrendDocument, language: Language) -> str:
 def render_news(document: TrendDocument, language: Language) -> str | None:
     """The comment with the news, None without any: editing an issue notifies no subscriber."""
     causes = sort_causes(document)
-    grown = [cause for cause in causes.still_open if cause.news]
-    ended = [cause for cause in causes.ended if cause.direction != "changed"]
-    news = [*causes.new_worse, *grown, *causes.new_better, *ended]
+    news = list(causes.new_worse)
+    for cause in causes.still_open:
+        if cause.news:
+            news.append(cause)
+    news += causes.new_better
+    for cause in causes.ended:
+        if cause.direction != "changed":
+            news.append(cause)
     if not news and not document.gone:
         return None
     most = _ROWS[-1]

@@ -233,7 +233,7 @@ def steps_legend() -> list[StatusKey]:
 def weeks_bars(weeks: Mapping[str, int]) -> Markup:
     """Draw how many runs there were each week."""
     newest = list(weeks.items())[-52:]
-    most = max((runs for _, runs in newest), default=0) or 1
+    most = max(dict(newest).values(), default=0) or 1
     margin, step = 34, 12
     width, height = margin + max(step * len(newest), 160) + 4, 88
     parts: list[Markup] = []

@@ -133,16 +133,20 @@ def why(summary: Summary) -> SectionText | None:
 @section("slower operators", drop=15, fold="moved")
 def operators(summary: Summary) -> SectionText | None:
     """Operators that got slower by themselves, hardly visible in the whole call; none of them fails the gate."""
-    slower = [operator for operator in summary.tested_operators if operator.alone]
+    slower, pairs = [], 0
+    for operator in summary.tested_operators:
+        if operator.alone:
+            slower.append((operator, whole_call(operator, summary)))
+            pairs = max(pairs, operator.pairs or 0)
     if not slower:
         return None
     most = min(_MOST_OPERATORS, summary.detail)
     return section_text(
         "operators",
-        operators=[(test, whole_call(test, summary)) for test in slower[:most]],
+        operators=slower[:most],
         total=len(slower),
         more=beyond(slower, most),
-        pairs=max(test.pairs or 0 for test in slower),
+        pairs=pairs,
         tested=len(summary.tested_operators),
     )
 

@@ -50,10 +50,12 @@ def render_compare(
     with speaking(language):
         page = SitePage(compare_address(earlier.id, later.id), content, links)
         apart, rest = split_levels(rows[:_MAX_ROWS], page)
-        timed = sum(row.interval is not None and not row.series.is_exact for row in rows)
+        timed, confidence = 0, 0.0
+        for row in rows:
+            timed += row.interval is not None and not row.series.is_exact
+            confidence = max(confidence, row.confidence or 0.0)
         differences = [row for row in testbed_rows(*documents) if row.base != row.head]
         level, by_chance = EMPTY, EMPTY
-        confidence = max((row.confidence or 0.0 for row in rows), default=0.0)
         if confidence:
             level = numbers.confidence(confidence)
             by_chance = Words(f"{math.ceil(timed * (1 - confidence) * 10) / 10:.1f}")

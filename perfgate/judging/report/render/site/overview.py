@@ -164,9 +164,15 @@ def _places(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
 
 def _leading(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     """The few numbers that stand for a place: those that users feel first, then the command's own."""
-    ranked = [entry for entry in series if entry.metric in _RANKS or entry.metric.startswith(NUMBER)]
-    # Informing numbers stand only for a place without judged numbers.
-    leading = [entry for entry in ranked if not entry.informing] or ranked
+    judged, informing = [], []
+    for entry in series:
+        if entry.metric in _RANKS or entry.metric.startswith(NUMBER):
+            if entry.informing:
+                informing.append(entry)
+            else:
+                judged.append(entry)
+    # Informing numbers represent only a place without judged numbers.
+    leading = judged or informing
     leading.sort(key=lambda entry: _RANKS.get(entry.metric, len(_FIRST)))
     return leading[:_MAX_NUMBERS]
 
