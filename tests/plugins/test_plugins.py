@@ -109,7 +109,7 @@ def test_load__plug_in_that_cannot_be_imported__named_with_its_package(python: P
     ("entry", "message"),
     [
         ("kineto = broken", "has the name of perfgate's own perfgate.trace.readers.formats.kineto"),
-        ("toy = broken", "has the same name as that of package"),
+        ("toy = broken", "has the same name as the plug-in of package"),
     ],
 )
 def test_load__two_members_of_one_name__refused(python: Path, tmp_path: Path, entry: str, message: str) -> None:

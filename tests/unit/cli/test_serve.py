@@ -323,7 +323,7 @@ def test_serve__without_its_packages__says_what_to_install(folder: Path, monkeyp
 def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
     done = CliRunner().invoke(COMMAND, ["--traces", str(tmp_path / "none")])
     assert isinstance(done.exception, UsageError)
-    assert "name the one that the recordings lie in" in str(done.exception)
+    assert "name the folder that contains the recordings" in str(done.exception)
 
 
 def test_is_loopback_host__addresses__only_those_of_this_machine() -> None:

@@ -356,7 +356,7 @@ def test_detect__artifact_address_of_a_given_event__only_of_the_repository_or_th
 
 
 def test_detect__gitea_actions_without_its_package__named_with_what_to_install() -> None:
-    said = "the forge gitea needs the package perfgate-forges beside perfgate; .* pip install perfgate-forges"
+    said = "the forge gitea needs the package perfgate-forges in addition to perfgate; .* pip install perfgate-forges"
     for environ in ({"GITEA_ACTIONS": "true", "GITHUB_ACTIONS": "true"}, {**GIVEN_EVENT, "PERFGATE_FORGE": "gitea"}):
         with without_plugins(), pytest.raises(UsageError, match=said):
             detect(environ)

@@ -180,7 +180,7 @@ def test_baseline_record__more_than_are_to_stay__the_oldest_go_a_twentieth_at_on
     assert "removed" not in baseline(project, "record", "--run", write(project, "one more")).output
     assert len(stored_runs(store, "shop")) == 21
     assert baseline(project, "record", "--run", write(project, "two")).output.endswith(
-        "removed the 2 oldest, as [store] keep says\n"
+        "removed the 2 oldest, as set by [store] keep\n"
     )
     assert len(stored_runs(store, "shop")) == 20
 
