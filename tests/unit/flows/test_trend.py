@@ -315,7 +315,7 @@ def test_trend__run_of_a_clock_that_was_wrong__left_out_and_said(project: Projec
 
 def test_trend__every_run_after_today__says_to_set_the_clock(project: Project) -> None:
     project.record_in(2099, dated(main_runs(1)[0], "2099-01-01T00:00:00+00:00"))
-    with pytest.raises(UsageError, match=r"1 of 1 runs are dated weeks after today.*or of this one$"):
+    with pytest.raises(UsageError, match=r"1 of 1 runs are dated weeks after today.*or of this machine$"):
         project.trend()
 
 
