@@ -163,7 +163,7 @@ def bisect_stack(
 
 
 def _machine(directory: Path, progress: Progress) -> AbstractContextManager[float]:
-    """The machine, held for the whole search: its gates and counts do not queue behind those of others."""
+    """The machine, held for the whole search: its gates and counts do not queue behind other gates."""
     return machine_lock(lock_path(), purpose=f"perfgate bisect in {directory.resolve()}", say=progress.note)
 
 
