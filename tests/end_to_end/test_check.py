@@ -205,17 +205,6 @@ def test_check__check_that_refuses_both_sides_in_ci__fail_without_pairs(perfgate
     )
 
 
-def test_check__head_does_not_load_in_ci__exit_4_and_the_traceback_is_kept(perfgate: Perfgate, clone: Clone) -> None:
-    clone.commit("broken", model=("def build():", "def build():\n    raise ValueError('no checkpoint')"))
-    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root, CI="true")
-    assert done.returncode == 4, done.stderr
-    decision = _decision(clone.root / "out")
-    assert decision["verdict"] == "INCONCLUSIVE"
-    assert [(failure["side"], failure["what"]) for failure in decision["failures"]] == [("head", "load")]
-    assert worded(decision["failures"][0]["error"]["message"]) == "ValueError: no checkpoint (at model.py:17)"
-    assert decision["failures"][0]["error"]["traceback"].splitlines()[1].endswith("in <lambda>")
-
-
 def test_local__uncommitted_mistake_in_a_subfolder__fail_and_the_work_tree_is_untouched(
     perfgate: Perfgate, clone: Clone
 ) -> None:

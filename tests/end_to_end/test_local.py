@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.end_to_end.conftest import Clone, Perfgate
+from tests.fakes.wording import worded
 
 BROKEN = ("def build():", "def build():\n    raise ValueError('no checkpoint')")
 
@@ -14,27 +15,24 @@ def decision_in(clone: Clone) -> dict[str, Any]:
     return dict(json.loads((clone.root / ".perfgate" / "local" / "decision.json").read_text()))
 
 
-def test_local__brief_and_against_a_revision__one_line_where_it_passes_and_everything_where_it_does_not(
+def test_local__head_does_not_load_in_ci__brief_prints_everything_and_the_traceback_is_kept(
     perfgate: Perfgate, clone: Clone
 ) -> None:
-    broken = clone.commit("broken", model=BROKEN)
-    clone.git("tag", "broken")
-    model = clone.root / "model.py"
-    model.write_text(model.read_text() + "# words\n")
-
-    brief = perfgate("local", "--brief", "--base", "broken", cwd=clone.root)
-    assert brief.returncode == 0, brief.stderr
-    assert brief.stdout == "perfgate: SKIPPED – only comments or formatting changed (1 file)\n"
-    assert decision_in(clone)["base"]["commit"] == broken
-
-    whole = perfgate("local", "--brief", "--steps", "4", cwd=clone.root, CI="true")
-    assert whole.returncode == 4, whole.stderr
-    assert "ValueError: no checkpoint" in whole.stdout
-    assert whole.stdout.endswith("report: .perfgate/local/report.html\n")
-    assert decision_in(clone)["base"]["commit"] == clone.git("rev-parse", "main")
+    clone.commit("broken", model=BROKEN)
+    done = perfgate("local", "--brief", "--steps", "4", cwd=clone.root, CI="true")
+    assert done.returncode == 4, done.stderr
+    assert "ValueError: no checkpoint" in done.stdout
+    assert done.stdout.endswith("report: .perfgate/local/report.html\n")
+    decision = decision_in(clone)
+    assert decision["base"]["commit"] == clone.git("rev-parse", "main")
+    assert decision["verdict"] == "INCONCLUSIVE"
+    assert [(failure["side"], failure["what"]) for failure in decision["failures"]] == [("head", "load")]
+    error = decision["failures"][0]["error"]
+    assert worded(error["message"]) == "ValueError: no checkpoint (at model.py:17)"
+    assert error["traceback"].splitlines()[1].endswith("in <lambda>")
 
 
-def test_local__revision_went_on_after_the_branch__compared_with_where_they_parted(
+def test_local__brief_against_a_revision_that_went_on__one_line_and_compared_with_where_they_parted(
     perfgate: Perfgate, clone: Clone
 ) -> None:
     parted = clone.git("rev-parse", "main")
@@ -43,9 +41,9 @@ def test_local__revision_went_on_after_the_branch__compared_with_where_they_part
     clone.git("checkout", "-q", "feature")
     model = clone.root / "model.py"
     model.write_text(model.read_text() + "# words\n")
-    done = perfgate("local", "--base", "main", cwd=clone.root)
+    done = perfgate("local", "--brief", "--base", "main", cwd=clone.root)
     assert done.returncode == 0, done.stderr
-    assert "SKIPPED – only comments or formatting changed (1 file)" in done.stdout
+    assert done.stdout == "perfgate: SKIPPED – only comments or formatting changed (1 file)\n"
     assert decision_in(clone)["base"]["commit"] == parted
 
 
