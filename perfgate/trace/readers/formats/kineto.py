@@ -88,6 +88,7 @@ _OTHER = KIND_CODES["other"]
 # A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
 # cpu_only_rank-34); in other recordings none is missing.
 _MOST_OF_INDICES = 2
+_FEWEST_INDICES = 10
 _MOST_UNLIKE = 0.5
 _ROUNDING_NS = 2000  # of times in whole microseconds
 # Kinds recognised by name, and the kind that the event must have by its category; None for any. In 2021 the steps were
@@ -271,7 +272,7 @@ def _spans(path: Path) -> _Spans:
         is_recording = texts.flagged(spans.category, _RECORDING.__eq__) & texts.flagged(spans.name, _TORCH.match)
         losses += [*_missing_indices(indices), *_out_of_order(events, spans.arguments[EVENT_INDEX])]
         losses += _missing_operators(events, spans)
-        losses += [*_outside_recording(events, is_recording), *_missing_marks(marks, is_recording)]
+        losses += [*_outside_recording(events, is_recording), *_missing_marks(marks, is_recording, indices)]
     return _Spans(events, devices, collective_kernels(events, spans, devices), readings, around, notes, tuple(losses))
 
 
@@ -347,9 +348,14 @@ def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Messa
         yield Message("notes.outside-recording", {"count": count, "seconds": (end - begin) / 1e9})
 
 
-def _missing_marks(marks: Mask, is_recording: Mask) -> Iterator[Message]:
-    """A note if some of the marks are missing that torch writes at the end of a file: two instants and a span."""
+def _missing_marks(marks: Mask, is_recording: Mask, indices: IntColumn) -> Iterator[Message]:
+    """A note if some of the marks are missing that torch writes at the end of a file, two instants and a span.
+
+    An excerpt need not have them.
+    """
     present = int(marks.sum())
+    if indices.size < _FEWEST_INDICES or int(np.ptp(indices)) >= _MOST_OF_INDICES * indices.size:
+        return
     if present and (present == 1 or not is_recording.any()):
         yield Message("notes.marks-missing")
 
