@@ -137,7 +137,7 @@ def run_day(options: argparse.Namespace, every: list[Stage]) -> int:
         day["stages"][stage.name] = run_stage(stage, options.device, seconds)
         write(options.out, day)
     print_tables(day)
-    print(f"\nhost: {host_load()}; a host that is busy leaves the clocks of the card as they are, but gates open")
+    print(f"\nhost: {host_load()}; on a busy host some gates stay undecided")
     missing = [stage.name for stage in every if stage.name not in day["stages"]]
     if missing:
         print(f"no time for: {', '.join(missing)}")
