@@ -122,7 +122,7 @@ def test_publish__project_keeps_artifacts__comment_links_them_and_every_link_ope
     found = opened(github)
     assert (found["head/flame.html"], found["head/trace-encoder.json.gz"]) == (FLAME_BYTES, TRACE_BYTES)
     assert b"<h1" in found["report.html"]
-    assert "An artifact was not kept: 'head/../up' is not a path of its own" in done.stdout
+    assert "An artifact was not kept: 'head/../up' is not a distinct relative path" in done.stdout
     (kept,) = open_artifacts_at(str(tmp_path / "kept"), {}, "").sets("model")
     assert (kept.verdict, kept.commit, kept.base) == ("FAIL", github.project.head, github.project.base)
     again = github.publish(root=root)

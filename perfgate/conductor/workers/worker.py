@@ -278,7 +278,9 @@ class WorkerSource:
 
     def _kill(self) -> None:
         if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            # A process that another server forked may have ended without word of it yet.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
 

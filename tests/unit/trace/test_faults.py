@@ -106,7 +106,10 @@ def test_time_faults__kernel_that_begins_while_the_last_one_drains__none(tmp_pat
 
 
 def test_time_faults__whole_microseconds__a_short_kernel_has_none(tmp_path: Path) -> None:
-    events = [*steps(), *(kernel(9000 + 10 * number, number % 2, 900 + number, name="fill") for number in range(6))]
+    # No operator launches them, so they name none.
+    own = {"device": 0, "stream": 7}
+    fills = [kernel(9000 + 10 * number, number % 2, 900 + number, name="fill") for number in range(6)]
+    events = [*steps(), *({**fill, "args": {**own, "correlation": 900 + index}} for index, fill in enumerate(fills))]
     (timeline,) = trace.read(recorded(tmp_path / "trace.json", events)).timelines
     assert contradictions(timeline) == []
 
