@@ -104,6 +104,10 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     log_tail: str | None = None
 
     @property
+    def is_out_of_memory(self) -> bool:
+        return self.kind == "memory"
+
+    @property
     def has_slow_calls(self) -> bool:
         return isinstance(self.message, Message) and self.message.code == CALLS_TOO_SLOW
 
@@ -529,3 +533,8 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
         for workload in self.workloads:
             places += [ShapePlace(workload.name, shape) for shape in workload.shapes]
         return places
+
+    @property
+    def traces(self) -> list[Artifact]:
+        """The recordings among its artifacts."""
+        return [artifact for artifact in self.artifacts if artifact.kind == "trace"]

@@ -253,7 +253,7 @@ class JobTurns:
     def _count_runs(self) -> None:
         """Let both sides of a command count some runs, and keep the counts with the same number of their last turns."""
         taken = self.done - self.measured.before.quads
-        if self.measured.record.kind != "command" or taken < COUNTED_RUNS:
+        if not self.measured.record.is_command or taken < COUNTED_RUNS:
             return
         self.say(sentence("{name}: counting the lines of Python of a run", name=self._job))
         counts: dict[SideName, Mapping[str, int]] = {}

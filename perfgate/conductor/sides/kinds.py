@@ -75,7 +75,7 @@ def with_numbers(record: JobRecord, side: Side) -> JobRecord:
 
 
 def plan_of(reference: JobReference, fits: Fits) -> SidePlan:
-    if fits == "alternate" and reference.kind != "command":
+    if fits == "alternate" and not reference.settings.command:
         return AlternatingSide.plan
     return SIDES[reference.kind].plan._replace(one_by_one=fits == "sleep")
 
@@ -103,7 +103,7 @@ def make_layouts(
     visit = Visit()
     for name, checkout in checkouts.items():
         place = place_of(bench, reference, checkout, name, cpus)
-        if fits == "alternate" and reference.kind != "command":
+        if fits == "alternate" and not reference.settings.command:
             sides[name] = AlternatingSide(make(replace(place, alone=True)), visit)
         else:
             sides[name] = make(place)

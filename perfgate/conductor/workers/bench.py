@@ -275,7 +275,7 @@ class Bench:
         worker, is left to the measuring.
         """
         tried = self._trial(checkout, reference, packages, watch)
-        lacks_memory = tried.error is not None and tried.error.kind == "memory"
+        lacks_memory = tried.error is not None and tried.error.is_out_of_memory
         if lacks_memory and self._ahead:
             # Another worker loaded meanwhile.
             self.let_go_ahead()

@@ -110,7 +110,7 @@ class HostBuilds:
                 with bench.loading(plan) as loading:
                     return self.signature_of(loading)
             except WorkerError as error:
-                if error.detail.kind != "memory":
+                if not error.detail.is_out_of_memory:
                     raise
         with bench.loading(plan) as loading:
             return self.signature_of(loading)

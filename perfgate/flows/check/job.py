@@ -24,7 +24,7 @@ from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.flame import with_pair_flames
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.reads import remember_reads, together
-from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_results, start_session, traces_of
+from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_results, start_session
 from perfgate.flows.shared.store import stored_history
 from perfgate.flows.trust.grounds import required_of
 from perfgate.judging.gate.decide import decide
@@ -93,7 +93,7 @@ def _judge(
     if history.series or history.accepted:
         write_history(out / "history.json", history)
     required = required_of(change.rules, base, os.environ, only=change.options.workloads)
-    has_traces = traces_of(base) or traces_of(head)
+    has_traces = base.traces or head.traces
     progress.status(sentence("drawing the flame graph") if flames or has_traces else sentence("deciding"))
     decision_to_draw = decide(base, head, policy=job.policy, history=history)
     head = with_pair_flames(base, head, flames, decision_to_draw, out, language)

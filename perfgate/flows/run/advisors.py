@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import cast
 
 from perfgate.document.run import RunDocument
-from perfgate.flows.shared.session import traces_of
 from perfgate.judging.advice.advisor import Advised, Advisor
 from perfgate.locale import sentence
 from perfgate.plugins import ADVISOR_PACKAGE, ADVISORS, load_plugins
@@ -36,7 +35,7 @@ def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
 def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
     """Ask all advisors about the packed recordings among a run's artifacts; each problem once per workload."""
     advised = Advised([], [])
-    for artifact in traces_of(run):
+    for artifact in run.traces:
         path = folder / artifact.path
         if artifact.workload is None or not zipfile.is_zipfile(path):
             continue

@@ -15,7 +15,7 @@ from perfgate.document.message import Message, reason_of
 from perfgate.document.run import RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.errors import DocumentError
-from perfgate.flows.shared.session import FLAME_PAGE, artifact_of, traces_of
+from perfgate.flows.shared.session import FLAME_PAGE, artifact_of
 from perfgate.flows.shared.trees import artifact_path, label_of, pair_trees, tree_of
 from perfgate.judging.gate.explain.flame import with_pairs
 from perfgate.judging.report.render.flame import render_flame
@@ -31,7 +31,7 @@ def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], Non
 
     It is a by-product: an unreadable trace costs only the page, not the run.
     """
-    if not traces_of(run):
+    if not run.traces:
         return run
     say(sentence("drawing the flame graph"))
     try:
@@ -96,7 +96,7 @@ def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], langu
 
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
     trees: list[FlameTree] = []
-    for artifact in traces_of(run):
+    for artifact in run.traces:
         timelines = trace.read(artifact_path(folder / "run.json", artifact.path)).timelines
         for timeline in timelines:
             label = label_of(artifact.path, timeline, several=len(timelines) > 1)

@@ -168,11 +168,6 @@ def job_notes(environ: Mapping[str, str], out: Path) -> list[Message]:
     return notes
 
 
-def traces_of(run: RunDocument) -> list[Artifact]:
-    """The recordings among a run's artifacts."""
-    return [artifact for artifact in run.artifacts if artifact.kind == "trace"]
-
-
 def log_artifacts(folder: Path) -> list[Artifact]:
     artifacts = []
     for log in sorted((folder / "logs").glob("*.log")):

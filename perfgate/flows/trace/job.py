@@ -176,7 +176,7 @@ def recordings_of(path: Path) -> list[Recording]:
     from perfgate.document.files import read_run
     from perfgate.flows.shared.trees import artifact_path
 
-    traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
+    traces = [artifact.path for artifact in read_run(document).traces]
     if not traces:
         raise UsageError(
             "{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4",

@@ -251,7 +251,7 @@ class PairTurns:
     def fail(self, error: TurnError) -> bool:
         self._forks.close()
         detail = error.detail
-        if detail.kind == "memory" and self.holds_both and (self.warm.kept or self.is_resident):
+        if detail.is_out_of_memory and self.holds_both and (self.warm.kept or self.is_resident):
             # The checklist had each of them on the device alone.
             device = self.bench.config.device
             message = Message("worker.both-at-once", {"device": device, "error": detail.message})

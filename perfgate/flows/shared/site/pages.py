@@ -12,7 +12,6 @@ from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
-from perfgate.flows.shared.session import traces_of
 from perfgate.flows.shared.site.beside import beside_each_other, beside_main
 from perfgate.judging.report.render.site.addresses import (
     ALL_SERIES,
@@ -146,7 +145,7 @@ class SitePages:
 
     def _run(self, run: StoredRun, recording_of: RecordingOf | None) -> str:
         document = self._open_run(run.id)
-        has_trace = bool(traces_of(document))
+        has_trace = bool(document.traces)
         recording = ""
         if recording_of is not None and has_trace:
             recording = recording_of(run)

@@ -86,14 +86,15 @@ class TrustedNumbers:
 
 
 def trusted_numbers(
-    required: RequiredJob, settings: JobReference, record: JobRecord, *, on_device: bool
+    required: RequiredJob, reference: JobReference, record: JobRecord, *, on_device: bool
 ) -> TrustedNumbers:
-    """``settings`` are those used to measure the job."""
-    must_gate = set(settings.must_gate)
-    if settings.kind == "ranks" and on_device:
+    """``reference`` has the settings used to measure the job."""
+    settings = reference.settings
+    must_gate = set(reference.must_gate)
+    if settings.ranks and on_device:
         must_gate.add(RANKS_MEMORY)
     reported = {*required.numbers, *(number.metric for number in record.numbers)}
-    if settings.kind == "command" and not any(metric.startswith(NUMBER) for metric in reported):
+    if settings.command and not any(metric.startswith(NUMBER) for metric in reported):
         must_gate.add(_COMMAND_CPU)
     numbers: list[JobNumber] = []
     undirected = set()
@@ -101,7 +102,7 @@ def trusted_numbers(
         number, metric = reported_number, reported_number.metric
         gates = metric in must_gate
         plain = metric.removeprefix(NUMBER)
-        declared = settings.settings.numbers.get(plain)
+        declared = settings.numbers.get(plain)
         if metric in METRICS:
             better: Literal["lower", "higher"] = "higher" if METRICS[metric].better == "higher" else "lower"
             number = replace(number, unit=METRICS[metric].unit, better=better, gating=gates)
@@ -109,7 +110,7 @@ def trusted_numbers(
             number = replace(number, unit=UNITS[declared.unit][0], better=declared.better, gating=gates)
         elif metric.startswith(NUMBER):
             # A number named by the program: perfgate.toml decides at most whether it gates.
-            gates = not settings.settings.numbers and is_gating(plain, settings.settings.gates)
+            gates = not settings.numbers and is_gating(plain, settings.gates)
             number = replace(required.numbers.get(metric, number), gating=gates)
             if metric not in required.numbers:
                 undirected.add(metric)
