@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,23 @@ def _same_as_golden(text: str, name: str) -> None:
 
 
 def _change_conversions(folder: Path, change: Callable[[list[list[str]], int], list[list[str]]]) -> None:
-    """Rewrite kernel_details.csv of a folder; ``change`` gets its rows and the column of the type."""
+    """Rewrite kernel_details.csv of a folder; ``change`` gets its rows and the column of the type.
+
+    Rows that it repeats run after all others: two at the same time would be one event that is in the file twice.
+    """
     path = folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
     with path.open(newline="") as stream:
         header, *rows = csv.reader(stream)
+    start, duration = header.index("Start Time(us)"), header.index("Duration(us)")
+    end = max(Decimal(row[start]) + Decimal(row[duration]) for row in rows)
+    changed = change(rows, header.index("Type"))
+    for number in range(len(rows), len(changed)):
+        later = list(changed[number])
+        later[start] = str(end + 1)
+        end += 1 + Decimal(later[duration])
+        changed[number] = later
     with path.open("w", newline="") as stream:
-        csv.writer(stream, lineterminator="\n").writerows([header, *change(rows, header.index("Type"))])
+        csv.writer(stream, lineterminator="\n").writerows([header, *changed])
 
 
 def test_from_profile__folder_without_config_git_or_torch__a_run_document(perfgate: Perfgate, tmp_path: Path) -> None:
