@@ -112,7 +112,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
         return isinstance(self.message, Message) and self.message.code == CALLS_TOO_SLOW
 
     @property
-    def is_of_slow_calls(self) -> bool:
+    def lacks_time_for_pairs(self) -> bool:
         """Whether there was no failure: the workload was counted and not timed, because its pairs exceed the available time."""
         return isinstance(self.message, Message) and self.message.code in (CALLS_TOO_SLOW, LOADS_TOO_SLOWLY)
 

@@ -100,11 +100,12 @@ class Webhook:
         warn: Callable[[str], None],
         *,
         waits: Sequence[float] = WAITS,
+        most_waiting: int = MOST_WAITING,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._target, self._waits, self._clock = target, waits, clock
         self._troubles = TroubleLog(warn)
-        self._waiting: queue.Queue[RecordedMessage | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[RecordedMessage | None] = queue.Queue(most_waiting)
         self._dead_letters: deque[DeadLetter] = deque(maxlen=MOST_DEAD_LETTERS)
         self._delivered, self._undelivered = 0, 0
         self._ending = threading.Event()
@@ -127,7 +128,7 @@ class Webhook:
         try:
             self._waiting.put_nowait(message)
         except queue.Full:
-            self._bury(message, sentence("{most} messages wait already", most=MOST_WAITING))
+            self._bury(message, sentence("{most} messages wait already", most=self._waiting.maxsize))
 
     def state(self) -> ServedWebhook:
         """The numbers of messages, and the newest dead letters, newest first."""

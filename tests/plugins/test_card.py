@@ -70,6 +70,7 @@ def build(device):
 
 model = Workload(build=build, inputs=lambda batch, seed: torch.zeros(batch, 8), batch=8)
 """
+EMPTY: Mapping[str, str] = {}
 BASE = "LAYER_SECONDS = [100e-6] * 20\n"
 
 
@@ -103,6 +104,18 @@ def check(
     perfgate(python, *arguments, folder=folder, code=code, variables=variables)
     files = folder / "out" / "head" / "run.json", folder / "out" / "decision.json"
     return [json.loads(file.read_text()) for file in files]
+
+
+def check_large_model(python: Path, folder: Path, head: str, *, code: int, variables: Mapping[str, str] = EMPTY) -> Any:
+    """Gate a change of a model that takes four fifths of a card's memory."""
+    memory, project = folder / "memory", folder / "project"
+    memory.mkdir()
+    project.mkdir()
+    size = {"CARD_MEMORY": str(memory), "MODEL_BYTES": str((1 << 30) * 4 // 5)}
+    settings = "[gate]\naa_pairs = 5\nlooks = [8, 16]\n"
+    return check(
+        python, project, head, variables={"LOAD_SECONDS": "1", **size, **variables}, settings=settings, code=code
+    )
 
 
 def pairs_of(run: Any) -> list[Any]:
@@ -222,13 +235,7 @@ def test_check__equal_code_at_the_power_limit__passes(python: Path, tmp_path: Pa
 def test_check__model_of_four_fifths_of_the_memory__sides_take_the_card_in_visits(
     python: Path, tmp_path: Path, head: str, verdict: str, code: int
 ) -> None:
-    memory = tmp_path / "memory"
-    memory.mkdir()
-    project = tmp_path / "project"
-    project.mkdir()
-    variables = {"LOAD_SECONDS": "1", "CARD_MEMORY": str(memory), "MODEL_BYTES": str((1 << 30) * 4 // 5)}
-    settings = "[gate]\naa_pairs = 5\nlooks = [8, 16]\n"
-    run, decision = check(python, project, head, variables=variables, settings=settings, code=code)
+    run, decision = check_large_model(python, tmp_path, head, code=code)
 
     assert decision["verdict"] == verdict
     assert len(pairs_of(run)) >= 8
@@ -242,14 +249,7 @@ def test_check__model_of_four_fifths_of_the_memory__sides_take_the_card_in_visit
 def test_check__large_model_whose_weights_cannot_be_moved__whole_processes_alternate(
     python: Path, tmp_path: Path, head: str, verdict: str, code: int
 ) -> None:
-    memory = tmp_path / "memory"
-    memory.mkdir()
-    project = tmp_path / "project"
-    project.mkdir()
-    size = {"CARD_MEMORY": str(memory), "MODEL_BYTES": str((1 << 30) * 4 // 5)}
-    variables = {"LOAD_SECONDS": "1", "CAPTURES": "1", **size}
-    settings = "[gate]\naa_pairs = 5\nlooks = [8, 16]\n"
-    run, decision = check(python, project, head, variables=variables, settings=settings, code=code)
+    run, decision = check_large_model(python, tmp_path, head, code=code, variables={"CAPTURES": "1"})
 
     assert decision["verdict"] == verdict
     pairs = pairs_of(run)

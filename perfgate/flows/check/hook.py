@@ -63,4 +63,4 @@ def hook_code(decision: DecisionDocument, *, strict: bool) -> int:
 
 
 def _lacks_time(failure: Failure) -> bool:
-    return failure.error.is_of_slow_calls or failure.error.message == TIME_SPENT
+    return failure.error.lacks_time_for_pairs or failure.error.message == TIME_SPENT

@@ -84,7 +84,7 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     failed = set()
     counted_only = []
     for failure in basis.failures:
-        if failure.error.is_of_slow_calls:
+        if failure.error.lacks_time_for_pairs:
             counted_only.append(_about(failure.workload, failure.error.message))
         elif _is_error(failure, basis.changes):
             failed.add(f"{failure.side} {failure.workload} {failure.what}")
@@ -165,7 +165,7 @@ def exit_code(decision: DecisionDocument) -> int:
 
 def _is_error(failure: Failure, changes: list[HarnessChange]) -> bool:
     """Whether something failed, and not by a changed workload file; a workload that was only counted did not fail."""
-    return not failure.error.is_of_slow_calls and not is_consequence(failure, changes)
+    return not failure.error.lacks_time_for_pairs and not is_consequence(failure, changes)
 
 
 def _missing_name(entry: Missing) -> str:

@@ -100,12 +100,9 @@ def test_webhooks__one_of_three_receivers_fails__the_others_get_every_message(ho
     assert broken.state().delivered == 0
 
 
-def test_webhook__too_many_wait__the_further_ones_are_dead_letters_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("perfgate.service.webhook.MOST_WAITING", 3)
+def test_webhook__too_many_wait__the_further_ones_are_dead_letters_with_the_reason() -> None:
     warnings: list[str] = []
-    webhook = Webhook(WebhookTarget("http://127.0.0.1:9/", SECRET), warnings.append, waits=(60.0,))
+    webhook = Webhook(WebhookTarget("http://127.0.0.1:9/", SECRET), warnings.append, waits=(60.0,), most_waiting=3)
     for number in range(10):
         webhook.recorded(minimal_run(), f"{number:064x}")
     state = webhook.state()

@@ -33,7 +33,7 @@ def missing_evidence(
     missing = _missing_seals(evidence, [*workloads, *_job_names(evidence, required.jobs)], required)
     reported = _reported_elsewhere(evidence, changes)
     # The verdict gives the reason why these have no times.
-    untimed = {pair.workload for pair in head.failed_pairs if pair.error.is_of_slow_calls}
+    untimed = {pair.workload for pair in head.failed_pairs if pair.error.lacks_time_for_pairs}
     profiles = judges_subroutines(policy.tolerances)
     of_base = rows_of_workloads(base, "base", profiles=profiles)
     of_head = rows_of_workloads(head, "head", profiles=profiles)

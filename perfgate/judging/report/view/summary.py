@@ -287,13 +287,13 @@ class Summary:
     @cached_property
     def too_slow(self) -> list[Failure]:
         """The workloads that were counted and not timed, because their pairs would exceed the budget."""
-        return [failure for failure in self.decision.failures if failure.error.is_of_slow_calls]
+        return [failure for failure in self.decision.failures if failure.error.lacks_time_for_pairs]
 
     @cached_property
     def failed_pairs(self) -> list[Failure]:
         """The pairs that gave no samples."""
         pairs = [failure for failure in self.decision.failures if failure.side == "pair"]
-        return [failure for failure in pairs if not failure.error.is_of_slow_calls]
+        return [failure for failure in pairs if not failure.error.lacks_time_for_pairs]
 
     @cached_property
     def floor(self) -> NoiseFloor | None:
