@@ -391,6 +391,13 @@ def test_time_is_up__so_many_quads_would_decide__the_budget_is_overrun_by_a_thir
     assert len({turn.quad for turn in measured.head}) == quads
 
 
+@pytest.mark.parametrize(("needed", "quads"), [(20, 11), (21, 9)], ids=["within a third", "too long"])
+def test_added_turns__time_is_up__the_overrun_is_foreseen_from_the_added_quads_alone(needed: int, quads: int) -> None:
+    plan, earlier = SidePlan(turns=4, fewest=4, most=4), Reach(quads=9, starts=3)
+    measured, _, _ = taken(plan, looks=(25, 41), ends=93.0, needed=needed, before=earlier)
+    assert len({turn.quad for turn in measured.head}) == quads
+
+
 def test_command__after_its_turns__two_runs_of_each_side_are_counted() -> None:
     record = JobRecord(name="bench", kind="command", reference="python bench.py", sha256="0" * 64)
     measured, calls, _ = taken(SidePlan(turns=2), looks=(8,), record=record)

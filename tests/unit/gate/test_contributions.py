@@ -111,6 +111,7 @@ def test_explanations__same_operators_on_larger_inputs__other_inputs_with_both_f
         ("bfloat16[8,512]", "float32[8,512]", "dtype"),
         ("float32[8,3,64,64] channels_last", "float32[8,3,64,64]", "layout"),
         ("[[8, 512]]", "[[8, 768]]", None),
+        ("[[8, 512]]", "float32[8,768]", None),
     ],
 )
 def test_explanations__inputs_differ__says_in_what_and_nothing_of_the_profilers_own_words(

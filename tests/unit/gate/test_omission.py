@@ -424,6 +424,17 @@ def test_part__taken_out_of_the_documents__is_missing_by_name(part: str, where: 
         assert sides_that_lack_it == {where}
 
 
+def test_block_of_a_pair__in_another_quad_than_on_the_other_side__is_missing_by_its_quad() -> None:
+    def moved(process: Replicate) -> Replicate:
+        columns = process.shapes[SHAPE]
+        return replace(process, shapes={SHAPE: replace(columns, quad=[*columns.quad[:-1], 0])})
+
+    documents, required = function_documents()
+    change = replicates(lambda process: moved(process) if (process.arm, process.pair) == ("ab", 3) else process)
+    missing = missing_of(edited(documents, change, "head"), required)
+    assert [(entry.metric, entry.side) for entry in missing] == [("quad", "both")]
+
+
 @pytest.mark.parametrize("part", sorted(PARTS.keys() - UNKNOWN_IF_BOTH_LACK_IT))
 def test_part__taken_out_of_both_documents__leaves_no_verdict(part: str) -> None:
     change, metric = PARTS[part]
@@ -457,6 +468,13 @@ def test_workload_of_the_bases_configuration__not_measured__is_missing_by_its_na
     assert worded(decision.reasons) == ["missing: tagger (both)"]
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     assert "INCONCLUSIVE – `tagger` was not measured, although the base's perfgate.toml requires it" in comment
+
+
+def test_workload_of_the_bases_configuration__on_one_side_only__is_missing_as_the_document_has_it() -> None:
+    base, head = sides(NO_CHANGE)
+    bare = document(workloads=[], steps=[], counters=[], correctness=[])
+    decision = judged((base, bare(head)), Required(workloads=(WORKLOAD,)), Policy())
+    assert [(entry.metric, entry.side, entry.named_by) for entry in decision.missing] == [("", "head", "document")]
 
 
 def test_shape_of_mains_stored_run__not_measured__is_missing_by_its_name() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from perfgate.document.explanation import Cause
+from perfgate.document.explanation import Cause, Explanation, OperatorDelta
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.explain.ranking import PlaceRanking
+from tests.fakes.documents import make_counter, make_decision
 
 
 def bytecodes(line: str, base: float, head: float) -> Cause:
@@ -38,3 +39,17 @@ def test_ranked__more_python_and_time_outside_operators__the_lines_with_most_byt
         "model.py:7": 2,
         "model.py:5": 2,
     }
+
+
+def on_other_inputs(shape: str, operator: str) -> Explanation:
+    part = OperatorDelta(op=operator, kind="other_inputs", seconds=0.0, inputs_change="layout", line="model.py:9")
+    return Explanation(workload="encoder", shape=shape, other_inputs=[part])
+
+
+def test_causes__a_count_rose_and_names_no_operator__operators_on_other_inputs_of_its_shape_alone() -> None:
+    decision = make_decision(
+        "FAIL",
+        comparisons=[make_counter("counters.copies", 0, 1, shape="long")],
+        explanations=[on_other_inputs("long", "aten::mul"), on_other_inputs("short", "aten::div")],
+    )
+    assert [(cause.op, cause.shape) for cause in decision.causes] == [("aten::mul", "long")]
