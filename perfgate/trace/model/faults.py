@@ -152,13 +152,18 @@ def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> Mask:
     empty: Mask = duration == 0
     if not empty.any() or (duration % _MICROSECOND_NS).any():
         return empty
-    # Whole microseconds, as profilers of 2021 wrote them: a kernel of less than one has none (sample cuda-kineto). Others of
-    # its name are short then too.
-    shortest = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(shortest, group[~empty], duration[~empty])
-    others_are_long = shortest[group] > 2 * _MICROSECOND_NS
-    faulty: Mask = empty & ((start == 0) | others_are_long)
+    # Whole microseconds, as profilers of 2021 wrote them: a kernel of less than one has none (sample cuda-kineto).
+    faulty: Mask = empty & ((start == 0) | ~are_short(duration, group))
     return faulty
+
+
+def are_short(duration: IntColumn, group: Codes) -> Mask:
+    """Which events belong to a group with some duration so short that a coarse clock may read 0 instead."""
+    timed = duration > 0
+    shortest = np.full(int(group.max(initial=0)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, group[timed], duration[timed])
+    short: Mask = shortest[group] <= 2 * _MICROSECOND_NS
+    return short
 
 
 def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:

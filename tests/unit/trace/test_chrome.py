@@ -13,6 +13,7 @@ from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.trace.analysis.gaps import device_gaps
+from perfgate.trace.model.events import DEVICE_KINDS
 from perfgate.trace.readers.formats import chrome
 from perfgate.trace.scanner import chrome_events
 from tests.wording import text_of
@@ -107,3 +108,16 @@ def test_read__category_npu_and_threads_named_after_streams__a_device(tmp_path: 
     assert (gaps.busy_ns, len(gaps.gaps)) == (40_000, 2)
     run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
     assert run.counters[0].values["counters.kernels"] == 1
+
+
+def test_read__gpu_process_of_a_browser__runs_on_the_host(tmp_path: Path) -> None:
+    """Modelled on catapult's tracing/test_data/lthi_cats.json.gz."""
+    name = {"ph": "M", "name": "process_name", "pid": 1, "tid": 1, "args": {"name": "GPU Process"}}
+    task = {**event("X", 10, "MessageLoop::RunTask"), "cat": "toplevel", "dur": 5}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [name, task]}))
+
+    (timeline,) = chrome.read(path).timelines
+
+    assert timeline.device is None
+    assert not timeline.events.is_kind(*DEVICE_KINDS).any()

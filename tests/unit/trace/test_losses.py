@@ -95,6 +95,18 @@ def test_losses__an_event_twice__said(tmp_path: Path) -> None:
     ]
 
 
+def test_losses__an_operator_with_the_whole_microseconds_of_its_caller__none(tmp_path: Path) -> None:
+    """aten::zeros called aten::zeros in 2022, and both took 4 us (modelled on HTA's trace_diff/control.json.gz)."""
+    events = kineto()
+    inner = json.loads(json.dumps(events[chosen(events, "cpu_op", 4)]))
+    inner["args"]["External id"] = 400
+    for event in [*events, inner]:
+        event["ts"] = int(event["ts"])
+        event["args"].pop("Ev Idx", None)
+
+    assert codes_of(tmp_path / "t.pt.trace.json", [*events, inner]) == []
+
+
 def test_losses__an_operator_of_any_library_lasts_into_the_next__said(tmp_path: Path) -> None:
     events = kineto()
     for event in events:
@@ -123,6 +135,18 @@ def test_losses__an_operator_without_a_duration_among_exact_times__said(tmp_path
     events[chosen(events, "cpu_op", 4)]["dur"] = 0
 
     assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.calls-outside", "notes.operators-untimed"]
+
+
+@pytest.mark.parametrize("tick", [0.042, 0.1])
+def test_losses__short_operators_of_a_coarse_clock__none(tick: float, tmp_path: Path) -> None:
+    """Modelled on traces of a Mac (kernelforge) and of Windows (GPU-Profiling-Setup): aten::resolve_conj takes 0 or 1 tick."""
+    events = kineto()
+    operators = [event for event in events if event["cat"] == "cpu_op"]
+    for number, event in enumerate(operators):
+        short = {**event, "name": "aten::resolve_conj", "ts": event["ts"] + 120, "dur": tick * (number % 2)}
+        events.append({**short, "args": {"External id": 500 + number}})
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
 
 
 def test_losses__work_names_an_operator_that_is_gone__said(tmp_path: Path) -> None:
@@ -190,6 +214,17 @@ def test_losses__work_that_begins_before_the_recording_or_ends_after_it__none(tm
     events = [*kineto(), *end_of_file(5.0, 3435.0)]
 
     assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+
+
+def test_losses__engine_records_before_the_span_of_the_recording__none(tmp_path: Path) -> None:
+    """Modelled on HTA's mtia_inference_trace: 293 of 1,313 events of its engines end before the profiler's span begins."""
+    engine = {"ph": "X", "cat": "mtia_ccp_events", "name": "dma_request", "pid": 0, "tid": 3672, "dur": 5.25}
+    early = [{**engine, "ts": 100.0 * number + 0.5, "args": {"stream": 105}} for number in range(4)]
+    events = [*kineto(), *end_of_file(0.0, 4000.0)]
+    for event in events:
+        event["ts"] += 1000
+
+    assert codes_of(tmp_path / "t.pt.trace.json", [*early, *events]) == []
 
 
 @pytest.mark.parametrize("place", [-3, -2, -1])
@@ -299,6 +334,17 @@ def codes_of_view(path: Path, events: list[Event]) -> list[str]:
 
 def test_losses__intact_view__none(tmp_path: Path) -> None:
     assert codes_of_view(tmp_path / "trace_view.json", ascend()) == []
+
+
+def test_losses__level_2_records_the_call_within_the_launch__none(tmp_path: Path) -> None:
+    """Modelled on msinsight's test/data/pytorch/text/level2: arrows begin in the calls within Node@launch."""
+    events = ascend()
+    for event in ascend():
+        if event["name"] == "Node@launch":
+            start = float(event["ts"])
+            events.append({**event, "name": "Runtime@KernelLaunch", "ts": f"{start + 0.5:.3f}", "dur": 2})
+
+    assert codes_of_view(tmp_path / "trace_view.json", events) == []
 
 
 def test_losses__a_task_is_gone__arrow_and_analysis_say_so(tmp_path: Path) -> None:

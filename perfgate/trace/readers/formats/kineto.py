@@ -17,6 +17,7 @@ from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, MAX_NS, EventKind, EventTable
+from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import Readings
@@ -334,14 +335,16 @@ def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Messa
     """A note on events outside of the span of the whole recording, or longer than it.
 
     A profiler that was started and stopped by time keeps work that began before or ended after it, and calls after it (sample
-    cuda-hta/nccl_data).
+    cuda-hta/nccl_data). Engines of MTIA begin to record before the span (HTA's mtia_inference_trace), so work before it counts
+    only if its launch is recorded.
     """
     window = events.select(is_recording)
     if not len(window):
         return
     begin, end = int(window.start.min()), int(window.end.max())
     is_before = events.end < begin
-    is_outside = is_before | (events.start > end) | (events.duration > end - begin)
+    is_outside = (events.start > end) | (events.duration > end - begin)
+    is_outside |= is_before & (~events.is_kind(*DEVICE_KINDS) | (events.launch != NOT_RECORDED))
     is_outside &= events.is_kind("host_op", "annotation", *DEVICE_KINDS)
     count = int(np.count_nonzero(is_outside | (is_before & events.is_kind("runtime"))))
     if count:
