@@ -26,7 +26,8 @@ MAX_TEXT = 64 * 1024
 MAX_LONG_TEXT = 1024 * 1024
 MAX_ITEMS = 1_000_000
 MAX_KEYS = 10_000
-MAX_KEY = 1024
+# Demangled names of kernels have up to 5,160 characters (recordings of MI300).
+MAX_KEY = 16 * 1024
 
 LENGTHS = {
     ("PackedArray", "data"): MAX_BYTES,

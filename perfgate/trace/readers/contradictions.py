@@ -88,18 +88,18 @@ def _contain_any(events: EventTable, calls: IntColumn, inner: IntColumn) -> Mask
 def _of_operators(events: EventTable) -> Iterator[Message]:
     """Operators that neither contain one another nor follow one another on their thread, and operators without a duration.
 
-    No recorded sample has either, except for short operators where the clock is coarse: a microsecond in 2021, 100 ns on
-    Windows, 42 ns on a Mac.
+    No recorded sample has either, except for operators of less than a microsecond where times are whole microseconds, and for
+    short operators of a coarse clock: 100 ns on Windows, 42 ns on a Mac.
     """
     operators = np.flatnonzero(events.is_kind("host_op"))
     _, crossing = enclosing_calls(events, events.track, operators.astype(np.int32))
     if crossing:
         yield Message("notes.operators-cross", {"count": crossing, "operators": operators.size})
     duration = events.duration[operators]
-    empty = duration == 0
     untimed = 0
-    if empty.any():
-        untimed = int(np.count_nonzero(empty & ~are_short(duration, events.group[operators])))
+    if (duration % _MICROSECOND_NS).any():
+        is_lost = (duration == 0) & ~are_short(duration, events.group[operators])
+        untimed = int(np.count_nonzero(is_lost))
     if untimed:
         yield Message("notes.operators-untimed", {"count": untimed, "operators": operators.size})
 

@@ -11,6 +11,7 @@ import pytest
 from perfgate import trace
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
+from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.diff import trace_diff
 from perfgate.flows.trace.gathering import trace_reduce
@@ -260,6 +261,21 @@ def test_losses__launches_before_and_after_the_recording__none(tmp_path: Path) -
     del events[chosen(events, "kernel", -1)]
 
     assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+
+
+def test_from_profile__kernel_with_a_name_of_5160_characters__is_counted(tmp_path: Path) -> None:
+    """As long as the longest name in recordings of MI300; the kernel runs in one step more often than in the others."""
+    events = kineto()
+    for event in events:
+        if event["name"] == "gemm_2":
+            event["name"] = "gemm<" + "int," * 1288 + ">"
+    events[chosen(events, "kernel", 1)]["name"] = events[chosen(events, "kernel", 2)]["name"]
+    path = tmp_path / "t.pt.trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+    run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
+
+    assert [len(metric) for metric in run.counters[0].ranges if metric.startswith("ops.count:gemm<")] == [5168]
 
 
 def test_losses__launches_into_a_graph__none(tmp_path: Path) -> None:
