@@ -3,9 +3,9 @@
     python benchmarks/gate/cards.py --gates 1000
 
 Every gate draws its own luck of starts, noise of quads and of the host, with and without a power limit that the card reaches
-(tests/fakes/card_times.py), and is judged by the gate's own rule at its looks. A row is a cell: the share of its gates by
-verdict. The exit code is 0 if every cell reaches its goal: of equal code 95 % pass and at most 1 % fail; of slower code 95 %
-fail, and name the kernel.
+(tests/fakes/card_times.py), and is judged by the gate's own rule at its looks. Lone sides take the card in turns as whole
+processes, which also make long stretches. A row is a cell: the share of its gates by verdict. The exit code is 0 if every cell
+reaches its goal: of equal code 95 % pass and at most 1 % fail; of slower code 95 % fail, and name the kernel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KERNEL = "kernel_3"
 BUSY_CALL = Call()
 # The device waits for the host for half of the call.
 WAITING_CALL = Call(exposed=1e-3)
-# The sd of the host's time in a quad: 6.5 %, or so much in the effect of a pair of four quads.
+# The sd of the host's time in a quad: 6.5 %, or as much in the effect of a pair of four quads.
 NOISY_HOST, NOISIER_HOST = 0.065, 0.13
 _ONE = 0.01
 
@@ -44,6 +44,7 @@ class Cell(NamedTuple):
     head: Call
     noise: CardNoise
     goal: str
+    lone: bool = False
 
 
 def cells() -> Iterator[Cell]:
@@ -63,6 +64,18 @@ def cells() -> Iterator[Cell]:
     waiting = WAITING_CALL.slower_kernel(KERNEL, share_of_call=_ONE)
     yield Cell("a kernel +1 % of all, waiting for a noisy host", WAITING_CALL, waiting, noisy, KERNEL)
     yield Cell("a host +7 %, device waits", WAITING_CALL, WAITING_CALL.slower_host(0.07), CardNoise(), "FAIL")
+    for share in (0.01, 0.02, 0.03):
+        yield Cell(f"all kernels +{share:.0%}", BUSY_CALL, BUSY_CALL.slower_kernels(share), CardNoise(), "FAIL")
+    yield from lone_cells()
+
+
+def lone_cells() -> Iterator[Cell]:
+    for visit, disturbed in ((0.0, 0.0), (0.003, 0.0), (0.01, 0.0), (0.003, 0.1), (0.003, 0.5)):
+        noise = CardNoise(visit=visit, disturbed=disturbed)
+        name = f"lone, equal code, visit {visit:.1%}, {disturbed:.0%} disturbed"
+        yield Cell(name, BUSY_CALL, BUSY_CALL, noise, "PASS", lone=True)
+    slower = BUSY_CALL.slower_kernel(KERNEL, share_of_call=_ONE)
+    yield Cell("lone, a kernel +1 % of all", BUSY_CALL, slower, CardNoise(visit=0.003), KERNEL, lone=True)
 
 
 def main() -> int:
@@ -86,7 +99,7 @@ def main() -> int:
 
 def end_of_gate(cell: Cell, seed: int) -> str:
     """The verdict of a gate, or the kernel that it names."""
-    decision = CardGate(cell.base, cell.head, cell.noise, seed=seed).decide()
+    decision = CardGate(cell.base, cell.head, cell.noise, seed=seed, lone=cell.lone).decide()
     return KERNEL if KERNEL in _named(decision) else decision.verdict
 
 

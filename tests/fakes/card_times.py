@@ -1,7 +1,8 @@
 """Pairs of base and head on a card, made of random numbers: whole gates in milliseconds, on a virtual clock.
 
 A start has luck, a block has noise, launches have jitter, and the host is busy with other things. At its power limit the card
-lowers its clock by what it has heated up, so that times drift through a gate, on both sides alike.
+lowers its clock by what it has heated up, so that times drift through a gate, on both sides alike. Sides that are ``lone``
+take the card as whole processes, one after the other.
 """
 
 from __future__ import annotations
@@ -15,18 +16,25 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.conductor.sides.function.plan import FURTHER_WARM_UP_SECONDS, WARM_UP_SECONDS, pairs_of_start
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.run import OpCount, RunDocument
 from perfgate.document.samples import Arm, BlockColumns, KernelBlocks, KernelRow, PackedArray, Replicate, pack
+from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.look import Look
 from tests.fakes.power import Clocked, PowerCap
 from tests.traps.virtual import SHAPE, WORKLOAD, documents_of, judged
 
 QUADS, CALLS = 4, 3
-PAIRS_OF_START, AA_PAIRS = 5, 7
-BLOCK_SECONDS, LOAD_SECONDS = 0.05, 8.0
+AA_PAIRS = 7
+BLOCK_SECONDS, PROFILE_SECONDS, LOAD_SECONDS = 0.05, 0.02, 8.0
+PAIR_SECONDS = QUADS * (4 * BLOCK_SECONDS + 2 * PROFILE_SECONDS)
 MESSAGE_NS = 30_000
+# A start of a stretch, with calls of about a millisecond.
+STRETCH_QUADS, STRETCH_CALLS = 8, 63
+# While a visit of a process is disturbed, this share of its calls takes as many times longer.
+STALLED_SHARE, STALLED_FACTOR = 0.02, 6.0
 # Kernels vary less than spans, by this factor: 0.11 % beside 0.70 % of the span (six recorded steps of a V100).
 KERNELS_STEADIER = 6.0
 LOOKS = [8, 16, 32]
@@ -39,7 +47,8 @@ class CardNoise:
     """The noise of a card and its host, each as the sd of a logarithm: ``luck`` of a start, ``quad`` of a quad's effect.
 
     ``kernel_luck`` and ``kernel_quad`` are those of kernels; by default a sixth of the span's. ``host`` is that of the host's
-    time in a quad.
+    time in a quad, and ``visit`` that of all times of a lone process. ``disturbed`` is the share of lone processes whose calls
+    stall.
     """
 
     luck: float = 0.002
@@ -48,6 +57,8 @@ class CardNoise:
     kernel_luck: float | None = None
     kernel_quad: float | None = None
     cap: bool = False
+    visit: float = 0.0
+    disturbed: float = 0.0
 
     def of_kernels(self) -> tuple[float, float]:
         luck = self.luck / KERNELS_STEADIER if self.kernel_luck is None else self.kernel_luck
@@ -76,6 +87,9 @@ class Call:
         """The call with one kernel that makes all kernels together take this share longer."""
         return replace(self, kernels={**self.kernels, name: self.kernels[name] + share_of_call * self.busy})
 
+    def slower_kernels(self, share: float) -> Call:
+        return replace(self, kernels={name: seconds * (1 + share) for name, seconds in self.kernels.items()})
+
     def slower_host(self, share: float) -> Call:
         """A call that runs more Python, which makes the host take this share longer."""
         more = share * self.host
@@ -83,9 +97,10 @@ class Call:
 
 
 class _Block(NamedTuple):
-    """A timed block: its quad, seconds of each call by three clocks, its beginning, and the card's clock."""
+    """A timed block: its quad and place among all, seconds of each call by three clocks, its beginning, the card's clock."""
 
     quad: int
+    sequence: int
     wall: Floats
     span: Floats
     host: Floats
@@ -100,6 +115,7 @@ class _Process:
     call: Call
     luck: float
     kernel_luck: float
+    is_disturbed: bool = False
     blocks: list[_Block] = field(default_factory=list)
     kernels: list[tuple[int, dict[str, float]]] = field(default_factory=list)
 
@@ -107,8 +123,18 @@ class _Process:
 class CardGate:
     """A gate of ``base`` against ``head`` on a card; each has its own random numbers by ``seed``."""
 
-    def __init__(self, base: Call, head: Call, noise: CardNoise, *, seed: int, looks: list[int] | None = None) -> None:
+    def __init__(
+        self,
+        base: Call,
+        head: Call,
+        noise: CardNoise,
+        *,
+        seed: int,
+        looks: list[int] | None = None,
+        lone: bool = False,
+    ) -> None:
         self._calls = base, head
+        self._is_lone = lone
         self._noise = noise
         self._lot = np.random.default_rng(seed)
         self._policy = Policy(looks=looks or LOOKS)
@@ -118,14 +144,21 @@ class CardGate:
         self._base: list[Replicate] = []
         self._head: list[Replicate] = []
         self._pair = 0
+        self._stretches = 0
+        self._blocks = 0
 
     def decide(self) -> DecisionDocument:
         for before, look in itertools.pairwise([0, *self._policy.looks]):
             self.measure(pairs=look - before)
-            base, head = self.documents()
-            if not Look(base, head, self._policy, workload=WORKLOAD).more_pairs_would_help():
+            if not self._look().more_pairs_would_help():
                 break
+        if self._is_lone:
+            self._measure_stretches()
         return judged(*self.documents(), policy=self._policy)
+
+    def _look(self) -> Look:
+        base, head = self.documents()
+        return Look(base, head, self._policy, workload=WORKLOAD)
 
     def documents(self) -> tuple[RunDocument, RunDocument]:
         documents = documents_of(PairedMeasurement(base=self._base, head=self._head))
@@ -136,11 +169,17 @@ class CardGate:
         """Measure more pairs, before the first of them base against base."""
         if not self._base:
             self._measure("aa", AA_PAIRS, AA_PAIRS)
-        self._measure("ab", pairs, PAIRS_OF_START)
+        start_seconds = LOAD_SECONDS + WARM_UP_SECONDS + FURTHER_WARM_UP_SECONDS
+        first_look = self._policy.looks[0] if self._pair == AA_PAIRS else None
+        of_start = pairs_of_start(start_seconds=start_seconds, pair_seconds=PAIR_SECONDS, first_look=first_look)
+        self._measure("ab", pairs, of_start)
 
     def _measure(self, arm: Arm, pairs: int, pairs_of_start: int) -> None:
         processes: tuple[_Process, _Process] | None = None
         for number in range(pairs):
+            if self._is_lone:
+                self._run_lone_pair(arm)
+                continue
             if processes is None or number % pairs_of_start == 0:
                 start = self._pair
                 processes = self._start(arm)
@@ -148,13 +187,13 @@ class CardGate:
 
     def _start(self, arm: Arm) -> tuple[_Process, _Process]:
         self._pass(LOAD_SECONDS, load=0.0)
-        self._pass(3.0, load=1.0)
-        luck, (kernel_luck, _) = self._noise.luck, self._noise.of_kernels()
+        self._pass(WARM_UP_SECONDS + FURTHER_WARM_UP_SECONDS, load=1.0)
         base, head = self._calls
-        made = []
-        for call in (base, head if arm == "ab" else base):
-            made.append(_Process(call, *(sd * self._lot.standard_normal() for sd in (luck, kernel_luck))))
-        return made[0], made[1]
+        return self._process(base), self._process(head if arm == "ab" else base)
+
+    def _process(self, call: Call) -> _Process:
+        luck, (kernel_luck, _) = self._noise.luck, self._noise.of_kernels()
+        return _Process(call, *(sd * self._lot.standard_normal() for sd in (luck, kernel_luck)))
 
     def _run_pair(self, arm: Arm, processes: tuple[_Process, _Process], start: int) -> None:
         for process in processes:
@@ -165,33 +204,86 @@ class CardGate:
                 self._run_block(processes[side], quad)
             for side in order[:2]:
                 self._profile(processes[side], quad)
+        self._add_pair(arm, processes, start)
+
+    def _add_pair(self, arm: Arm, processes: tuple[_Process, _Process], start: int) -> None:
         first, second = processes
-        self._base.append(self._replicate(first, arm, start, "first"))
-        (self._head if arm == "ab" else self._base).append(self._replicate(second, arm, start, "second"))
+        self._base.append(self._replicate(first, self._pair, arm, start, "first"))
+        (self._head if arm == "ab" else self._base).append(self._replicate(second, self._pair, arm, start, "second"))
         self._pair += 1
+
+    def _run_lone_pair(self, arm: Arm) -> None:
+        base, head = self._calls
+        processes = self._lone_processes(base, head if arm == "ab" else base)
+        for process in self._in_drawn_order(processes):
+            self._load_alone()
+            for quad in range(QUADS):
+                self._run_block(process, quad)
+                self._run_block(process, quad)
+                self._profile(process, quad)
+        self._add_pair(arm, processes, start=self._pair)
+
+    def _measure_stretches(self) -> None:
+        """Measure stretches of lone processes."""
+        for before, look in itertools.pairwise([0, *STRETCH_LOOKS]):
+            for _ in range((look - before) // STRETCH_QUADS):
+                self._run_lone_stretch()
+            if not self._look().more_calls_would_help():
+                return
+
+    def _run_lone_stretch(self) -> None:
+        processes = self._lone_processes(*self._calls)
+        start, first_quad = self._stretches, self._stretches * STRETCH_QUADS
+        for process in self._in_drawn_order(processes):
+            self._load_alone()
+            for quad in range(first_quad, first_quad + STRETCH_QUADS):
+                self._run_block(process, quad, calls=STRETCH_CALLS)
+                self._run_block(process, quad, calls=STRETCH_CALLS)
+        for process, documents, member in zip(processes, (self._base, self._head), ("first", "second")):
+            documents.append(self._replicate(process, start, "stretch", start, member))
+        self._stretches += 1
+
+    def _lone_processes(self, base: Call, head: Call) -> tuple[_Process, _Process]:
+        """Processes that start seconds apart: the host may be quiet for one and busy for the other."""
+        processes = self._process(base), self._process(head)
+        for process in processes:
+            process.luck += self._noise.visit * self._lot.standard_normal()
+            process.is_disturbed = self._lot.random() < self._noise.disturbed
+        return processes
+
+    def _in_drawn_order(self, processes: tuple[_Process, _Process]) -> tuple[_Process, _Process]:
+        first, second = processes
+        return (first, second) if self._lot.random() < 0.5 else (second, first)
+
+    def _load_alone(self) -> None:
+        self._pass(LOAD_SECONDS, load=0.0)
+        self._pass(WARM_UP_SECONDS, load=1.0)
 
     def _pass(self, seconds: float, *, load: float) -> None:
         self._now_ns += round(seconds * 1e9)
         if self._noise.cap:
             self._clock = self._cap.pass_time(seconds, load=load)
 
-    def _run_block(self, process: _Process, quad: int) -> None:
+    def _run_block(self, process: _Process, quad: int, *, calls: int = CALLS) -> None:
         noise, lot, call = self._noise, self._lot, process.call
         _, kernel_quad = noise.of_kernels()
         of_block = noise.quad * lot.standard_normal()
         host_sd = noise.quad if noise.host is None else noise.host
         host_factor = math.exp(process.luck + host_sd * lot.standard_normal())
         busy = call.busy / self._clock.share * math.exp(process.kernel_luck + kernel_quad * lot.standard_normal())
-        jitter = np.exp(noise.quad / 4 * lot.standard_normal(CALLS))
+        jitter = np.exp(noise.quad / 4 * lot.standard_normal(calls))
+        if process.is_disturbed:
+            jitter[lot.random(calls) < STALLED_SHARE] *= STALLED_FACTOR
         host = call.host * host_factor * jitter
         waits = call.exposed * host_factor + (busy + call.exposed) * math.expm1(
             process.luck - process.kernel_luck + of_block
         )
         span = np.maximum(busy + waits, 1e-9) * jitter
         wall = np.maximum(span, host) + 1e-5
-        began = self._now_ns
+        block = _Block(quad, self._blocks, wall, span, np.minimum(host, wall), self._now_ns, self._clock)
+        process.blocks.append(block)
+        self._blocks += 1
         self._pass(BLOCK_SECONDS, load=1.0)
-        process.blocks.append(_Block(quad, wall, span, np.minimum(host, wall), began, self._clock))
 
     def _profile(self, process: _Process, quad: int) -> None:
         _, kernel_quad = self._noise.of_kernels()
@@ -200,7 +292,7 @@ class CardGate:
         for name, seconds in self._kernel_seconds(process.call).items():
             times[name] = seconds * factor
         process.kernels.append((quad, times))
-        self._pass(0.02, load=1.0)
+        self._pass(PROFILE_SECONDS, load=1.0)
 
     def _kernel_seconds(self, call: Call) -> dict[str, float]:
         """The seconds of each kernel in a call of a profiled block, without the noise that all have in common."""
@@ -210,10 +302,10 @@ class CardGate:
             name: seconds * math.exp(of_each * self._lot.standard_normal()) for name, seconds in call.kernels.items()
         }
 
-    def _replicate(self, process: _Process, arm: Arm, start: int, member: str) -> Replicate:
+    def _replicate(self, process: _Process, number: int, arm: Arm, start: int, member: str) -> Replicate:
         kernels = {} if arm == "stretch" else {SHAPE: _kernel_blocks(process)}
         return Replicate(
-            pair=self._pair,
+            pair=number,
             arm=arm,
             member=member,  # type: ignore[arg-type]
             workload=WORKLOAD,
@@ -231,13 +323,14 @@ class CardGate:
 
 def _columns(process: _Process) -> BlockColumns:
     blocks = process.blocks
+    calls = [block.wall.size for block in blocks]
     spans = [round(float(block.wall.sum()) * 1e9) + 2_000 for block in blocks]
-    turns = [round(span * (CALLS + 1) / CALLS) + MESSAGE_NS for span in spans]
+    turns = [round(span * (count + 1) / count) + MESSAGE_NS for span, count in zip(spans, calls)]
     began = [block.began_ns for block in blocks]
     return BlockColumns(
         quad=[block.quad for block in blocks],
-        sequence=list(range(len(blocks))),
-        calls=[CALLS] * len(blocks),
+        sequence=[block.sequence for block in blocks],
+        calls=calls,
         start_ns=began,
         end_ns=[start + span for start, span in zip(began, spans)],
         involuntary_switches=[0] * len(blocks),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate, pack, unpack
 from perfgate.judging.report.view.headline import headline
@@ -179,7 +181,7 @@ def test_decide__clocks_differ__cycles_are_compared_and_without_them_times_are_i
 def test_headline__host_slower_and_the_device_waits_for_it__both_clocks_and_the_reason() -> None:
     title = title_of(EXPOSED, EXPOSED.slower_host(0.07), CardNoise())
 
-    assert title == "FAIL – device 0.0 % (±0.3 %), host +6.8 % (±0.6 %): calls wait for the host"
+    assert title == "FAIL – device 0.0 % (±0.2 %), host +7.1 % (±0.5 %): calls wait for the host"
 
 
 def test_headline__same_work_on_a_noisy_host__how_well_the_time_is_known() -> None:
@@ -202,6 +204,87 @@ def test_stretches__on_a_device__mean_and_stalls_are_of_the_device() -> None:
     assert means.clock == "device"
     assert means.base == means.head == pytest.approx(0.0008)
     assert means.outcome == "unchanged"
+
+
+STALLS = ((0, 0.0), (50, 0.03))
+
+
+def device_gate(
+    *, waited: tuple[float, float] = (0.0, 0.0), one_after_the_other: bool = False, **stretches: Any
+) -> dict[str, Paired]:
+    """The times of a gate on a device whose hosts waited for these shares of both sides' turns."""
+    base, head = sides([1.0] * 16, call=0.001)
+    runs = []
+    for run, members, share in zip((base, head), stretches_of(**stretches), waited):
+        timed = [with_waits(as_device(member), share) for member in members]
+        if one_after_the_other and run is head:
+            timed = [later(member) for member in timed]
+        pairs = [as_device(replicate) for replicate in run.replicates]
+        runs.append(msgspec.structs.replace(run, replicates=[*pairs, *timed]))
+    return times_of(judged(runs[0], runs[1], policy=Policy(looks=LOOKS)))
+
+
+def as_device(replicate: Replicate) -> Replicate:
+    return with_columns(replicate, lambda columns: msgspec.structs.replace(columns, cpu_source="device"))
+
+
+def with_waits(replicate: Replicate, share: float) -> Replicate:
+    return with_columns(
+        replicate,
+        lambda columns: msgspec.structs.replace(columns, run_delay_ns=[round(share * ns) for ns in columns.seen_ns]),
+    )
+
+
+def later(replicate: Replicate) -> Replicate:
+    """The replicate of a process that ran after the other side's had ended."""
+    return with_columns(
+        replicate,
+        lambda columns: msgspec.structs.replace(columns, sequence=[1000 + number for number in columns.sequence]),
+    )
+
+
+def with_columns(replicate: Replicate, change: Callable[[BlockColumns], BlockColumns]) -> Replicate:
+    shapes = {shape: change(columns) for shape, columns in replicate.shapes.items()}
+    return msgspec.structs.replace(replicate, shapes=shapes)
+
+
+def test_stretches__head_stalls_on_the_device__fails() -> None:
+    assert device_gate(stalls=STALLS)["latency.stalls"].outcome == "regressed"
+
+
+def test_stretches__hosts_of_both_sides_waited_for_cpus__mean_and_stalls_inform() -> None:
+    times = device_gate(waited=(0.1, 0.1), stalls=STALLS)
+
+    for metric in ("latency.mean", "latency.stalls"):
+        assert (times[metric].outcome, times[metric].gating) == ("informs", False)
+        assert times[metric].reason == Message("gate.host-waited")
+
+
+def test_stretches__only_the_host_of_head_waited__fails() -> None:
+    """Head keeps its CPUs busy itself."""
+    assert device_gate(waited=(0.0, 0.1), stalls=STALLS)["latency.stalls"].outcome == "regressed"
+
+
+def test_stretches__processes_ran_one_after_the_other__stalls_inform_and_a_slower_mean_fails() -> None:
+    stalls = device_gate(one_after_the_other=True, stalls=STALLS)["latency.stalls"]
+    slower = device_gate(one_after_the_other=True, ratio=1.2)["latency.mean"]
+
+    assert (stalls.outcome, stalls.reason) == ("informs", Message("gate.not-in-turns"))
+    assert slower.outcome == "regressed"
+
+
+def test_stretches__processes_ran_one_after_the_other_and_one_host_waited__mean_informs() -> None:
+    mean = device_gate(one_after_the_other=True, waited=(0.0, 0.1), ratio=1.2)["latency.mean"]
+
+    assert mean.outcome == "informs"
+
+
+def test_decide__lone_processes_whose_hosts_were_disturbed__passes() -> None:
+    noise = CardNoise(visit=0.003, disturbed=0.5)
+
+    verdicts = [CardGate(Call(), Call(), noise, seed=seed, lone=True).decide().verdict for seed in range(8)]
+
+    assert verdicts == ["PASS"] * 8
 
 
 def on_device(replicate: Replicate, *, ns: int) -> Replicate:

@@ -5,7 +5,7 @@ the same work shows a difference that the wall clock cannot, as for functions (`
 of them counts. More instructions are not a loss if calls are faster, or while the host polls the device.
 
 On an accelerator the wall alone decides no time of a call. If the clock of the device differed between the sides, only the
-cycles of its kernels and the host's time compare.
+cycles of its kernels and the host's time compare. Stretches of calls that one side may have made on a busier host inform.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from perfgate.document.decision import CPU_DECIDES, SAME_WORK
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
+from perfgate.judging.gate.compare.stretches import why_stretch_informs
 from perfgate.judging.gate.evidence.clocks import ALIKE, COMPUTES, WAITED
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.operating_point import clock_shift_at
@@ -84,7 +86,7 @@ def _informing(comparison: Comparison, reason: Message) -> Comparison:
     if comparison.metric == INSTRUCTIONS:
         shown = reason if comparison.outcome == "regressed" else comparison.reason
         return replace(comparison, gating=False, reason=shown)
-    if comparison.metric in _HOST_TIMES:
+    if comparison.metric in _HOST_TIMES or comparison.metric in OF_STRETCHES:
         return replace(comparison, outcome="informs", gating=False, reason=reason, pairs_needed=None, excluded=None)
     return replace(comparison, gating=False, reason=reason, pairs_needed=None)
 
@@ -95,6 +97,8 @@ def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) 
         reason = _why_device_time_informs(comparison, evidence)
         if reason is not None:
             return reason
+    if comparison.metric in OF_STRETCHES:
+        return why_stretch_informs(comparison.metric, evidence, comparison.place)
     if comparison.metric == INSTRUCTIONS:
         return _why_instructions_inform(comparison, of_place, evidence)
     if not comparison.is_of_job or not comparison.gating or comparison.outcome != "inconclusive":

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from scipy.special import ndtr, ndtri
 
 from perfgate.catalogue.lookup import FAMILIES
-from perfgate.catalogue.names import MEAN
+from perfgate.catalogue.names import LATENCY_STALLS, MEAN
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message, MessageValue
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE, Errors
 from perfgate.judging.gate.evidence.index import Evidence
@@ -199,8 +200,8 @@ def more_calls_would_help(evidence: Evidence, comparisons: Sequence[Comparison])
 
 
 def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bool:
-    """Whether a sample that can grow looks worse; ``comparisons`` judge its mean and stalls."""
-    if sample.quads >= LOOKS[-1]:
+    """Whether a sample that can grow and decide looks worse; ``comparisons`` judge its mean and stalls."""
+    if sample.quads >= LOOKS[-1] or sample.waited:
         return False
     allowed = 0.0
     for comparison in comparisons:
@@ -210,4 +211,21 @@ def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bo
             allowed = max(allowed, comparison.tolerance or 0.0)
     if sample.effect > LEANING_SHARE * allowed and _p_above(sample, 0.0) <= LEANING_P:
         return True
+    if not sample.in_turns:
+        return False
     return sample.effect > STALLS_MATTER and p_more_stalls(sample) <= LEANING_STALLS_P
+
+
+def why_stretch_informs(metric: str, evidence: Evidence, place: ShapePlace) -> Message | None:
+    """The reason that a number of the stretches of a place does not decide; None if it does.
+
+    The test by signs needs disturbances that may as well have hit the other side.
+    """
+    sample = stretches_of(evidence, place)
+    if sample is None:
+        return None
+    if sample.waited:
+        return Message("gate.host-waited")
+    if metric == LATENCY_STALLS and not sample.in_turns:
+        return Message("gate.not-in-turns")
+    return None

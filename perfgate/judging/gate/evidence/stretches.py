@@ -1,7 +1,7 @@
 """Long stretches in which both sides took turns, quad by quad: the mean of a call, and its rare slow calls.
 
 The mean covers all calls, in seconds that their blocks were awake, as the conductor saw them. A stall is a call longer than
-three times the median of its side and quad, timed without its waits for a CPU.
+three times the median of its side and quad, timed without its waits for a CPU. Times of a device contain the host's waits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy.typing as npt
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import awake_by_block, sum_by_block
+from perfgate.judging.gate.evidence.clocks import WAITED, awake_by_block, sum_by_block
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.pairs import RESIDENT_LUCK, Pair
 from perfgate.judging.gate.evidence.stalls import is_stall
-from perfgate.judging.gate.evidence.undisturbed import clean_pair
+from perfgate.judging.gate.evidence.undisturbed import clean_pair, waited_share
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.summary import median
 
@@ -117,7 +117,8 @@ def _computing_share(excesses: Sequence[Floats], computed: Sequence[Floats]) -> 
 class StretchSample(NamedTuple):
     """The stretches of a shape, of ``starts`` with luck of an sd of ``start_luck``, timed by ``clock``.
 
-    ``line`` is the line of most slow calls of the head, None if it is not known.
+    ``line`` is the line of most slow calls of the head, None if it is not known. Sides that were not ``in_turns`` ran as whole
+    processes, one after the other. If the host ``waited`` for CPUs, times of the device contain these waits.
     """
 
     base: StretchSide
@@ -126,6 +127,8 @@ class StretchSample(NamedTuple):
     line: str | None = None
     start_luck: float = START_LUCK
     clock: Clock = "awake"
+    in_turns: bool = True
+    waited: bool = False
 
     @property
     def quads(self) -> int:
@@ -145,25 +148,52 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
     of_base: list[SideQuad] = []
     of_head = []
     starts = set()
-    start_luck = START_LUCK
+    is_resident = False
+    used: list[tuple[BlockColumns, BlockColumns]] = []
     pairs = evidence.stretches.get(place.workload, [])
     for first, second in pairs:
         if place.shape not in first.shapes or place.shape not in second.shapes:
             continue
+        blocks = first.shapes[place.shape], second.shapes[place.shape]
         measured = len(of_base)
-        for base, head in _quads_of(first.shapes[place.shape], second.shapes[place.shape]):
+        for base, head in _quads_of(*blocks):
             of_base.append(base)
             of_head.append(head)
         if len(of_base) == measured:
             continue
+        used.append(blocks)
         starts.add(first.pair if first.start is None else first.start)
-        if first.start is not None:
-            start_luck = RESIDENT_LUCK
+        is_resident = first.start is not None
     if not of_base:
         return None
-    line = _line_of_stalls(pairs, place.shape)
-    clock: Clock = "device" if place in evidence.on_device else "awake"
-    return StretchSample(StretchSide.of(of_base), StretchSide.of(of_head), len(starts), line, start_luck, clock)
+    in_turns = all(_are_in_turns(base, head) for base, head in used)
+    on_device = place in evidence.on_device
+    return StretchSample(
+        StretchSide.of(of_base),
+        StretchSide.of(of_head),
+        len(starts),
+        line=_line_of_stalls(pairs, place.shape),
+        # Minutes may lie between processes that were not on the device together.
+        start_luck=RESIDENT_LUCK if is_resident and in_turns else START_LUCK,
+        clock="device" if on_device else "awake",
+        in_turns=in_turns,
+        waited=on_device and _have_waited(used, in_turns=in_turns),
+    )
+
+
+def _are_in_turns(base: BlockColumns, head: BlockColumns) -> bool:
+    """Whether the blocks of both sides alternated: those of whole processes follow each other."""
+    return max(base.sequence) > min(head.sequence) and max(head.sequence) > min(base.sequence)
+
+
+def _have_waited(stretches: Sequence[tuple[BlockColumns, BlockColumns]], *, in_turns: bool) -> bool:
+    """Whether the host's processes waited for CPUs.
+
+    Sides in turns both wait on a busy machine; one that waits alone keeps its CPUs busy itself. Sides that ran one after the
+    other may have met different machines.
+    """
+    shares = [waited_share(side) or 0.0 for side in zip(*stretches)]
+    return (min(shares) if in_turns else max(shares)) >= WAITED
 
 
 def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
