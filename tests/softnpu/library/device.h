@@ -31,7 +31,7 @@ constexpr aclError kMemoryExhausted = 207001;      // ACL_ERROR_RT_MEMORY_ALLOCA
 constexpr aclError kContextMissing = 107002;       // ACL_ERROR_RT_CONTEXT_NULL
 constexpr int kCubeCores = 20, kVectorCores = 40;  // of an Ascend910B3
 
-uint64_t now_ns();                                    // the clock torch_npu's profiler uses: CLOCK_MONOTONIC_RAW
+uint64_t now_ns();                                    // the host's clock, and the clock torch_npu's profiler uses: CLOCK_MONOTONIC_RAW
 int set_error(int code, const std::string& message);  // kept for aclGetRecentErrMsg of this thread
 bool verbose();
 long number_from_environment(const char* name, long otherwise);
@@ -76,6 +76,7 @@ struct Stream {
   std::condition_variable arrived_, done_;
   uint64_t pushed_ = 0, finished_ = 0;
   bool stopping_ = false;
+  uint64_t ended_ns_ = 0;  // the device's time at the end of the last task
   std::string failure_;
   std::thread worker_;
 };
@@ -92,7 +93,8 @@ void hold(int change);
 uint64_t planted_delay_ns(const std::string& name);
 bool planted_failure(const std::string& name);
 
-// How long the task that runs on this thread has waited for other ranks.
+// The device's time at which the task that runs on this thread began, and how long it has waited for other ranks or streams.
+uint64_t& began_ns();
 uint64_t& waited_ns();
 void record(const Stream& stream, const Task& task, uint64_t begin, uint64_t end);
 // A call that works on the host alone and has no task.
