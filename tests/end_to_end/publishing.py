@@ -8,7 +8,7 @@ import os
 import subprocess
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -206,6 +206,16 @@ class Job:
             "GITHUB_RUN_ID": "77",
             "GITHUB_SHA": self.project.base,
         }
+
+    def rebase(self, settings: str) -> None:
+        """Let the change of a pull request start from a base with this perfgate.toml."""
+        project = self.project
+        base = project.commit(project.base, perfgate__toml=settings)
+        head = project.git("commit-tree", f"{project.head}^{{tree}}", "-p", base, "-m", "head")
+        self.environ["GITHUB_SHA"] = head
+        self.event({"number": 7, "pull_request": {"number": 7, "head": {"sha": head, "repo": None}}})
+        self.fake.changes[0] = replace(self.fake.changes[0], base_sha=base, head_sha=head, merge_sha=None)
+        self.project = project._replace(base=base, head=head, merge=head)
 
     @property
     def ci(self) -> CiContext:

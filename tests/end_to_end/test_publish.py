@@ -186,6 +186,16 @@ def test_publish__one_workload_asked_for__leaves_comment_and_status_of_the_whole
     assert names == ({} if job.host == "gitlab" else {"perfgate": "failure", "perfgate/default/encoder": "success"})
 
 
+def test_publish__base_requires_two_workloads__the_measured_one_counts_if_it_was_asked_for_alone(github: Job) -> None:
+    github.rebase(
+        'project = "model"\n[workloads]\nencoder = "perf/workload.py:encoder"\ntagger = "perf/workload.py:tagger"\n'
+    )
+    github.measure()
+    assert github.publish().returncode == 3
+    assert "`tagger` was not measured" in github.comments()[0]
+    assert github.publish(workload="encoder").returncode == 0
+
+
 def test_publish__token_refused__exit_4_and_the_token_is_not_shown(job: Job) -> None:
     job.measure()
     done = job.publish(token="stolen-token-424242")

@@ -28,14 +28,7 @@ def unmeasured(job: Job, *files: str) -> None:
 
 
 def base_says(job: Job, setting: str) -> None:
-    """Give the change a base with this setting."""
-    project = job.project
-    base = project.commit(project.base, perfgate__toml=f'{CONFIG}[gate]\nunmeasured = "{setting}"\n')
-    head = project.git("commit-tree", f"{project.head}^{{tree}}", "-p", base, "-m", "head")
-    job.environ["GITHUB_SHA"] = head
-    job.event({"number": 7, "pull_request": {"number": 7, "head": {"sha": head, "repo": None}}})
-    job.fake.changes[0] = replace(job.fake.changes[0], base_sha=base, head_sha=head, merge_sha=None)
-    job.project = project._replace(base=base, head=head, merge=head)
+    job.rebase(f'{CONFIG}[gate]\nunmeasured = "{setting}"\n')
 
 
 @pytest.mark.parametrize(
@@ -47,8 +40,9 @@ def test_publish__no_workload_runs_the_changed_code__as_the_bases_setting_says(
 ) -> None:
     base_says(github, setting)
     unmeasured(github, "decoder.py")
-    done = github.publish()
+    done = github.publish(record=True)
     assert done.returncode == code, github.comment()
+    assert ("kept for `perfgate trend`" in done.stdout) == (verdict != "SKIPPED")
     assert f"perfgate: {verdict} – {TITLE}" in github.comment()
     assert "Not measured: `decode`" in github.comment()
     assert github.statuses()[-1] == (github.project.head, state)

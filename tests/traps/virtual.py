@@ -156,6 +156,7 @@ class _Server:
         machine.servers.append(environment["PYTHONHASHSEED"])
         self._ready_ns = machine.now_ns() + int(machine.start_up * SECOND)
         self._machine = machine
+        self._workers: list[int] = []
 
     def is_ready(self) -> bool:
         return self._machine.now_ns() >= self._ready_ns
@@ -165,10 +166,12 @@ class _Server:
 
     def fork(self, **_: Any) -> _WorkerHandle:
         self._machine.forked_by[self._number] += 1
-        return self._machine.fork()
+        worker = self._machine.fork()
+        self._workers.append(worker.pid)
+        return worker
 
     def close(self) -> None:
-        assert not self._machine.alive, "a fork server is closed under its workers"
+        assert self._machine.alive.keys().isdisjoint(self._workers), "a fork server is closed under its workers"
 
 
 class _WorkerHandle:
@@ -290,8 +293,8 @@ class VirtualGate:
     takes, and ``load`` those of a workload. ``run_delay`` is what the kernel says of waiting at a time, ``counters`` those
     that a worker opens. The conductor is held up for ``pause_seconds`` when it collects the blocks of a member. ``resident``
     sides stay loaded for several pairs, as on an accelerator; on one that is ``lone`` only one process fits, whose weights
-    cannot be moved. Pairs are measured until ``policy`` has enough of them, or with ``all_looks`` as long as the loop itself
-    goes on.
+    cannot be moved, else ``room`` are known to fit. Pairs and stretches are measured until ``policy`` has enough of them, or
+    with ``all_looks`` as long as the loop itself goes on.
     """
 
     base: Side
@@ -314,6 +317,7 @@ class VirtualGate:
     counters: HardwareCounters | None = None
     resident: bool = False
     lone: bool = False
+    room: int | None = None
     pause_seconds: float = 0.0
 
     def decide(self) -> DecisionDocument:
@@ -358,7 +362,7 @@ class VirtualGate:
             measure_stretches(
                 sides,
                 looks=LOOKS,
-                is_decided=lambda: not self._look(measured).more_calls_would_help(),
+                is_decided=lambda: not self.all_looks and not self._look(measured).more_calls_would_help(),
                 quads=quads,
             )
         assert not machine.alive, "workers are left running"
@@ -420,6 +424,7 @@ def _bench(config: Config, machine: Machine) -> Iterator[tuple[Bench, Path]]:
         root = Path(folder)
         bench = Bench(config, scratch=root, logs=root, say=lambda text: None, start_server=start_server)
         bench.holds_one = machine.gate.lone
+        bench.copies_fit = machine.gate.room
         bench.servers.start(ServerKey())
         try:
             yield bench, root

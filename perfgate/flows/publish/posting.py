@@ -55,10 +55,11 @@ def record_verdicts(published: Published, trusted: TrustedInputs, key: str, door
 
     A store that refuses is reported in the log: the verdict stands without it.
     """
-    event, change = trusted.event, trusted.change
+    target, change = trusted.target, trusted.change
     judged = [artifact for artifact in published.artifacts if artifact.decision.verdict != "SKIPPED"]
-    if event is None or not judged:
+    if target is None or not judged:
         return
+    event = target.event
     records = [
         GateRecord(
             gate=key,

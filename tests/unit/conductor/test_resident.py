@@ -76,6 +76,18 @@ def test_measure_pairs__resident_sides__both_load_once_for_several_pairs() -> No
     assert len(machine.workers) == 2 * (len(set(of_head)) + 1)
 
 
+@pytest.mark.parametrize(("room", "most_alive"), [(4, 4), (3, 2), (None, 2)])
+def test_measure_pairs__resident_sides__the_next_two_load_meanwhile_if_the_device_holds_all_four(
+    room: int | None, most_alive: int
+) -> None:
+    gate = VirtualGate(
+        works(MS), works(MS), policy=Policy(looks=[1]), aa_pairs=1, load=LOAD_SECONDS, resident=True, room=room
+    )
+    measured, machine = gate.measure()
+    assert not measured.failed
+    assert machine.most_alive == most_alive
+
+
 def test_measure_pairs__device_holds_one_process__each_side_loads_in_every_pair_and_none_beside_another() -> None:
     gate = VirtualGate(
         works(MS),

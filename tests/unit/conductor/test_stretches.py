@@ -69,6 +69,15 @@ def test_measure_stretches__head_stalls_in_every_500th_call__more_starts_until_i
     assert judged(*documents_of(measured)).verdict == "FAIL"
 
 
+@pytest.mark.parametrize(("budget", "starts"), [(6.0, 4), (12.0, 8)], ids=["before", "after"])
+def test_measure_stretches__budget_ends_around_the_second_look__none_begins_or_the_third_is_reached(
+    budget: float, starts: int
+) -> None:
+    # Eight quads of a start take 2 s, and the looks are after 2, 4 and 8 starts.
+    measured, _ = VirtualGate(works(MS), works(MS), device=host, budget=budget, all_looks=True).measure_stretches()
+    assert len(measured.head) == starts
+
+
 def test_measure_stretches__waits_for_a_cpu__no_time_of_a_call() -> None:
     def call(device: FakeDevice) -> None:
         device.launch("mm", MS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.engine.outlook import Reach
+from perfgate.conductor.engine.outlook import Pace, Reach, foresee
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.job_turns import OVERRUN, JobTurns, MeasuredJob, SwappingTurns
 from perfgate.conductor.sides.program import SideError
@@ -338,6 +338,29 @@ def test_starts__after_the_first__three_quarters_of_the_time_are_turns() -> None
     measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=32), looks=(8, 64), start_seconds=6.0)
     # Two starts of 12 s have turns for as long; later ones for 36 s, which takes ten quads.
     assert [sum(turn.start == start for turn in measured.head) // 2 for start in range(4)] == [4, 4, 10, 10]
+
+
+def test_added_turns__of_a_third_start_and_later__the_first_two_of_this_check_are_short() -> None:
+    plan, earlier = SidePlan(turns=4, fewest=2, most=32), Reach(quads=9, starts=3)
+    measured, _, _ = taken(plan, looks=(17, 73), start_seconds=6.0, before=earlier)
+    assert [sum(turn.start == start for turn in measured.head) // 2 for start in range(3, 7)] == [4, 4, 10, 10]
+
+
+def test_starts__starting_takes_no_time__has_the_fewest_quads() -> None:
+    measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=8), looks=(8,), start_seconds=0.0)
+    assert [sum(turn.start == start for turn in measured.head) // 2 for start in range(4)] == [2, 2, 2, 2]
+
+
+def test_foresee__every_run_is_a_process__as_many_runs_as_fit_up_to_the_last_look() -> None:
+    seconds = {"start_seconds": 0.0, "quad_seconds": 8.0}
+    assert foresee(Pace(fewest=1, most=0), quads=32, seconds=60.0, **seconds) == Reach(7, 7, 56.0)
+    assert foresee(Pace(fewest=1, most=0), quads=4, seconds=60.0, **seconds) == Reach(4, 4, 32.0)
+
+
+def test_foresee__starts_of_several_quads__the_last_one_in_part() -> None:
+    # Each start takes 20 s and its four quads 16 s.
+    reach = foresee(Pace(fewest=4, most=4), quads=32, seconds=90.0, start_seconds=20.0, quad_seconds=4.0)
+    assert reach == Reach(10, 2, 90.0)
 
 
 def test_starts__starting_takes_long__has_at_most_so_many_quads() -> None:
