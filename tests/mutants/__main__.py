@@ -109,7 +109,11 @@ def tests_that_reach(copy: Copy, mutants: Sequence[Mutant]) -> list[list[str]]:
     sources = {path: (copy.root / path).read_text() for path in numbered}
     for path, of_module in numbered.items():
         (copy.root / path).write_text(probed(sources[path], of_module, PROBE))
-    files = {str(path.relative_to(ROOT)) for pattern in TESTS for path in (ROOT / "tests").glob(pattern)}
+    files: set[str] = set()
+    for pattern in TESTS:
+        matching = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob(pattern)}
+        assert matching, f"no file is called tests/{pattern}"
+        files |= matching
     copy.pytest(*sorted(files), seconds=3600)
     for path, source in sources.items():
         (copy.root / path).write_text(source)
