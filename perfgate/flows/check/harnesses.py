@@ -20,7 +20,7 @@ _MEASURING = (
 
 def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
     base, head = job.checkouts["base"], job.checkouts["head"]
-    base_config, names = job.change.base_config, job.change.options.workloads
+    base_config, names = job.change.base_config, job.options.workloads
     after = {reference.name: reference for reference in job.workloads}
     if base_config.unreadable:
         unknown = unknown_harnesses(list(after), base_config.unreadable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Mapping
@@ -28,10 +29,11 @@ from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_r
 from perfgate.flows.shared.store import stored_history
 from perfgate.flows.trust.grounds import required_of
 from perfgate.judging.gate.decide import decide
-from perfgate.locale import Language, sentence
+from perfgate.locale import sentence
 from perfgate.measuring.devices.clock_lock import locked_clock
 
-RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")
+RESULTS_OF_DECISION = ("decision.json", "comment.md", "report.html", "history.json")
+RUN_DOCUMENTS = ("base/run.json", "head/run.json")
 
 
 def check_change(directory: Path, options: CheckOptions, progress: Progress) -> DecisionDocument:
@@ -45,35 +47,37 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         progress.note(
             sentence("measuring {project}, the only project that this change touches", project=change.directory)
         )
-    out = prepare_out(options.out)
+    options = dataclasses.replace(options, out=prepare_out(options.out))
     if decision := skipped_decision(change):
-        remove_results(out, RESULTS)
-        write_skipped(out, decision, options.language)
+        remove_results(options.out, (*RESULTS_OF_DECISION, *RUN_DOCUMENTS))
+        write_skipped(options.out, decision, options.language)
         return decision
     purpose = f"perfgate check in {change.directory.resolve()}"
     patience = min(LOCK_SECONDS, options.time_budget)
     with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=patience) as queued:
-        earlier = find_earlier(change, options, out, say=progress.note)
+        earlier = find_earlier(change, options, progress.note)
+        remove_results(options.out, RESULTS_OF_DECISION)
         # Run documents that this check adds to stay until they are replaced.
-        remove_results(out, [name for name in RESULTS if not (earlier and options.append and "run.json" in name)])
+        if not (earlier and options.append):
+            remove_results(options.out, RUN_DOCUMENTS)
         # The session starts once we hold the machine, so the time spent waiting does not count.
         seed = change.config.measure.seed
-        session = start_session(change.options.command, seed, ci_context(os.environ), queued=queued)
+        session = start_session(options.command, seed, ci_context(os.environ), queued=queued)
         lock_clocks = change.measure_settings["base"].lock_clocks
         with (
             locked_clock(change.config.device, lock_clocks, say=progress.note),
-            open_job(change, session, earlier, out, deadline, progress.status) as job,
+            open_job(options, change, session, deadline, progress.status) as job,
         ):
-            measured = measure(job, options, progress)
+            measured = measure(job, earlier, progress)
             files_read = job.code.files_read()
     base, head = _documents(job, measured, files_read)
     remember_reads(change.repository, (base, head))
-    return _judge(job, measured, base, head, options.language, progress)
+    return _judge(job, measured, base, head, progress)
 
 
 def _documents(job: Job, measured: Measured, files_read: Mapping[str, list[str]]) -> tuple[RunDocument, RunDocument]:
     """The finished run documents of both sides."""
-    finished = job._replace(session=replace(job.session, finished_at=now()), earlier=measured.added_to)
+    finished = job._replace(session=replace(job.session, finished_at=now()))
     base, head = documents_of(finished, measured)
     # Base reads its workload files from the harness checkout.
     of_base = together(base.files_read, files_read.get("base"), files_read.get("harness"))
@@ -84,15 +88,14 @@ def _documents(job: Job, measured: Measured, files_read: Mapping[str, list[str]]
     )
 
 
-def _judge(
-    job: Job, measured: Measured, base: RunDocument, head: RunDocument, language: Language, progress: Progress
-) -> DecisionDocument:
+def _judge(job: Job, measured: Measured, base: RunDocument, head: RunDocument, progress: Progress) -> DecisionDocument:
     """Decide and write the results folder."""
     out, change, flames = job.out, job.change, measured.flames
+    language = job.options.language
     history = stored_history(job.config_in_clone, head, os.environ, warn=progress.note)
     if history.series or history.accepted:
         write_history(out / "history.json", history)
-    required = required_of(change.rules, base, os.environ, only=change.options.workloads)
+    required = required_of(change.rules, base, os.environ, only=job.options.workloads)
     has_traces = base.traces or head.traces
     progress.status(sentence("drawing the flame graph") if flames or has_traces else sentence("deciding"))
     decision_to_draw = decide(base, head, policy=job.policy, history=history)

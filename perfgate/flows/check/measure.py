@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from perfgate.conductor.engine.outlook import Reach
 from perfgate.conductor.sides.function.workload import PairedMeasurement
@@ -14,6 +13,7 @@ from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import WorkloadReference
+from perfgate.document.artifact import CheckDocuments
 from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.document.testbed import Testbed
@@ -29,7 +29,6 @@ from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, too_slow
 from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.check.workload import WorkloadMeasurement
 from perfgate.flows.shared.doors import Progress
-from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import job_notes, remove_traces
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.look import Look
@@ -38,15 +37,15 @@ from perfgate.locale import sentence
 from perfgate.system.walls import can_build_walls
 
 
-def measure(job: Job, options: CheckOptions, progress: Progress) -> Measured:
-    """Measure every selected workload on both sides, or add pairs to an earlier job.
+def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Measured:
+    """Measure every selected workload on both sides, or add pairs to an earlier check.
 
-    If the earlier job ran on another testbed, raises UsageError, or with ``append_from`` starts afresh.
+    If the earlier check ran on another testbed, raises UsageError, or with ``append_from`` starts afresh.
     """
     for name in NAMES:
         (job.out / name).mkdir(exist_ok=True)
     gate, base, head = job.config.gate, job.checkouts["base"], job.checkouts["head"]
-    forecast = Forecast(progress, pairs_budget=gate.budget, turns_budget=options.checklist_seconds(gate))
+    forecast = Forecast(progress, pairs_budget=gate.budget, turns_budget=job.options.checklist_seconds(gate))
     with open_bench(
         job.config,
         logs=job.out / "head" / "logs",
@@ -62,11 +61,12 @@ def measure(job: Job, options: CheckOptions, progress: Progress) -> Measured:
         of_head = of_base = bench.testbed(head.python)
         if base.python != head.python:
             of_base = bench.testbed(base.python)
-        job = _adding_to(job, of_head, options.append_from, progress)
-        measured = Measured((of_base, of_head), added_to=job.earlier)
-        check = CheckContext(bench, job, options, progress, forecast, measured)
+        if earlier and not _can_be_extended(earlier, job, of_head, progress):
+            earlier = None
+        measured = Measured((of_base, of_head), earlier=earlier)
+        check = CheckContext(bench, job, progress, forecast, measured)
         job.seals.begin("base", "head")
-        if job.earlier:
+        if earlier:
             _add_pairs(check)
         else:
             _measure_workloads(check)
@@ -104,7 +104,7 @@ def _measure_workloads(check: CheckContext) -> None:
     if references:
         begin_host_builds(check, references[0])
     measured.coverage, trials = try_sides(bench, job)
-    if settles(measured.coverage, job.policy) and not job.change.options.always:
+    if settles(measured.coverage, job.policy) and not job.options.always:
         return
     measured.harnesses = harnesses_of(bench, job)
     measured.loaded = loaded_packages(bench, job)
@@ -147,7 +147,7 @@ def _spend_left_over(check: CheckContext, references: Sequence[WorkloadReference
 def _measure_job(check: CheckContext, reference: JobReference) -> None:
     job, measured = check.job, check.measured
     record, before = record_of(reference), Reach()
-    if earlier := job.earlier:
+    if earlier := measured.earlier:
         record, before = refuse_other_job(earlier, record), turns_of(earlier, reference.name)
         last = Look(earlier.base, earlier.head, job.policy, workload=reference.name)
         if not last.more_turns_would_help():
@@ -169,7 +169,7 @@ def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> li
 def _notes_of_job(bench: Bench, job: Job, refused: list[str]) -> list[Message]:
     """The notes for both sides' documents; in the workloads ``refused``, the check rejects the output of both sides."""
     notes: list[Message] = []
-    selected = job.change.options.workloads
+    selected = job.options.workloads
     unselected = [name for name in job.config.names if selected and name not in selected]
     if unselected:
         notes.append(Message("notes.not-selected", {"names": [*unselected]}))
@@ -181,19 +181,17 @@ def _notes_of_job(bench: Bench, job: Job, refused: list[str]) -> list[Message]:
     return [*notes, *bench.cache_notes(), *bench.watch_notes(), *bench.leftover_notes()]
 
 
-def _adding_to(job: Job, testbed: Testbed, append_from: Path | None, progress: Progress) -> Job:
-    """The job, without its earlier results if they come from another testbed."""
-    why = None
-    if job.earlier:
-        why = other_testbed(job.earlier, testbed)
+def _can_be_extended(earlier: CheckDocuments, job: Job, testbed: Testbed, progress: Progress) -> bool:
+    """Whether an earlier check ran on this testbed. Raises UsageError if it did not and the user named it."""
+    why = other_testbed(earlier, testbed)
     if why is None:
-        return job
-    if append_from is None:
+        return True
+    if job.options.append_from is None:
         raise UsageError("{why}; measure anew without --append", why=why)
     progress.note(
         sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why)
     )
-    return job._replace(earlier=None)
+    return False
 
 
 def _note_uncounted(measured: Measured, progress: Progress) -> None:

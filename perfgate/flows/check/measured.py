@@ -44,16 +44,15 @@ from perfgate.judging.gate.look import Look
 class Job(NamedTuple):
     """The inputs of a check, known before it measures.
 
-    ``config`` is the head's with the rules of the base, and ``head_config`` the head's own. ``earlier`` is the result that this
-    check adds to, and ``code`` watches the changed code in trials.
+    ``config`` is the head's with the rules of the base, and ``head_config`` the head's own. ``code`` watches the changed code
+    in trials.
     """
 
+    options: CheckOptions
     change: Change
     config: Config
     head_config: Config
     session: Session
-    out: Path
-    earlier: CheckDocuments | None
     environments: Environments
     checkouts: Mapping[SideName, Checkout]
     deadline: float
@@ -61,14 +60,19 @@ class Job(NamedTuple):
     code: CodeWatch
 
     @property
+    def out(self) -> Path:
+        """The folder of the results."""
+        return self.options.out
+
+    @property
     def workloads(self) -> Sequence[WorkloadReference]:
         """The selected workloads."""
-        return self.config.selected(self.change.options.workloads)
+        return self.config.selected(self.options.workloads)
 
     @property
     def jobs(self) -> Sequence[JobReference]:
         """The selected jobs."""
-        return self.config.selected_jobs(self.change.options.workloads)
+        return self.config.selected_jobs(self.options.workloads)
 
     @property
     def policy(self) -> Policy:
@@ -83,12 +87,12 @@ class Job(NamedTuple):
 @dataclass
 class Measured:
     """The measurements so far; the lists grow workload by workload. ``notes`` are added to each side's document,
-    ``added_to`` is the earlier job that this one continues, ``loaded`` the packages that each side's workloads loaded,
+    ``earlier`` is the result that this check adds to, ``loaded`` the packages that each side's workloads loaded,
     ``kept`` the profiles of jobs, and ``coverage`` what the workloads run of the changed code.
     """
 
     testbeds: tuple[Testbed, Testbed]
-    added_to: CheckDocuments | None = None
+    earlier: CheckDocuments | None = None
     harnesses: tuple[list[Harness], list[Harness]] = field(default_factory=lambda: ([], []))
     base: list[Findings] = field(default_factory=list)
     head: list[Findings] = field(default_factory=list)
@@ -110,11 +114,14 @@ class CheckContext:
 
     bench: Bench
     job: Job
-    options: CheckOptions
     progress: Progress
     forecast: Forecast
     measured: Measured
     refused: list[str] = field(default_factory=list)
+
+    @property
+    def options(self) -> CheckOptions:
+        return self.job.options
 
     @property
     def checkouts(self) -> Mapping[SideName, Checkout]:
@@ -127,17 +134,17 @@ class CheckContext:
 
     def look_at(self, name: str, *, to_come: int = 0, measured: Measured | None = None) -> Look:
         """The evidence on a workload or job, with ``to_come`` workloads still unmeasured; jobs come after all workloads."""
-        if not self.job.earlier:
+        if not self.measured.earlier:
             to_come += len(self.job.jobs) - len(self.measured.jobs)
         documents = documents_of(self.job, measured or self.measured)
         return Look(*documents, self.job.policy, workload=name, to_come=to_come)
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
-    if job.earlier:
+    if measured.earlier:
         seals = (job.seals.seal_of("base"), job.seals.seal_of("head"))
         base, head = add_to(
-            job.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head"
+            measured.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head"
         )
     else:
         base, head = _document(job, measured, "base"), _document(job, measured, "head")

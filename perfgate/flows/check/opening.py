@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from perfgate.conductor.code.reads import watch_reads
 from perfgate.conductor.sides.job_turns import NAMES, SideName
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.load_log import LoadLog
 from perfgate.conductor.workers.worker import Say
-from perfgate.document.artifact import CheckDocuments
 from perfgate.document.run import Session
 from perfgate.errors import UsageError
 from perfgate.flows.check.change import Change
@@ -21,16 +19,15 @@ from perfgate.flows.check.environments import choose_environments
 from perfgate.flows.check.measured import Job
 from perfgate.flows.check.sealing import code_of, seal_sides
 from perfgate.flows.check.settings import settings_of_check, settings_of_head
+from perfgate.flows.shared.options import CheckOptions
 from perfgate.locale import sentence
 
 
 @contextmanager
-def open_job(
-    change: Change, session: Session, earlier: CheckDocuments | None, out: Path, deadline: float, say: Say
-) -> Iterator[Job]:
+def open_job(options: CheckOptions, change: Change, session: Session, deadline: float, say: Say) -> Iterator[Job]:
     """Check out both sides; their folders are removed at the end of the context."""
     say(sentence("checking out base and head"))
-    repository, links, options = change.repository, change.links, change.options
+    repository, links = change.repository, change.links
     commits = {"base": change.sides.base.commit, "head": change.sides.head}
     if options.comparing == "code":
         # Base is measured with the head's workload files, from a checkout that the head does not use.
@@ -52,7 +49,7 @@ def open_job(
             {"base": options.base_python, "head": options.head_python},
             seals=seals,
             code_of=lambda python: code_of(python, os.environ, repository.root),
-            out=out,
+            out=options.out,
             say=say,
         )
         if options.comparing == "stack" and environments.base.python == environments.head.python:
@@ -74,4 +71,4 @@ def open_job(
             has_jobs=bool(config.selected_jobs(options.workloads)),
             is_measured_anyway=options.always,
         )
-        yield Job(change, config, head_config, session, out, earlier, environments, checkouts, deadline, seals, code)
+        yield Job(options, change, config, head_config, session, environments, checkouts, deadline, seals, code)

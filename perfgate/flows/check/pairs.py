@@ -90,7 +90,7 @@ class PairsOfWorkload:
     ) -> None:
         """Measure pairs, in another memory layout if base differs from base."""
         check, name, pairs = self.check, self.reference.name, self._pairs
-        earlier, looks, decided = check.job.earlier, check.job.policy.looks, check.options.decided
+        earlier, looks, decided = check.measured.earlier, check.job.policy.looks, check.options.decided
         budget = self.budget
         if budget is None:
             budget = check.job.config.gate.budget
@@ -141,8 +141,8 @@ class PairsOfWorkload:
     def _measure_stretches(self) -> None:
         """Measure long stretches of calls, until mean and stalls are decided or do not look worse."""
         check, name, quads = self.check, self.reference.name, 0
-        if check.job.earlier:
-            quads = quads_of_stretches(check.job.earlier, name)
+        if check.measured.earlier:
+            quads = quads_of_stretches(check.measured.earlier, name)
         measure_stretches(
             self._sides(check.job.seals.check_if_due),
             looks=STRETCH_LOOKS,
@@ -151,7 +151,7 @@ class PairsOfWorkload:
         )
 
     def _sides(self, before_start: Callable[[], None]) -> WorkloadSides:
-        check, earlier = self.check, self.check.job.earlier
+        check, earlier = self.check, self.check.measured.earlier
         return WorkloadSides(
             check.bench,
             self.reference,
@@ -170,7 +170,7 @@ class PairsOfWorkload:
 
     def _would_help(self) -> bool:
         """Whether pairs may still decide what an earlier job left open."""
-        earlier = self.check.job.earlier
+        earlier = self.check.measured.earlier
         if earlier is None:
             return True
         look = Look(earlier.base, earlier.head, self.check.job.policy, workload=self.reference.name)
@@ -178,7 +178,8 @@ class PairsOfWorkload:
 
     def _can_be_compared(self) -> bool:
         """Whether the workload loaded on both sides, on one testbed; otherwise pairs would be a waste of time."""
-        earlier, measured = self.check.job.earlier, self.check.measured
+        measured = self.check.measured
+        earlier = measured.earlier
         if earlier:
             records = [*earlier.base.workloads, *earlier.head.workloads]
         else:

@@ -34,9 +34,7 @@ from perfgate.version import __version__
 MOST_ROUNDS = 20
 
 
-def find_earlier(
-    change: Change, options: CheckOptions, out: Path, *, say: Callable[[str], None]
-) -> CheckDocuments | None:
+def find_earlier(change: Change, options: CheckOptions, say: Callable[[str], None]) -> CheckDocuments | None:
     """The earlier result that this check adds to: in its own folder, or of an earlier attempt of its CI job; else None.
 
     Raises UsageError if the result in its own folder belongs to other commits or has been added to too often, and DocumentError
@@ -46,6 +44,7 @@ def find_earlier(
         return _attempt_in(options.append_from, change, say)
     if not options.append:
         return None
+    out = options.out
     earlier = _read(out)
     if earlier and (why := _misfit(earlier, change)):
         raise UsageError("{out} {why}; measure it anew without --append, or into another --out", out=out, why=why)

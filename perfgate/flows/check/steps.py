@@ -8,7 +8,7 @@ from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import Policy
 from perfgate.flows.check.measured import Job
 from perfgate.flows.check.step_results import BATCH_STEP, COUNTING_STEP, GRAPH_STEP, THERMAL_STEP
-from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
+from perfgate.flows.shared.options import AVAILABLE_STEPS
 from perfgate.judging.gate.evidence.bounds import DECIDING_STEPS, deciding_steps, steps_with_rules
 
 
@@ -34,7 +34,8 @@ def steps_of_slow_calls(policy: Policy) -> CheckSteps:
     return CheckSteps(deciding=tuple(sorted(deciding)))
 
 
-def check_steps(job: Job, options: CheckOptions) -> CheckSteps:
+def check_steps(job: Job) -> CheckSteps:
+    options = job.options
     decides = deciding_steps(job.policy)
     is_asked = options.steps is not None
     selected = AVAILABLE_STEPS if options.steps is None else options.steps

@@ -61,7 +61,7 @@ class WorkloadMeasurement:
         )
         check.forecast.begin("checklist", name)
         counted_first: Mapping[SideName, Sequence[CounterSet]] = {}
-        steps = check_steps(job, check.options)
+        steps = check_steps(job)
         pairs_of_workload = PairedMeasurement()
         if too_slow is not None:
             steps = steps_of_slow_calls(job.policy)

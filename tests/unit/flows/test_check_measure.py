@@ -50,25 +50,26 @@ def test_check__hardware_counters__nothing_said() -> None:
     assert progress.notes == []
 
 
-def job(*, checklist_budget: float = 60.0) -> Any:
+def job(*, steps: tuple[int, ...] | None = None, checklist_budget: float = 60.0) -> Any:
     gate = GateSettings(checklist_budget=checklist_budget)
-    return SimpleNamespace(policy=Policy(), config=SimpleNamespace(gate=gate))
+    options = CheckOptions(Path("out"), steps=steps)
+    return SimpleNamespace(options=options, policy=Policy(), config=SimpleNamespace(gate=gate))
 
 
 def test_steps__all_steps__exact_numbers_of_graphs_in_any_case_batch_sizes_and_heat_from_the_pairs() -> None:
-    steps = check_steps(job(), CheckOptions(Path("out")))
+    steps = check_steps(job())
     assert steps.exact_only == (9,)
     assert not {5, 9, 19} & {*steps.deciding, *steps.informing}
     assert (steps.sizes_in_pairs, steps.is_watched, steps.compiles, steps.is_asked) == (True, True, True, False)
 
 
 def test_steps__asked_for_by_numbers__compiled_and_soaked_however_long_it_takes() -> None:
-    steps = check_steps(job(), CheckOptions(Path("out"), steps=(1, 4, 9, 19)))
+    steps = check_steps(job(steps=(1, 4, 9, 19)))
     assert (steps.informing, steps.exact_only) == ((19,), (9,))
     assert (steps.sizes_in_pairs, steps.is_watched, steps.compiles, steps.is_asked) == (False, False, True, True)
 
 
 def test_steps__no_time_for_the_checklist__batch_sizes_measured_once_a_side() -> None:
-    steps = check_steps(job(checklist_budget=0.0), CheckOptions(Path("out")))
+    steps = check_steps(job(checklist_budget=0.0))
     assert 5 in steps.informing
     assert not steps.sizes_in_pairs
