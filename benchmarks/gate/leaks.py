@@ -33,7 +33,7 @@ from perfgate.judging.gate.evidence.index import Evidence
 from tests.fakes.documents import make_run
 
 PROJECTS = Path(__file__).parent / "mistakes" / "projects"
-LEAKS = tuple(name for name, entry in METRICS.items() if entry.leak)
+LEAKS = tuple(name for name, entry in METRICS.items() if entry.origin.leak)
 SETTINGS = 'project = "{0}"\ndevice = "cpu"\nworkload = "perf.py:{1}"\n'
 
 

@@ -90,7 +90,7 @@ def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -
     if not differences.size:
         return {"decision": "undecided", "effect": 0.0, "ci": None}
     entry = METRICS[metric]
-    differences = differences.with_luck(entry.luck if ctx.get("moved") else entry.unmoved_luck)
+    differences = differences.with_luck(entry.gate.luck if ctx.get("moved") else entry.gate.unmoved_luck)
     effect = math.expm1(differences.estimate)
     if not ctx.get("paired"):
         return {"decision": "undecided", "effect": effect, "ci": None}
@@ -115,5 +115,5 @@ def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -
 
 def _share(metric: str) -> float:
     """Return the part of the gate's error that a metric gets at worst, where its family has other members."""
-    family = FAMILIES[METRICS[metric].family]
+    family = FAMILIES[METRICS[metric].gate.family]
     return family.share / len(family.metrics)

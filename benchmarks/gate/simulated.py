@@ -40,11 +40,11 @@ class SimulatedRule(NamedTuple):
     sought: float = 0.01
     sufficient: float = 0.02
     leaning_pairs: int = LEANING_PAIRS
-    luck: float = METRICS[LATENCY].luck
+    luck: float = METRICS[LATENCY].gate.luck
 
     def errors(self, workloads: int) -> Errors:
         shares = AlphaShares.of_subjects(Policy(), subjects=workloads)
-        alarm = shares.of(METRICS[LATENCY].family)
+        alarm = shares.of(METRICS[LATENCY].gate.family)
         return Errors(alarm, Policy().alpha_ok, self.looks)
 
     def answer(self, effects: Floats, errors: Errors, excluded: float, *, interim: bool) -> Answer:

@@ -36,10 +36,10 @@ def load_families(metrics: Iterable[Metric]) -> dict[str, Family]:
     tables = _read(path)
     members: dict[str, list[str]] = {name: [] for name in tables}
     for metric in metrics:
-        if metric.family:
-            if metric.family not in members:
-                raise ValueError(f"{metric.name}: there is no family {metric.family!r} in {path.name}")
-            members[metric.family].append(metric.name)
+        if metric.gate.family:
+            if metric.gate.family not in members:
+                raise ValueError(f"{metric.name}: there is no family {metric.gate.family!r} in {path.name}")
+            members[metric.gate.family].append(metric.name)
     return {
         name: _decode(Family, {**table, "metrics": members[name]}, f"{path.name}: [{name}]")
         for name, table in tables.items()

@@ -53,8 +53,8 @@ MUST_DECIDE = {name for name, entry in METRICS.items() if entry.repeatable}
 for _family in FAMILIES.values():
     if _family.must_decide:
         MUST_DECIDE.update(_family.metrics)
-TIMED_STEPS = frozenset(entry.step for entry in METRICS.values() if entry.timed)
-STEPS_OF_A_YOUNG_PROCESS = tuple(sorted({entry.step for entry in METRICS.values() if entry.of_young_process}))
+TIMED_STEPS = frozenset(entry.step for entry in METRICS.values() if entry.origin.timed)
+STEPS_OF_A_YOUNG_PROCESS = tuple(sorted({entry.step for entry in METRICS.values() if entry.origin.of_young_process}))
 _COUNTING_STEP = 4
 _UNKNOWN = Metric(name="", step=20, title="", better="neutral", explanation="", source="")
 
@@ -82,23 +82,23 @@ def is_known(name: str) -> bool:
 def compared(name: str) -> Compared:
     """How the gate compares a metric, by its entry."""
     entry = metric(name)
-    if entry.family:
-        if FAMILIES[entry.family].gating:
+    if entry.gate.family:
+        if FAMILIES[entry.gate.family].gating:
             return "pairs"
         return "beside"
-    if entry.own_rule:
+    if entry.gate.own_rule:
         return "rule"
-    if entry.counted or (entry.step == GATE_STEP and entry.is_exact):
+    if entry.origin.counted or (entry.step == GATE_STEP and entry.is_exact):
         return "count"
     if entry.part and not name.startswith(NUMBER):
         return "part"
     if entry.step == GATE_STEP:
         return "job"
     if entry.repeatable:
-        if entry.sampled:
+        if entry.origin.sampled:
             return "named_pairs"
         return "named_turns"
-    if entry.tolerance is None:
+    if entry.gate.tolerance is None:
         return "never"
     return "recorded"
 
@@ -108,7 +108,7 @@ def measuring_step(name: str) -> int:
     if not is_known(name):
         raise KeyError(name)
     described = metric(name)
-    if described.counted:
+    if described.origin.counted:
         return _COUNTING_STEP
     return described.step
 
@@ -140,7 +140,7 @@ def sentences() -> Iterator[str]:
     for step in CARDS.values():
         yield from (step.title, step.question, step.how, step.remedy, step.cost, *step.devices.values())
         for metric in (*step.metrics, *step.parts):
-            yield from (metric.title, metric.explanation, *metric.clock_titles.values())
+            yield from (metric.title, metric.explanation, *metric.display.clock_titles.values())
         for rule in step.rules:
             yield rule.message
     for term in GLOSSARY.values():

@@ -16,6 +16,89 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An entry of a TOML file; an unknown key is an error."""
 
 
+class NumberForm(Entry, frozen=True):
+    """How a metric's number reads."""
+
+    # The sort of a number of unit 1; by default a whole number is a count and any other number a ratio.
+    sort: Sort | None = None
+    # A relative change itself, 0 for no change: two of them are compared as 1 + value.
+    change: bool = False
+    # A time that reads as slower or faster; a spread, a gap or an overhead is larger or smaller.
+    speed: bool = True
+    # A whole number though it is noisy, such as a batch size: its median is one of the values. Exact counts are whole anyway.
+    whole: bool = False
+
+
+class Origin(Entry, frozen=True):
+    """Where a metric's values come from."""
+
+    # One of the exact counters of step 4, even if another step explains it.
+    counted: bool = False
+    # Growth that repeats with more calls and in a second process: its bytes vary, so they are never called exact.
+    leak: bool = False
+    # A number of its step that the samples of the pairs give, too.
+    sampled: bool = False
+    # Its step times calls for it by the device's timer: in a check without the waits of the process for a CPU.
+    timed: bool = False
+    # It depends on what ran before in the process: a first call, or memory that the process holds.
+    of_young_process: bool = False
+
+
+class GateTerms(Entry, frozen=True):
+    """How the gate judges a metric."""
+
+    # The allowed relative worsening, unless ``[gate.tolerance]`` in perfgate.toml overrides it. A counter is exact, so any
+    # worsening counts; tolerances of times lie above the shift that luck of memory layout can cause without a change of
+    # speed: if layouts move before every quad, that is part of the spread.
+    tolerance: float | None = None
+    # The tolerance for a workload with a layout that cannot move: luck of one layout may be 1 %.
+    unmoved_tolerance: float | None = None
+    # The sd of what other code of equal speed differs by in all pairs of a gate alike, with layouts that move and with others.
+    luck: float = 0.0
+    unmoved_luck: float = 0.0
+    # A special rule judges it: the workload's check, a promise, properties that must be equal on both sides.
+    own_rule: bool = False
+    # More of it is a regression even if calls are shown not to be slower.
+    fails_alone: bool = False
+    # By how much a count may grow in any case.
+    allowed_more: float = 0.0
+    # The entry in families.toml, of a time that is compared over pairs.
+    family: str = ""
+    # The margin for "unchanged" is multiplied by this; with another factor than 1, the margin holds for fixed layouts too.
+    ok_margin_scale: float = 1.0
+    # A change of it is taken apart into operators.
+    explained: bool = False
+    # The entry in changes.toml for a counter that grew.
+    advice: str = ""
+
+
+class TrendRole(Entry, frozen=True):
+    """What becomes of a metric over weeks."""
+
+    # All counters and all metrics with a tolerance are judged, too.
+    judged: bool = False
+    # Without being judged; all leading numbers are, too.
+    followed: bool = False
+    # A metric compared over pairs in which a change of this one shows.
+    follows: str = ""
+
+
+class Display(Entry, frozen=True):
+    """Where and how reports show a metric."""
+
+    # Titles for other deciding clocks than the wall.
+    clock_titles: Mapping[Literal["cpu", "device", "awake"], str] = {}
+    # The unit of the parts of a counter.
+    amount: Amount = "calls"
+    # Its step is read by it: base, head and main's stored runs stand side by side in the table of the checklist.
+    leading: bool = False
+    # Shown in comparisons of two recordings.
+    recorded: bool = False
+    # Before the metrics that follow it, if it is more informative: a tail before the mean that it shifts. After the metrics
+    # that it follows itself.
+    order: Literal["first", "", "last"] = ""
+
+
 class Metric(Entry, frozen=True):
     """A measured quantity."""
 
@@ -30,71 +113,13 @@ class Metric(Entry, frozen=True):
     unit: Unit = "1"
     # Whether repetition gives the same number.
     kind: Kind = "noisy"
-    # A part of a whole, unit 1, which reads as a percentage.
-    share: bool = False
-    # The sort of a number of unit 1; by default a whole number is a count and any other number a ratio.
-    sort: Sort | None = None
-    # A relative change itself, 0 for no change: two of them are compared as 1 + value.
-    change: bool = False
-    # A time that reads as slower or faster; a spread, a gap or an overhead is larger or smaller.
-    speed: bool = True
-    # A whole number though it is noisy, such as a batch size: its median is one of the values. Exact counts are whole anyway.
-    whole: bool = False
-    # One of the exact counters of step 4, even if another step explains it.
-    counted: bool = False
     # The operator, module or function that a metric of a part is about: ``{part}`` in title and explanation.
     part: str = ""
-
-    # How the gate judges it. The allowed relative worsening, unless ``[gate.tolerance]`` in perfgate.toml overrides it. A
-    # counter is exact, so any worsening counts; tolerances of times lie above the shift that luck of memory layout can
-    # cause without a change of speed: if layouts move before every quad, that is part of the spread.
-    tolerance: float | None = None
-    # The tolerance for a workload with a layout that cannot move: luck of one layout may be 1 %.
-    unmoved_tolerance: float | None = None
-    # The sd of what other code of equal speed differs by in all pairs of a gate alike, with layouts that move and with others.
-    luck: float = 0.0
-    unmoved_luck: float = 0.0
-    # A special rule judges it: the workload's check, a promise, properties that must be equal on both sides.
-    own_rule: bool = False
-    # More of it is a regression even if calls are shown not to be slower.
-    fails_alone: bool = False
-    # Growth that repeats with more calls and in a second process: its bytes vary, so they are never called exact.
-    leak: bool = False
-    # By how much a count may grow in any case.
-    allowed_more: float = 0.0
-    # The entry in families.toml, of a time that is compared over pairs.
-    family: str = ""
-    # A number of its step that the samples of the pairs give, too.
-    sampled: bool = False
-    # Its step times calls for it by the device's timer: in a check without the waits of the process for a CPU.
-    timed: bool = False
-    # It depends on what ran before in the process: a first call, or memory that the process holds.
-    of_young_process: bool = False
-    # The margin for "unchanged" is multiplied by this; with another factor than 1, the margin holds for fixed layouts too.
-    ok_margin_scale: float = 1.0
-    # A change of it is taken apart into operators.
-    explained: bool = False
-    # Its step is read by it: base, head and main's stored runs stand side by side in the table of the checklist.
-    leading: bool = False
-    # Shown in comparisons of two recordings.
-    recorded: bool = False
-    # Judged over weeks; all counters and all metrics with a tolerance are, too.
-    trend: bool = False
-    # Followed over weeks without being judged; all leading numbers are, too.
-    followed: bool = False
-    # A metric compared over pairs in which a change of this one shows.
-    follows: str = ""
-
-    # How the report words it. Titles for other deciding clocks than the wall.
-    clock_titles: Mapping[Literal["cpu", "device", "awake"], str] = {}
-    # The unit of the parts of a counter.
-    amount: Amount = "calls"
-    # It follows other metrics, so it is listed after them.
-    listed_last: bool = False
-    # It is more informative than the metrics that follow it: a tail before the mean that it shifts.
-    listed_first: bool = False
-    # The entry in changes.toml for a counter that grew.
-    advice: str = ""
+    number: NumberForm = NumberForm()
+    origin: Origin = Origin()
+    gate: GateTerms = GateTerms()
+    trend: TrendRole = TrendRole()
+    display: Display = Display()
 
     @property
     def is_exact(self) -> bool:
@@ -103,8 +128,8 @@ class Metric(Entry, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        is_number = self.unit in ("1", "B") and not self.share and self.sort in (None, "count")
-        return self.whole or (self.is_exact and is_number)
+        is_number = self.unit in ("1", "B") and self.number.sort in (None, "count")
+        return self.number.whole or (self.is_exact and is_number)
 
     @property
     def depends_on_load(self) -> bool:
@@ -112,16 +137,14 @@ class Metric(Entry, frozen=True):
         return not self.is_exact and self.unit != "B"
 
     @property
-    def number_sort(self) -> Literal["share"] | Sort:
+    def number_sort(self) -> Sort:
         """The sort of a number of unit 1."""
-        if self.share:
-            return "share"
-        return self.sort or ("count" if self.is_whole else "ratio")
+        return self.number.sort or ("count" if self.is_whole else "ratio")
 
     @property
     def repeatable(self) -> bool:
         """Whether the gate compares it over repeated steps if ``[gate.tolerance]`` names it, and otherwise not at all."""
-        compared = self.family or self.counted or self.part or self.tolerance is not None
+        compared = self.gate.family or self.origin.counted or self.part or self.gate.tolerance is not None
         return not self.is_exact and self.step != GATE_STEP and not compared
 
 

@@ -154,8 +154,8 @@ def _usual(keys: Keys, name: str) -> Any:
     """The default of a limit in the checklist, or of a metric's tolerance."""
     if keys == ("limits",) and name in LIMITS:
         return LIMITS[name].default
-    if keys == ("gate", "tolerance") and name in METRICS and METRICS[name].tolerance is not None:
-        return METRICS[name].tolerance
+    if keys == ("gate", "tolerance") and name in METRICS and METRICS[name].gate.tolerance is not None:
+        return METRICS[name].gate.tolerance
     return msgspec.UNSET
 
 

@@ -73,7 +73,7 @@ def glossary() -> Iterator[str]:
     terms = sorted(GLOSSARY.values(), key=lambda term: term.name.lower())
     yield table(("word", "meaning", "also"), [(term.name, term.explanation, ", ".join(term.also)) for term in terms])
     yield "## Metrics that are compared\n"
-    compared = [metric for metric in METRICS.values() if metric.tolerance is not None]
+    compared = [metric for metric in METRICS.values() if metric.gate.tolerance is not None]
     yield table(
         ("metric", "what it is", "meaning", "tolerance"),
         [(f"`{metric.name}`", metric.title, metric.explanation, _tolerance(metric)) for metric in compared],
@@ -102,7 +102,7 @@ def _metrics(card: StepCard) -> Iterator[str]:
 
 
 def _tolerance(metric: Metric) -> str:
-    return "" if metric.tolerance is None else f"{100 * metric.tolerance:g} %"
+    return "" if metric.gate.tolerance is None else f"{100 * metric.gate.tolerance:g} %"
 
 
 def _settings(settings: dict[str, Any], defaults: dict[str, Any]) -> str:

@@ -185,7 +185,11 @@ def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
 @cache
 def _shown_by(pattern: str) -> frozenset[str]:
     """The metrics compared over pairs that stand for the pattern's, e.g. latency.p50 for latency.p90."""
-    return frozenset(card.follows for name, card in METRICS.items() if card.follows and fnmatchcase(name, pattern))
+    followed = set()
+    for name, card in METRICS.items():
+        if card.trend.follows and fnmatchcase(name, pattern):
+            followed.add(card.trend.follows)
+    return frozenset(followed)
 
 
 def failed_on(decision: DecisionDocument, side: str) -> bool:

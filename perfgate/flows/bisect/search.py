@@ -286,7 +286,7 @@ class Search:
 
 def may_be_counted(pattern: PlacePattern | None) -> bool:
     """Whether regressed counters can answer a search for these metrics, so that times need not be measured."""
-    return pattern is None or (pattern.metric in METRICS and METRICS[pattern.metric].counted)
+    return pattern is None or (pattern.metric in METRICS and METRICS[pattern.metric].origin.counted)
 
 
 def _is_timed(comparison: Comparison) -> bool:

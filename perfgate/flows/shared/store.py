@@ -170,7 +170,7 @@ class _Comparable:
         undisturbed: list[tuple[str | None, float]] = []
         for position, value in values:
             there = stored.get(position)
-            if there is not None and condition.compares_with(there, of_young_process=card.of_young_process):
+            if there is not None and condition.compares_with(there, of_young_process=card.origin.of_young_process):
                 compared.append((self._runs[position].commit, value))
                 if not there.is_busy:
                     undisturbed.append(compared[-1])

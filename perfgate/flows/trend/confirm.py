@@ -226,7 +226,7 @@ def confirmation_of(
     for comparison in decision.comparisons:
         if comparison.place == series.place and not isinstance(comparison, Bound):
             by_metric[comparison.metric] = comparison
-    compared = by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
+    compared = by_metric.get(series.metric) or by_metric.get(metric(series.metric).trend.follows)
     if compared is None:
         return None
     low, high = None, None

@@ -31,7 +31,7 @@ _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout
 
 # The advice on counts that fail the gate at any call time.
 FAULTS = {"value-for-python", "copy-that-waits", "attached-tensor"} | {
-    entry.advice for entry in METRICS.values() if entry.fails_alone and entry.advice
+    entry.gate.advice for entry in METRICS.values() if entry.gate.fails_alone and entry.gate.advice
 }
 # The advice on stalls, by the activity of their calls.
 OF_STALLS = {"computing": "calls-that-compute", "waiting": "calls-that-wait"}
@@ -83,7 +83,7 @@ def _line_of_stalls(stalls: NumberComparison) -> Part | None:
 
 
 def _on_counter(comparison: Exact) -> Iterator[_Advised]:
-    rule = metric(comparison.metric).advice
+    rule = metric(comparison.metric).gate.advice
     if comparison.metric == FRAMEWORK_OPS:
         yield from _small_ops(comparison)
     elif comparison.metric == COPIES:

@@ -24,7 +24,7 @@ _FARTHEST = 8
 _STANDINGS: tuple[Standing, ...] = ("open", "new", "accepted", "superseded", "resolved", "refuted")
 _REPORTED_ORDER: tuple[Standing, ...] = ("new", "open", "accepted", "superseded", "resolved", "refuted")
 _DIRECTIONS: tuple[Direction, ...] = ("worse", "better", "changed")
-_METRICS_LEADING_FIRST = sorted(METRICS, key=lambda name: not METRICS[name].leading)
+_METRICS_LEADING_FIRST = sorted(METRICS, key=lambda name: not METRICS[name].display.leading)
 _ORDER = {name: place for place, name in enumerate(_METRICS_LEADING_FIRST)}
 
 

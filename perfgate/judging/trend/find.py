@@ -110,7 +110,7 @@ def _exact_changes(series: TrendSeries, values: Floats) -> list[TrendChange]:
     changes: list[TrendChange] = []
     # A value that lasted for one version only was not a level to start from.
     before = float(values[0])
-    for at in steps(values, metric(series.metric).allowed_more):
+    for at in steps(values, metric(series.metric).gate.allowed_more):
         after = float(values[at])
         delta = after / before - 1 if before else None
         changes.append(_change(series, at, before, after, delta, None))

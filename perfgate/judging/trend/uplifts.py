@@ -145,7 +145,7 @@ def _has_stayed(entry: BridgedMetric, widening: float, series: Sequence[TrendSer
     """Whether the metric is shown to be the same within its tolerance. A noisy metric may be neither."""
     if entry.interval is None:
         return entry.old == entry.new
-    tolerance = metric(series[entry.after].metric).tolerance
+    tolerance = metric(series[entry.after].metric).gate.tolerance
     if tolerance is None:
         tolerance = _SAME
     margin = math.log1p(tolerance)

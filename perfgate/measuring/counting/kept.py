@@ -88,7 +88,7 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
         values[name] = 0
         if _is_leak(name, growths):
             values[name] = least
-            if most - least > metric(name).allowed_more:
+            if most - least > metric(name).gate.allowed_more:
                 ranges[name] = least, most
     sites = []
     if values[KEPT_PYTHON]:
@@ -119,7 +119,7 @@ def _look(workload: BoundWorkload, counted: CounterSet, root: Path) -> _Look | N
 
 
 def _is_leak(name: str, growths: list[int]) -> bool:
-    return min(growths) > metric(name).allowed_more
+    return min(growths) > metric(name).gate.allowed_more
 
 
 class _Rounds:

@@ -99,8 +99,8 @@ def test_advice_on_rule__steps_and_measured_gain__exist(rule: str) -> None:
 
 
 def test_metrics__names_of_other_entries__exist() -> None:
-    assert {entry.advice for entry in METRICS.values()} - {""} <= CHANGE_ADVICE.keys()
-    assert {entry.follows for entry in METRICS.values()} - {""} <= METRICS.keys()
+    assert {entry.gate.advice for entry in METRICS.values()} - {""} <= CHANGE_ADVICE.keys()
+    assert {entry.trend.follows for entry in METRICS.values()} - {""} <= METRICS.keys()
     assert all(family.metrics for family in FAMILIES.values())
 
 

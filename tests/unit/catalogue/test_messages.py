@@ -13,7 +13,7 @@ from tests.source import all_modules, calls, source, text_constants
 
 
 def test_messages__every_code__is_used() -> None:
-    advice = {metric.advice for metric in METRICS.values() if metric.advice}
+    advice = {metric.gate.advice for metric in METRICS.values() if metric.gate.advice}
     advice |= {name.partition(".")[0] for name in advice}
     of_rules = {f"advice.{rule}{end}" for rule in RULE_ADVICE for end in ("", ".instead")}
 

@@ -42,7 +42,7 @@ def judged(factors: list[float], name: str, policy: Policy | None = None) -> Dec
     before, after = counters({"aten::add": 1}), counters({"aten::add": 1})
     before, after = (
         msgspec.structs.replace(side, values={**side.values, name: n})
-        for side, n in ((before, 1), (after, 2 + int(METRICS[name].allowed_more)))
+        for side, n in ((before, 1), (after, 2 + int(METRICS[name].gate.allowed_more)))
     )
     return decide(
         msgspec.structs.replace(base, counters=[before]),
@@ -53,7 +53,7 @@ def judged(factors: list[float], name: str, policy: Policy | None = None) -> Dec
 
 
 def test_catalogue__what_fails_alone__is_what_is_a_fault_by_itself() -> None:
-    assert {name for name, metric in METRICS.items() if metric.fails_alone} == FAULTS
+    assert {name for name, metric in METRICS.items() if metric.gate.fails_alone} == FAULTS
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_decide__more_allocations_that_somebody_bounds__fail(policy: Policy) -> 
 
 
 @pytest.mark.parametrize(
-    "name", sorted(FAULTS & {n for n in METRICS if METRICS[n].counted} - {"counters.low_precision_ops"})
+    "name", sorted(FAULTS & {n for n in METRICS if METRICS[n].origin.counted} - {"counters.low_precision_ops"})
 )
 def test_decide__more_of_what_is_a_fault_by_itself__fail(name: str) -> None:
     assert judged(UNCHANGED, name).verdict == "FAIL"

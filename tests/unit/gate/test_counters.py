@@ -69,10 +69,10 @@ def test_decide__bytecodes__a_helper_function_more_is_no_regression(before: int,
 
 
 @pytest.mark.parametrize("before", [0, 1, 100, 1_000_000])
-@pytest.mark.parametrize("name", sorted(name for name, metric in METRICS.items() if metric.allowed_more))
+@pytest.mark.parametrize("name", sorted(name for name, metric in METRICS.items() if metric.gate.allowed_more))
 def test_decide__amounts_that_say_nothing__unchanged_from_any_base_either_way(name: str, before: int) -> None:
     """From a base of 0 every share is exceeded by one byte."""
-    more = int(METRICS[name].allowed_more)
+    more = int(METRICS[name].gate.allowed_more)
 
     def outcome(base_count: int, head_count: int) -> str:
         runs = [

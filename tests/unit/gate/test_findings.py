@@ -187,7 +187,7 @@ def test_unmatched__document_that_claims_a_hundred_thousand_findings__answers_so
 def test_rules__number_that_a_finding_rests_on__a_metric_of_the_catalogue() -> None:
     names = {rule.rests_on for rule in RULES.values() if rule.rests_on}
     assert all(is_known(name) for name in names)
-    compared = {name for name, card in METRICS.items() if card.leading or card.kind == "exact"}
+    compared = {name for name, card in METRICS.items() if card.display.leading or card.kind == "exact"}
     assert names <= compared
 
 

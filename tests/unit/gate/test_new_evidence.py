@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.catalogue.lookup import FAMILIES, METRICS
-from perfgate.catalogue.records import Family, Metric
+from perfgate.catalogue.records import Family, GateTerms, Metric
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
@@ -29,7 +29,14 @@ BASE = [0.5 + 0.001 * (pair % 5) for pair in range(PAIRS)]
 def joules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file that the producer reads, which the test writes."""
     metric = Metric(
-        name=ENERGY, step=20, title="Energy", better="lower", explanation="-", source="-", unit="J", tolerance=0.02
+        name=ENERGY,
+        step=20,
+        title="Energy",
+        better="lower",
+        explanation="-",
+        source="-",
+        unit="J",
+        gate=GateTerms(tolerance=0.02),
     )
     monkeypatch.setitem(METRICS, ENERGY, metric)
     monkeypatch.setitem(FAMILIES, "energy", Family(metrics=(ENERGY,), share=0.05))

@@ -18,7 +18,7 @@ from tests.each import each
 from tests.unit.gate import test_turns
 from tests.unit.gate.builders import counters, sides
 
-COUNTERS = [name for name, entry in METRICS.items() if name.startswith("counters.") and entry.counted]
+COUNTERS = [name for name, entry in METRICS.items() if name.startswith("counters.") and entry.origin.counted]
 
 
 def judged(base: RunDocument, head: RunDocument) -> DecisionDocument:

@@ -83,7 +83,7 @@ def decided() -> dict[str, bool]:
     """The metrics that the gate compares where head has half of all that steps and counters hold, and whether they decide."""
     runs = []
     for run, factor in zip(sides([1.0 + 0.0005 * (-1) ** pair for pair in range(14)]), (2, 1)):
-        counted = {name: 1000 * factor for name, entry in METRICS.items() if entry.counted}
+        counted = {name: 1000 * factor for name, entry in METRICS.items() if entry.origin.counted}
         steps = [
             StepResult(
                 number=card.number,
@@ -116,7 +116,7 @@ def test_explain__every_metric__compared_as_the_gate_does(name: str, decided: di
     assert (name in metrics_in_turns(named)) == (how == "named_turns")
     if entry.step < 20 and not families and how != "rule":
         assert decided.get(name) == (True if how == "count" else None)
-    assert ("allowed   a worsening above" in text) == (entry.tolerance is not None and how != "beside")
+    assert ("allowed   a worsening above" in text) == (entry.gate.tolerance is not None and how != "beside")
 
 
 SORTS = {"ratio": "a ratio", "count": "a count", "answer": "yes or no", "value": "a number without a unit"}
@@ -125,7 +125,7 @@ SORTS = {"ratio": "a ratio", "count": "a count", "answer": "yes or no", "value":
 @each("name", [name for name, entry in METRICS.items() if entry.unit == "1"])
 def test_explain__metric_without_a_unit__the_sort_of_its_entry(name: str) -> None:
     entry = METRICS[name]
-    sort = "a share of the whole" if entry.share else SORTS[entry.number_sort]
+    sort = "a share of the whole" if entry.number.sort == "share" else SORTS[entry.number_sort]
     assert f"unit      {sort};" in explain(name)
     if entry.is_whole:
         assert sort in ("a count", "yes or no")
@@ -168,7 +168,7 @@ def test_explain__last_part_of_several_names__lists_them() -> None:
 
 def test_titles__every_metric__explained_by_its_title_in_both_languages() -> None:
     for name, entry in METRICS.items():
-        for title in (entry.title, *entry.clock_titles.values()):
+        for title in (entry.title, *entry.display.clock_titles.values()):
             for language in ("en", "zh"):
                 assert f"{name}: " in explain(translate(title, language)), title
     assert "batch.knee: " in explain("batch knee, without CPU waits")

@@ -190,7 +190,7 @@ def _confirmed(first: CounterSet, second: CounterSet) -> CounterSet:
         is_shared = name in before and name in after
         if not is_shared and not (lists_all and name.startswith(OPERATOR_COUNT)):
             continue
-        if _is_leak(name) and min(before[name], after[name]) <= metric(name).allowed_more:
+        if _is_leak(name) and min(before[name], after[name]) <= metric(name).gate.allowed_more:
             values[name] = 0
             ranges.pop(name, None)
             continue
@@ -260,4 +260,4 @@ def _ends(counted: CounterSet, name: str, value: int) -> tuple[int, int]:
 
 
 def _is_leak(name: str) -> bool:
-    return is_known(name) and metric(name).leak
+    return is_known(name) and metric(name).origin.leak

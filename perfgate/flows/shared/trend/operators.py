@@ -56,7 +56,7 @@ def _grown_operators(
         if good not in documents or bad not in documents:
             continue
         for compared in compare_counters(Evidence(documents[good], documents[bad]), Policy()):
-            if compared.workload not in workloads or metric(compared.metric).amount != "calls":
+            if compared.workload not in workloads or metric(compared.metric).display.amount != "calls":
                 continue
             for part in compared.parts:
                 if part.head > part.base:

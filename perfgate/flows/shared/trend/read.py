@@ -45,10 +45,14 @@ from perfgate.locale import Activity, sentence
 from perfgate.version import __version__
 
 # The metrics that the gate judges, with their throughput; NUMBER* are the numbers that a command defines.
-GATED = [name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None]
+GATED = [
+    name
+    for name, card in METRICS.items()
+    if card.origin.counted or card.trend.judged or card.gate.tolerance is not None
+]
 GATED.append(f"{NUMBER}*")
 # The numbers in the comment's table of the checklist, and others that are followed; they are informative only.
-INFORMING = {name for name, card in METRICS.items() if card.leading or card.followed}.difference(GATED)
+INFORMING = {name for name, card in METRICS.items() if card.display.leading or card.trend.followed}.difference(GATED)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
 # For this many changes, the runs on both sides are opened too, for their counters.

@@ -92,6 +92,6 @@ def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, work
     before, after = RunIndex(of_workload(base, workload)), RunIndex(of_workload(head, workload))
     broken = set()
     for comparison in compare_bounds(before, after, policy):
-        if comparison.outcome == "regressed" and not metric(comparison.metric).counted:
+        if comparison.outcome == "regressed" and not metric(comparison.metric).origin.counted:
             broken.add(P99 if comparison.metric == SLA else comparison.metric)
     return broken

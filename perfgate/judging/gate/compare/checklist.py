@@ -167,7 +167,7 @@ def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | N
 
 def _range_of(value: Value | None) -> tuple[float, float] | None:
     """The interval of a whole number that is not counted, such as a batch size."""
-    if value is None or value.interval is None or not METRICS[value.metric].whole:
+    if value is None or value.interval is None or not METRICS[value.metric].number.whole:
         return None
     low, high = value.interval
     if low is None or high is None:

@@ -83,7 +83,7 @@ class CountedShape:
     def count(self, name: str, base: tuple[float, float], head: tuple[float, float]) -> Count:
         """A counter by its ranges on both sides, under the policy's tolerance."""
         allowed = tolerance(self.policy, name, self.place)
-        return Count(self.place, name, Range(*base), Range(*head), allowed, metric(name).allowed_more)
+        return Count(self.place, name, Range(*base), Range(*head), allowed, metric(name).gate.allowed_more)
 
     def parts(self, name: str, *, varying: bool = False) -> list[Part]:
         """The parts of a counter that changed, the largest change first; places with varying counts only if ``varying``."""

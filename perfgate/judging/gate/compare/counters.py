@@ -239,7 +239,7 @@ def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
     for name, (least, most) in counters.ranges.items():
         if name.startswith(OPERATOR_COUNT):
             of_operators[name] = least, most
-        elif is_known(name) and most - least > metric(name).allowed_more:
+        elif is_known(name) and most - least > metric(name).gate.allowed_more:
             totals[name] = least, most
     return totals or of_operators
 

@@ -20,7 +20,7 @@ def fails_alone(comparison: Comparison, policy: Policy) -> bool:
         not isinstance(comparison, Exact)
         or policy.strict
         or comparison.metric not in METRICS
-        or METRICS[comparison.metric].fails_alone
+        or METRICS[comparison.metric].gate.fails_alone
         or configured_tolerance(policy, comparison.metric, comparison.place) is not None
     )
 

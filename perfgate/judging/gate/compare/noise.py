@@ -39,7 +39,7 @@ def _floor(place: ShapePlace, name: str, effect: PairedEffect, *, pairs: int, ma
     which luck of layout alone may make 1 % faster or slower.
     """
     differences = effect.differences
-    is_gating = FAMILIES[metric(name).family].gating
+    is_gating = FAMILIES[metric(name).gate.family].gating
     return NoiseFloor(
         workload=place.workload,
         shape=place.shape,

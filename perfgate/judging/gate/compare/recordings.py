@@ -36,7 +36,7 @@ MAX_OPERATORS = 10
 _UNIT_NOISE: Mapping[str, float] = {MATRIX_TIME: 0.001, VECTOR_TIME: 0.0001}
 _MAX_PARTS = 12
 _ROUNDING = 1e-9
-_SHOWN = {name for name, entry in METRICS.items() if entry.recorded}
+_SHOWN = {name for name, entry in METRICS.items() if entry.display.recorded}
 
 
 # --- times of kernels, which are compared

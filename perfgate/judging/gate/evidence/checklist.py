@@ -74,7 +74,7 @@ def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
     numbers = {}
     for step in run.steps:
         for value in step.values:
-            is_leading = value.metric in METRICS and METRICS[value.metric].leading
+            is_leading = value.metric in METRICS and METRICS[value.metric].display.leading
             if is_leading and not _NOT_THE_NUMBER & value.labels.keys():
                 numbers[ChecklistNumber.of(step.number, step.workload, value)] = value
     return numbers
@@ -83,7 +83,9 @@ def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
 def is_of_turns(name: str) -> bool:
     """Whether a metric is compared by turns of its step: it is not an exact count, and the pairs do not measure it."""
     entry = METRICS.get(name)
-    return bool(entry and entry.leading and not entry.is_exact and not entry.family and name not in SAMPLED)
+    return bool(
+        entry and entry.display.leading and not entry.is_exact and not entry.gate.family and name not in SAMPLED
+    )
 
 
 class PairedNumbers:
@@ -119,7 +121,7 @@ class PairedNumbers:
         """
         before = list(self._turns_of_base.get(number.key, {}).values())
         after = list(self._turns_of_head.get(number.key, {}).values())
-        if metric(number.metric).timed or min(len(before), len(after)) < FEWEST_EQUAL_TURNS:
+        if metric(number.metric).origin.timed or min(len(before), len(after)) < FEWEST_EQUAL_TURNS:
             return None
         return before[0] if len({*before, *after}) == 1 else None
 
@@ -142,7 +144,7 @@ class PairedNumbers:
 
     def varies(self, number: ChecklistNumber) -> bool:
         """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
-        if metric(number.metric).timed:
+        if metric(number.metric).origin.timed:
             return True
         before, after = self._turns_of_base.get(number.key, {}), self._turns_of_head.get(number.key, {})
         return len({*before.values()}) > 1 or len({*after.values()}) > 1
@@ -172,7 +174,7 @@ class PairedNumbers:
     def _clock(self, number: ChecklistNumber) -> Clock:
         """The clock of a check's turns: its timer leaves out waits, which matters only if there were any."""
         entry = metric(number.metric)
-        if not entry.timed:
+        if not entry.origin.timed:
             return "wall"
         for step in (*self._base.steps, *self._head.steps):
             is_of_number = (step.number, step.workload) == (entry.step, number.workload)

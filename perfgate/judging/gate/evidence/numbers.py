@@ -88,7 +88,7 @@ class Rules(NamedTuple):
             tolerance=tolerance(self.policy, name, place, moved=moved),
             margins=margins_for_unchanged(self.policy, name, place, moved=moved),
             looks=tuple(self.policy.looks),
-            luck=entry.luck if moved else entry.unmoved_luck,
+            luck=entry.gate.luck if moved else entry.gate.unmoved_luck,
         )
         return Number(place, name, units, family, terms, entry.unit, entry.better)
 

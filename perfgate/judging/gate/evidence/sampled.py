@@ -22,7 +22,7 @@ from perfgate.judging.gate.evidence.process import SHORTEST, UsedBlocks, block_s
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.stats.summary import median
 
-SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.sampled)
+SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.origin.sampled)
 
 
 # The logarithms of base and head, pair by pair and metric by metric.

@@ -17,9 +17,9 @@ def tolerance(policy: Policy, metric: str, place: ShapePlace, *, moved: bool = T
     if configured is not None:
         return configured
     entry = entry_of(metric)
-    if not moved and entry.unmoved_tolerance is not None:
-        return entry.unmoved_tolerance
-    return entry.tolerance or 0.0
+    if not moved and entry.gate.unmoved_tolerance is not None:
+        return entry.gate.unmoved_tolerance
+    return entry.gate.tolerance or 0.0
 
 
 def configured_tolerance(policy: Policy, metric: str, place: ShapePlace) -> float | None:
@@ -52,12 +52,12 @@ def repeated_metrics(policy: Policy) -> tuple[str, ...]:
 
 def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
     """The metrics that steps must repeat: the samples of the pairs supply the others."""
-    return tuple(name for name in repeated_metrics(policy) if not METRICS[name].sampled)
+    return tuple(name for name in repeated_metrics(policy) if not METRICS[name].origin.sampled)
 
 
 def margins_for_unchanged(policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True) -> tuple[float, float]:
     """The slowdowns that "unchanged" excludes: pairs are added until it is the first, but in the end the second is enough."""
-    scale = entry_of(metric).ok_margin_scale
+    scale = entry_of(metric).gate.ok_margin_scale
     allowed = tolerance(policy, metric, place, moved=moved)
     if policy.ok_margin is None:
         sufficient = scale * OK_MARGIN

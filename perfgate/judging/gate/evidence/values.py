@@ -34,4 +34,4 @@ def relative_change(base: float | None, head: float | None) -> float | None:
 
 def zero_of(name: str) -> float:
     """The offset added to a number before its ratio is taken: for a relative change, 0 is as good as any other value."""
-    return 1.0 if name in METRICS and METRICS[name].change else 0.0
+    return 1.0 if name in METRICS and METRICS[name].number.change else 0.0

@@ -44,7 +44,7 @@ MAX_OTHER_INPUTS = 12
 # The share of the growth outside operators from which more operators are taken as its reason.
 _LAUNCHING = 0.5
 _MOVED = ("regressed", "improved")
-_EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.explained)
+_EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.gate.explained)
 
 
 def explanations(

@@ -94,7 +94,7 @@ def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
             for part in _slower_stages(comparison):
                 yield replace(_timed_fact(place, part), line=part.line, stage=True, inclusive=inclusive)
         else:
-            amount = metric(comparison.metric).amount
+            amount = metric(comparison.metric).display.amount
             for part in comparison.parts:
                 yield _counted_fact(place, part, amount)
 

@@ -38,7 +38,7 @@ def _called_by_ranks(comparison: Comparison, causes: Iterable[Cause], decision: 
     more: set[tuple[str, str]] = set()
     for count in decision.comparisons:
         is_here = isinstance(count, Exact) and count.place == comparison.place
-        if is_here and count.outcome == "regressed" and metric(count.metric).fails_alone:
+        if is_here and count.outcome == "regressed" and metric(count.metric).gate.fails_alone:
             more |= {(part.name, part.ranks) for part in count.parts if part.ranks and part.head > part.base}
     return next((cause for cause in causes if (cause.op, cause.ranks) in more), None)
 
@@ -51,7 +51,7 @@ def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
     """
     grown = {(part.name, part.aspect, part.ranks) for part in comparison.parts if part.head > part.base}
     if grown:
-        return _of_grown_parts(metric(comparison.metric).amount, grown, causes)
+        return _of_grown_parts(metric(comparison.metric).display.amount, grown, causes)
     if isinstance(comparison, Exact):
         return next((cause for cause in causes if cause.inputs_change), None)
     if comparison.metric == SIGNATURE:

@@ -32,9 +32,9 @@ from perfgate.judging.gate.explain.operator_table import mark_alone
 _OUTCOMES = ("regressed", "improved", "inconclusive")
 _EVIDENCE: tuple[EvidenceUnit, ...] = ("pair", "turn", "quad")
 # They move with other metrics: with all the other times, or with the times of operators.
-_LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
+_LISTED_LAST = {name for name, metric in METRICS.items() if metric.display.order == "last"}
 # They explain more than the metrics that move with them.
-_LISTED_FIRST = {name for name, metric in METRICS.items() if metric.listed_first}
+_LISTED_FIRST = {name for name, metric in METRICS.items() if metric.display.order == "first"}
 
 # A longer command is too long to paste.
 _MOST_KEYS = 12

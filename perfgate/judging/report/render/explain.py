@@ -225,12 +225,12 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
         unit = _SORTS[metric.number_sort]
     part, how = Words(metric.part), compared(metric.name)
     gate = _GATE.get(how, _NEVER_SHOWN)
-    if metric.leading:
+    if metric.display.leading:
         gate = _GATE_OF_LEADING.get(how, gate)
     judging = [limit for limit in card.limits if _is_of_metric(limit, metric)]
     allowed = None
-    if metric.tolerance is not None and how not in _WITHOUT_TOLERANCE:
-        allowed = numbers.setting(metric.tolerance)
+    if metric.gate.tolerance is not None and how not in _WITHOUT_TOLERANCE:
+        allowed = numbers.setting(metric.gate.tolerance)
     return _render(
         "metric",
         name=metric.name,
@@ -349,8 +349,8 @@ def _texts(entry_name: Named) -> Iterator[str]:
             titles = [_title(entry_name)]
         case "metric":
             entry = METRICS[entry_name.name]
-            titles = [entry.title, *entry.clock_titles.values()]
-            if entry.timed:
+            titles = [entry.title, *entry.display.clock_titles.values()]
+            if entry.origin.timed:
                 yield from _timed_titles(entry.title)
     for language in LANGUAGES:
         for title in titles:

@@ -57,7 +57,7 @@ def openmetrics_of_runs(runs: Iterable[LabelledRun], further: Iterable[ServiceFa
 
 def unit_of(metric: Metric) -> str:
     """The OpenMetrics name of a metric's unit, empty for a count."""
-    if metric.share:
+    if metric.number.sort == "share":
         return "ratio"
     return _UNITS.get(metric.unit, "")
 
@@ -83,7 +83,7 @@ def _families(runs: Iterable[LabelledRun], steps: frozenset[int] | None) -> Iter
 def _samples(run: RunDocument, steps: frozenset[int] | None) -> Iterator[tuple[str, dict[str, str], float]]:
     for row in own_numbers(rows_of_run(run)):
         described = METRICS.get(row.metric)
-        is_selected = described is not None and (steps is None or row.step in steps or described.counted)
+        is_selected = described is not None and (steps is None or row.step in steps or described.origin.counted)
         if is_selected and row.value is not None and all(map(_LABEL.fullmatch, row.labels)):
             labels = {"workload": row.workload}
             if row.shape:

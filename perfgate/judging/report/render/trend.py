@@ -267,7 +267,7 @@ def _leading(document: TrendDocument) -> list[TrendSeries]:
     for series in document.series:
         if series.current and series.points:
             entry = metric(series.metric)
-            if entry.leading or entry.trend or entry.followed or series.metric.startswith(NUMBER):
+            if entry.display.leading or entry.trend.judged or entry.trend.followed or series.metric.startswith(NUMBER):
                 leading.append(series)
     return sorted(leading, key=_rank)
 

@@ -42,12 +42,12 @@ _CHANGED = {
 
 def is_share(metric: str) -> bool:
     """Whether a metric of unit 1 is a share of a whole rather than a count."""
-    return metric in METRICS and METRICS[metric].share
+    return metric in METRICS and METRICS[metric].number.sort == "share"
 
 
 def is_leak(metric: str) -> bool:
     """Whether a metric is memory that every call leaves behind; it repeats, but not to the byte."""
-    return metric in METRICS and METRICS[metric].leak
+    return metric in METRICS and METRICS[metric].origin.leak
 
 
 def time_of(operator: OperatorDelta) -> Paired:
@@ -197,7 +197,7 @@ def difference(base: float, head: float, unit: str, *, metric: str = "") -> Word
 
 
 def _directions(metric: str, unit: str) -> tuple[str, str]:
-    if unit == "s" and metric in METRICS and not METRICS[metric].speed:
+    if unit == "s" and metric in METRICS and not METRICS[metric].number.speed:
         return _LARGER_SMALLER
     return _DIRECTIONS.get(unit, _HIGHER_LOWER)
 
@@ -209,7 +209,7 @@ def limit(comparison: Comparison) -> Words:
     if isinstance(comparison, Checked) or comparison.tolerance is None or comparison.outcome == "improved":
         return DASH
     entry = METRICS.get(comparison.metric)
-    if isinstance(comparison, Exact) and entry and entry.allowed_more and comparison.base is not None:
+    if isinstance(comparison, Exact) and entry and entry.gate.allowed_more and comparison.base is not None:
         # The allowance is an amount, shown as such instead of as a share of the base.
         amount = round(comparison.tolerance * max(comparison.base, 1))
         return difference(0, amount, comparison.unit, metric=comparison.metric)

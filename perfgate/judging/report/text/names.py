@@ -68,10 +68,10 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     if name not in METRICS:
         return name
     entry = METRICS[name]
-    if clock == "wall" or (clock not in entry.clock_titles and not entry.timed):
+    if clock == "wall" or (clock not in entry.display.clock_titles and not entry.origin.timed):
         return say(entry.title)
-    if clock in entry.clock_titles:
-        return say(entry.clock_titles[clock])
+    if clock in entry.display.clock_titles:
+        return say(entry.display.clock_titles[clock])
     return say(CLOCK_TITLES[clock], title=say(entry.title))
 
 

@@ -151,7 +151,7 @@ def _both(row: StepComparison) -> Words:
         return say("not compared")
     if base != head:
         return numbers.span(base, head)
-    if METRICS[row.metric].whole:
+    if METRICS[row.metric].number.whole:
         return Words(f"{base} = {head}")
     return head
 

@@ -143,7 +143,7 @@ def _value_notes(present: list[Value]) -> list[str]:
 
 
 def _leads(value: Value) -> bool:
-    return value.metric in METRICS and METRICS[value.metric].leading
+    return value.metric in METRICS and METRICS[value.metric].display.leading
 
 
 def _missing_notes(values: Iterable[Value]) -> list[str]:

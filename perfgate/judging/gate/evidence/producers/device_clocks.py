@@ -36,7 +36,7 @@ def _of_shape(evidence: Evidence, rules: Rules, place: ShapePlace) -> Iterator[N
     for name in (BUSY, LATENCY, HOST):
         if name not in effects:
             continue
-        number = rules.number(place, name, effects[name], metric(name).family or INFORMING, moved=moved)
+        number = rules.number(place, name, effects[name], metric(name).gate.family or INFORMING, moved=moved)
         if same_work and name != BUSY:
             wider = max(SAME_WORK_MARGIN, *number.terms.margins)
             number = number._replace(terms=number.terms._replace(margins=(*number.terms.margins, wider)))

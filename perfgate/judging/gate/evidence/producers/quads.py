@@ -83,7 +83,7 @@ class JobQuads:
         is_tail = entry.metric == TTFT_P99 and not entry.gating
         margin = self._rules.policy.ok_margin
         if margin is None:
-            margin = JOB_OK_MARGIN * metric(entry.metric).ok_margin_scale
+            margin = JOB_OK_MARGIN * metric(entry.metric).gate.ok_margin_scale
         allowed = number.terms.tolerance
         return number._replace(
             terms=Terms(allowed, (max(allowed, margin),), self._looks),

@@ -37,7 +37,7 @@ _MAX_TESTBEDS = 12
 _FIRST = (P50, P99, TTFT, TPOT, E2E, RANKS_STEP, "command.seconds", THROUGHPUT, SERVING_THROUGHPUT, "memory.peak")
 _RANKS = {name: rank for rank, name in enumerate(_FIRST)}
 for _name, _metric in METRICS.items():
-    if _metric.leading:
+    if _metric.display.leading:
         _RANKS.setdefault(_name, len(_RANKS))
 
 
