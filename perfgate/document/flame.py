@@ -57,6 +57,27 @@ class FlameMark(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
+class FlameResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check tells about a tree."""
+
+    # The pairs' result for the call.
+    call: Paired | None = None
+    # Why times cannot show the change, if they cannot.
+    by_counts: WhyCounts | None = None
+    # Operators that the decision names or that the pairs decided by time.
+    marks: list[FlameMark] = []
+
+
+class FlameOmissions(msgspec.Struct, frozen=True, kw_only=True):
+    """Frames that a tree leaves out; their time is added to the frames around them."""
+
+    # Frames too small to keep, and their names.
+    folded: int = 0
+    names: list[str] = []
+    # Frames deeper than the tree goes.
+    cut: int = 0
+
+
 class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     """One timeline, or the same timeline of base and head: a node for each distinct stack, parents before children.
 
@@ -83,17 +104,9 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     more_shapes: list[int]
     base: FlameCosts | None = None
     head: FlameCosts | None = None
-    # Frames too small to keep; their time is their parents' own.
-    folded: int = 0
-    # In a check: the pairs' result for the call.
-    call: Paired | None = None
-    # In a check: why times cannot show the change, if they cannot.
-    by_counts: WhyCounts | None = None
-    # Operators that the decision names or that the pairs decided by time.
-    marks: list[FlameMark] = []
-    folded_names: list[str] = []
-    # Frames deeper than the tree goes.
-    cut: int = 0
+    omitted: FlameOmissions = FlameOmissions()
+    # In a check with pairs.
+    result: FlameResult | None = None
 
     @property
     def sides(self) -> tuple[FlameCosts, ...]:
@@ -165,9 +178,6 @@ class _Union:
     def tree(self, trees: Sequence[FlameTree], *, base: FlameCosts | None, head: FlameCosts) -> FlameTree:
         parents, kinds, names = _columns(self.nodes)
         places, shapes, more_shapes = _columns(self.details.values())
-        folded_names: set[str] = set()
-        for tree in trees:
-            folded_names.update(tree.folded_names)
         return FlameTree(
             label=trees[-1].label,
             unit=trees[-1].unit,
@@ -181,10 +191,19 @@ class _Union:
             more_shapes=more_shapes,
             base=base,
             head=head,
-            folded=sum(tree.folded for tree in trees),
-            folded_names=sorted(folded_names),
-            cut=sum(tree.cut for tree in trees),
+            omitted=omitted_from(trees),
         )
+
+
+def omitted_from(trees: Iterable[FlameTree]) -> FlameOmissions:
+    """The omissions of several trees together."""
+    folded, cut = 0, 0
+    names: set[str] = set()
+    for tree in trees:
+        folded += tree.omitted.folded
+        cut += tree.omitted.cut
+        names.update(tree.omitted.names)
+    return FlameOmissions(folded=folded, names=sorted(names), cut=cut)
 
 
 def _columns(rows: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[int], list[int]]:

@@ -81,9 +81,10 @@ def test_check__slower_call_while_others_use_the_machine__flame_graph_and_operat
     assert 'class="call"' in page
     assert tree.base is not None
     assert tree.head is not None
-    if slower and tree.by_counts is None:
+    assert tree.result is not None
+    if slower and tree.result.by_counts is None:
         assert _change(tree) > 0
-    assert ("coloured by how often" in page) == (tree.by_counts is not None)
+    assert ("coloured by how often" in page) == (tree.result.by_counts is not None)
 
     # Every number that says by how much an operator differs says the same.
     times = _times(decision)

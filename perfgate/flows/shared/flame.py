@@ -86,12 +86,16 @@ def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: 
 
 def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language) -> RunDocument:
     # The page opens with the first tree, so put one with a cause from the decision there.
-    ordered = sorted(trees, key=lambda tree: not any(mark.named for mark in tree.marks))
+    ordered = sorted(trees, key=lambda tree: not _has_cause(tree))
     page = render_flame([tree for tree in ordered if tree.parent], language)
     write_text_atomically(folder / FLAME_PAGE, page)
     artifact = artifact_of(folder / FLAME_PAGE, page.encode(), "flamegraph")
     artifacts = [entry for entry in run.artifacts if entry.path != artifact.path]
     return msgspec.structs.replace(run, artifacts=[*artifacts, artifact])
+
+
+def _has_cause(tree: FlameTree) -> bool:
+    return tree.result is not None and any(mark.named for mark in tree.result.marks)
 
 
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from perfgate.document.flame import NONE, FlameCosts, FlameTree
+from perfgate.document.flame import NONE, FlameCosts, FlameOmissions, FlameTree
 from perfgate.trace.analysis.merged_stacks import STREAM, MergedStacks, merged_stacks
 from perfgate.trace.analysis.stacks import EventFrame, frame, requests_served
 from perfgate.trace.model.arithmetic import (
@@ -53,7 +53,7 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
         more_shapes=more_shapes.tolist(),
         texts=list(texts),
         head=_costs(stacks, nodes, requests),
-        cut=int(np.count_nonzero(~nodes.own_frame)),
+        omitted=FlameOmissions(cut=int(np.count_nonzero(~nodes.own_frame))),
     )
     return _folded(tree, most_nodes)
 
@@ -177,8 +177,7 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
         shape=of_kept(tree.shape),
         more_shapes=of_kept(tree.more_shapes),
         head=_folded_costs(costs, number, kept_above),
-        folded=size - most,
-        folded_names=sorted(folded_names),
+        omitted=FlameOmissions(folded=size - most, names=sorted(folded_names), cut=tree.omitted.cut),
     )
 
 

@@ -9,7 +9,16 @@ import pytest
 
 from perfgate.document.comparison import Comparison
 from perfgate.document.explanation import Cause, OperatorDelta
-from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, merged, node_totals, side_by_side
+from perfgate.document.flame import (
+    FLAME_KINDS,
+    FlameCosts,
+    FlameResult,
+    FlameTree,
+    WhyCounts,
+    merged,
+    node_totals,
+    side_by_side,
+)
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.judging.gate.explain.flame import with_pairs
 from tests.fakes.documents import make_comparison, make_decision, make_operator_test
@@ -50,6 +59,11 @@ def judged(base: FlameTree, head: FlameTree, *comparisons: Comparison, **fields:
     return with_pairs(side_by_side(base, head), decision, "encoder", "long")
 
 
+def why(tree: FlameTree) -> WhyCounts | None:
+    assert tree.result is not None
+    return tree.result.by_counts
+
+
 def totals(tree: FlameTree) -> tuple[float, float]:
     """Return the seconds of a call on both sides."""
     base, head = (sum(node.own for node in node_totals(tree, side)) for side in (tree.base, tree.head))
@@ -67,28 +81,27 @@ def times(**seconds: tuple[float, float]) -> list[OperatorDelta]:
 def test_with_pairs__base_was_traced_while_the_machine_was_busy__counts_and_the_pairs_number() -> None:
     # Seen: a call of 5 ms that the clock finds 12 % slower, all frames of its graph faster, together by 17 ms.
     tree = judged(one_side(5, 20, 0), one_side(1.5, 6, 0.1, clones=8), SLOWER)
-    assert tree.by_counts == "sign"
-    assert tree.call == SLOWER
+    assert tree.result == FlameResult(call=SLOWER, by_counts="sign")
 
 
 @pytest.mark.parametrize(
     ("head_mm", "expected"), [(4.61, None), (4.49, "outside"), (4.51, None), (4.69, None), (4.71, "outside")]
 )
 def test_with_pairs__traced_difference__is_shown_where_the_interval_holds_it(head_mm: float, expected: str) -> None:
-    assert judged(one_side(1, 4, 0), one_side(1, head_mm, 0), SLOWER).by_counts == expected
+    assert why(judged(one_side(1, 4, 0), one_side(1, head_mm, 0), SLOWER)) == expected
 
 
 def test_with_pairs__nothing_decided_and_traced_within_the_interval__times() -> None:
     unchanged = make_comparison("latency.low", base=0.005, head=0.005, delta=0.0, interval=(-0.01, 0.01))
-    assert judged(one_side(1, 4, 0), one_side(1, 3.96, 0), unchanged).by_counts is None
-    assert judged(one_side(1, 4, 0), one_side(1, 3.94, 0), unchanged).by_counts == "outside"
+    assert why(judged(one_side(1, 4, 0), one_side(1, 3.96, 0), unchanged)) is None
+    assert why(judged(one_side(1, 4, 0), one_side(1, 3.94, 0), unchanged)) == "outside"
 
 
 @pytest.mark.parametrize("fields", [{"outcome": "not_comparable"}, {"workload": "other"}, {"evidence": "turn"}])
 def test_with_pairs__call_that_the_pairs_did_not_time__counts(fields: dict[str, Any]) -> None:
     other = make_comparison("latency.low", **{"base": 0.005, "head": 0.005, "interval": (-0.01, 0.01), **fields})
     tree = judged(one_side(1, 4, 0), one_side(1, 4, 0), other)
-    assert (tree.by_counts, tree.call) == ("unpaired", None)
+    assert tree.result == FlameResult(by_counts="unpaired")
 
 
 def test_with_pairs__metric_that_moved__is_the_one_that_the_explanation_is_of() -> None:
@@ -97,7 +110,7 @@ def test_with_pairs__metric_that_moved__is_the_one_that_the_explanation_is_of() 
         "latency.p50", outcome="regressed", base=0.005, head=0.0056, delta=0.12, interval=(0.1, 0.14)
     )
     tree = judged(one_side(1, 4, 0), one_side(1, 4.6, 0), quiet, moved)
-    assert (tree.call, tree.by_counts) == (moved, None)
+    assert tree.result == FlameResult(call=moved)
 
 
 def test_with_pairs__times_of_the_pairs__are_the_frames_times_however_they_were_traced() -> None:
@@ -109,12 +122,12 @@ def test_with_pairs__times_of_the_pairs__are_the_frames_times_however_they_were_
     assert [round(node.own * 1e9) for node in head] == [0, 1_310_000, 4_000_000, 300_000]
     assert [node.count for node in head] == [0, 1, 8, 16]
     assert totals(tree) == (pytest.approx(0.005), pytest.approx(0.00561))
-    assert tree.by_counts is None
+    assert why(tree) is None
 
 
 def test_with_pairs__times_of_the_pairs_point_the_other_way__counts() -> None:
     paired = times(mm=(0.0038, 0.0036), outside=(0.0011, 0.0011))
-    assert judged(one_side(1, 4, 0), one_side(1, 4.6, 0), SLOWER, operator_times=paired).by_counts == "sign"
+    assert why(judged(one_side(1, 4, 0), one_side(1, 4.6, 0), SLOWER, operator_times=paired)) == "sign"
 
 
 def test_merged__several_recordings__one_call_of_all_their_calls() -> None:
@@ -140,5 +153,7 @@ def test_with_pairs__operators_that_the_decision_names_or_decided__are_marked_wi
     decision = msgspec.structs.replace(decision, causes=causes)
     both = side_by_side(one_side(5, 20, 0), one_side(1.5, 6, 0.1, clones=8))
     tree = with_pairs(both, decision, "encoder", "long")
-    assert tree.by_counts == "sign"
-    assert [(tree.texts[mark.name], mark.named, mark.seconds) for mark in tree.marks] == [("aten::clone", True, 0.0004)]
+    assert tree.result is not None
+    assert tree.result.by_counts == "sign"
+    marks = [(tree.texts[mark.name], mark.named, mark.seconds) for mark in tree.result.marks]
+    assert marks == [("aten::clone", True, 0.0004)]

@@ -12,7 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameMark, FlameTree, WhyCounts, side_by_side
+from perfgate.document.flame import (
+    FLAME_KINDS,
+    FlameCosts,
+    FlameMark,
+    FlameOmissions,
+    FlameResult,
+    FlameTree,
+    WhyCounts,
+    side_by_side,
+)
 from perfgate.judging.report.render.flame import collapsed_stacks, render_flame, speedscope
 from tests.browser import Page
 from tests.fakes.documents import make_comparison
@@ -90,13 +99,13 @@ CALL = make_comparison(
 
 
 def test_render_flame__sides_of_a_check__says_what_the_pairs_say_of_the_call() -> None:
-    page = render_flame([msgspec.structs.replace(side_by_side(BASE, HEAD), call=CALL)])
+    page = render_flame([msgspec.structs.replace(side_by_side(BASE, HEAD), result=FlameResult(call=CALL))])
     assert (
         "fast-path latency of <code>encoder/long</code> 5.00 → 5.61 ms: 12.2 % slower (10.0 to 14.0 %) over 16 pairs"
         in page
     )
     assert embedded(page)["paired"] == [True]
-    assert embedded(page)["trees"][0]["by_counts"] is None
+    assert embedded(page)["trees"][0]["result"]["by_counts"] is None
     assert "coloured by how often" not in page
 
 
@@ -112,7 +121,9 @@ def test_render_flame__traces_that_contradict_the_pairs__why_and_counts_and_no_d
     why: WhyCounts, said: str
 ) -> None:
     call = None if why == "unpaired" else CALL
-    page = render_flame([msgspec.structs.replace(side_by_side(BASE, HEAD), call=call, by_counts=why)])
+    page = render_flame(
+        [msgspec.structs.replace(side_by_side(BASE, HEAD), result=FlameResult(call=call, by_counts=why))]
+    )
     assert f"{said} So the frames are coloured by how often they ran, and no difference of times is shown." in page
     assert '<th scope="col" class="number">more runs</th>' in page
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr><td>.*?</tr>", page)]
@@ -273,7 +284,7 @@ def test_page__tracks_requests_and_recordings__chosen(browser: Page, tmp_path: P
 
 
 def test_page__frames_that_differ_by_counts__no_difference_of_times_is_said(browser: Page, tmp_path: Path) -> None:
-    tree = msgspec.structs.replace(side_by_side(BASE, HEAD), call=CALL, by_counts="sign")
+    tree = msgspec.structs.replace(side_by_side(BASE, HEAD), result=FlameResult(call=CALL, by_counts="sign"))
     opened(browser, tmp_path, tree)
     assert said(browser, "legend").startswith("Red: head runs it more often.")
     browser.ask("document.getElementById('canvas').focus()")
@@ -294,7 +305,8 @@ def test_page__operator_that_the_pairs_decided_while_counts_colour__is_coloured_
 ) -> None:
     tree = side_by_side(BASE, HEAD)
     marks = [FlameMark(name=tree.texts.index("aten::relu"), named=True, seconds=0.00206)]
-    opened(browser, tmp_path, msgspec.structs.replace(tree, call=CALL, by_counts="outside", marks=marks))
+    result = FlameResult(call=CALL, by_counts="outside", marks=marks)
+    opened(browser, tmp_path, msgspec.structs.replace(tree, result=result))
     assert said(browser, "legend").endswith(
         "Operators with times decided by the pairs are coloured by these, and so are their numbers. "
         "A dashed outline marks an operator that the decision names as a cause."
@@ -422,9 +434,8 @@ def test_page__its_address__shows_the_same_view_again(browser: Page, tmp_path: P
 
 
 def test_page__frames_that_were_folded_or_cut__found_by_search_and_said(browser: Page, tmp_path: Path) -> None:
-    opened(
-        browser, tmp_path, msgspec.structs.replace(NESTED, folded=3, folded_names=["aten::tiny", "tiny.py: run"], cut=7)
-    )
+    omitted = FlameOmissions(folded=3, names=["aten::tiny", "tiny.py: run"], cut=7)
+    opened(browser, tmp_path, msgspec.structs.replace(NESTED, omitted=omitted))
     choose(browser, "search", "tiny")
     assert said(browser, "matched").endswith("; and 2 names among the frames too small to keep")
     assert "7 frames lay deeper than 256 levels" in browser.ask("document.body.textContent")

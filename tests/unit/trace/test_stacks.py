@@ -98,7 +98,7 @@ def test_flame_tree__places__function_itself_and_of_all_else_the_project_functio
 def test_flame_tree__more_nodes_than_wanted__the_smallest_are_time_of_their_callers() -> None:
     whole, folded = flame_tree(stacks_of(TWO_CALLS), "x"), flame_tree(stacks_of(TWO_CALLS), "x", most_nodes=6)
 
-    assert (len(folded.parent), folded.folded) == (6, len(whole.parent) - 6)
+    assert (len(folded.parent), folded.omitted.folded) == (6, len(whole.parent) - 6)
     assert sum(folded.sides[0].own) == sum(whole.sides[0].own) - 20  # thread 2 and all in it are left out
     assert "thread 1 > perfgate.call > model.py: forward" in paths(folded)
 

@@ -15,7 +15,16 @@ from msgspec.structs import replace
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import OperatorDelta
-from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameMark, FlameTree, WhyCounts, node_totals
+from perfgate.document.flame import (
+    FLAME_KINDS,
+    NONE,
+    FlameCosts,
+    FlameMark,
+    FlameResult,
+    FlameTree,
+    WhyCounts,
+    node_totals,
+)
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.explain.contributions import call_times
@@ -39,7 +48,8 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
     tree = replace(tree, base=base, head=head)
     call = next(iter(call_times(decision.comparisons, place)), None)
     marks = _marks(tree, decision, operators, place)
-    return replace(tree, call=call, by_counts=why_counts(tree, call), marks=marks)
+    result = FlameResult(call=call, by_counts=why_counts(tree, call), marks=marks)
+    return replace(tree, result=result)
 
 
 def _marks(

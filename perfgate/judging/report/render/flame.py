@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.document.flame import FLAME_KINDS, NONE, FlameTree, node_totals
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameResult, FlameTree, node_totals, omitted_from
 from perfgate.document.lines import split_line
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -181,12 +181,10 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
         title = say("Flame graph")
         if any(tree.base is not None and tree.head is not None for tree in trees):
             title = say("Flame graph of base and head")
-        calls, folded, cut = [], 0, 0
+        calls = []
         for tree in trees:
-            folded += tree.folded
-            cut += tree.cut
-            if tree.call or tree.by_counts is not None:
-                calls.append((tree, _doubt(tree)))
+            if tree.result is not None:
+                calls.append((tree, _doubt(tree.result)))
         return render_page(
             "flame/page.html.j2",
             style=inlined("flame/style.css"),
@@ -195,18 +193,17 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
             title=title,
             subtitle=subtitle,
             calls=calls,
-            folded=folded,
-            cut=cut,
+            omitted=omitted_from(trees),
             tables=list(map(_table, trees)),
         )
 
 
-def _doubt(tree: FlameTree) -> Words:
+def _doubt(result: FlameResult) -> Words:
     """Why the frames are coloured by counts; empty if they are coloured by time."""
-    if not tree.by_counts:
+    if not result.by_counts:
         return EMPTY
-    reason, colours = say(_DOUBTS.get(tree.by_counts, _EXCLUDED)), say(_COUNTS_ALONE)
-    if any(mark.seconds for mark in tree.marks):
+    reason, colours = say(_DOUBTS.get(result.by_counts, _EXCLUDED)), say(_COUNTS_ALONE)
+    if any(mark.seconds for mark in result.marks):
         colours = say(_COUNTS_AND_TIMES)
     return Words(f"{reason} {colours}")
 
@@ -309,7 +306,7 @@ def _table(tree: FlameTree) -> FlameTable:
     """The frames of a tree with the most self time; all frames of one name and kind are a row."""
     sums = _frame_sums(tree)
     order = sorted(sums, key=lambda key: (-max(sums[key].own), key))
-    by_counts = tree.by_counts is not None
+    by_counts = tree.result is not None and tree.result.by_counts is not None
     rows = []
     for key in order[:_LISTED]:
         name, kind = key
@@ -379,7 +376,7 @@ def _packed(trees: Sequence[FlameTree]) -> str:
     content = PackedTrees(
         kinds=FLAME_KINDS,
         trees=list(map(_printable, trees)),
-        paired=[tree.call is not None for tree in trees],
+        paired=[tree.result is not None and tree.result.call is not None for tree in trees],
         sentences=sentences,
         kind_words=[str(say(_KIND_WORDS[kind])) for kind in FLAME_KINDS],
         unit_words=unit_words,
@@ -390,15 +387,16 @@ def _packed(trees: Sequence[FlameTree]) -> str:
 def _printable(tree: FlameTree) -> FlameTree:
     """The tree as the page's script reads it: printable names, and ascending numbers as differences, which compress better."""
     replace = msgspec.structs.replace
+    names = [_plain(_name_first(name)) for name in tree.omitted.names]
     return replace(
         tree,
         parent=_steps(tree.parent),
         base=tree.base and replace(tree.base, node=_steps(tree.base.node)),
         head=tree.head and replace(tree.head, node=_steps(tree.head.node)),
-        call=None,
+        result=tree.result and replace(tree.result, call=None),
+        omitted=replace(tree.omitted, names=names),
         label=_plain(tree.label),
         texts=[_plain(_name_first(text)) for text in tree.texts],
-        folded_names=[_plain(_name_first(name)) for name in tree.folded_names],
         requests=list(map(_plain, tree.requests)),
     )
 

@@ -39,7 +39,7 @@ const signed = (value) => (value > 0 ? "+" : "") + amount(value);
 const share = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(part / whole < 0.1 ? 2 : 1)} %` : "");
 const compares = () => tree.base && tree.head;
 // Where the traced times say otherwise than the pairs, or these say nothing, frames differ by how often they ran alone.
-const byCounts = () => Boolean(tree.by_counts);
+const byCounts = () => Boolean(tree.result?.by_counts);
 const differing = (node) => byCounts() ? head.runs[node] - base.runs[node] : head.total[node] - base.total[node];
 // Operators that the decision names or whose times the pairs decided. Names of a derived tree begin with those of the whole one.
 const markOf = (node) => (node < size && OPERATORS.has(kinds[tree.kind[node]]) ? marks.get(tree.name[node]) : undefined);
@@ -79,7 +79,7 @@ function costs(side) {
 }
 function chooseTree() {
   whole = trees[$("trees").value];
-  marks = new Map((whole.marks ?? []).map((one) => [one.name, one]));
+  marks = new Map((whole.result?.marks ?? []).map((one) => [one.name, one]));
   $("views").value = "all";
   show(whole);
 }
@@ -111,7 +111,7 @@ const alike = (node) => tree.kind[node] * tree.texts.length + tree.name[node];
 // its own seconds and runs on both sides.
 function derive(name, stacks) {
   const made = { ...tree, texts: [...tree.texts, name], requests: [], parent: [-1], kind: [kinds.indexOf("thread")], name: [tree.texts.length],
-    place: [-1], shape: [-1], more_shapes: [0], folded_names: [] };
+    place: [-1], shape: [-1], more_shapes: [0], omitted: { names: [] } };
   const numbers = new Map(), wide = kinds.length * tree.texts.length, cells = { base: new Map(), head: new Map() };
   for (const { path, own, runs } of stacks) {
     let at = 0;
@@ -261,7 +261,7 @@ function find() {
       inside[node] = parent >= 0 && inside[parent] === 1 ? 1 : matches[node];
       if (matches[node] && !(parent >= 0 && inside[parent] === 1)) { time[0] += base.total[node]; time[1] += head.total[node]; }
     }
-    const small = tree.folded_names.filter((name) => pattern.test(name)).length;
+    const small = tree.omitted.names.filter((name) => pattern.test(name)).length;
     const side = (name, at, costs) => name + word("{time}, {share} of the total", { time: seconds(time[at]), share: share(time[at], costs.total[size]) });
     matched.textContent = word("{count} frames match: ", { count: count.toLocaleString("en") }) + (compares()
       ? `${side("base ", 0, base)}; ${side("head ", 1, head)}${byCounts() ? "" : `; ${signed(time[1] - time[0])}`}` : side("", tree.head ? 1 : 0, tree.head ? head : base))
