@@ -378,6 +378,21 @@ class RequestDocument(TraceDocument, frozen=True, kw_only=True):
     timelines: list[RequestTimeline]
 
 
+class CollectiveShares(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank does in its collectives: data moves, it waits, or neither; None unless all collectives have that part."""
+
+    transit: float | None
+    wait: float | None
+    idle: float | None
+
+
+class RankArrival(msgspec.Struct, frozen=True, kw_only=True):
+    """How long after the first rank a rank comes to a collective (mean), and the share of them to which it came last."""
+
+    late: float
+    last: float
+
+
 class RankRow(RankEntry, frozen=True, kw_only=True):
     """One device of one rank, in seconds of a typical (median) step. Values that were not recorded are None."""
 
@@ -390,14 +405,8 @@ class RankRow(RankEntry, frozen=True, kw_only=True):
     free: float | None
     # The part of exposed communication that receives from another stage of the pipeline.
     bubble: float | None
-    # The share of its collectives in which it waited; ``transit_share``: data moved; ``idle_share``: neither.
-    wait_share: float | None
-    transit_share: float | None
-    idle_share: float | None
-    # How long after the first rank it comes to a collective (mean).
-    late: float | None
-    # The share of the collectives to which it came last.
-    last: float | None
+    in_collectives: CollectiveShares
+    arrival: RankArrival | None
     # Its place in the pipeline.
     stage: int | None
     # Seconds of kernels that compute experts.
@@ -491,6 +500,19 @@ class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
     last: int | None
 
 
+class RecordingGaps(msgspec.Struct, frozen=True, kw_only=True):
+    """Gaps in the recordings, which may be why no rank is named."""
+
+    # Recordings that could not be read.
+    left_out: list[LeftOutRecording] = []
+    # Ranks with several recordings.
+    repeated: list[RepeatedRank] = []
+    # Ranks of the job that were not recorded.
+    missing: list[int] = []
+    # Ranks with shorter recordings.
+    ended_early: list[EarlyEnd] = []
+
+
 class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
     """`perfgate trace ranks --json`."""
 
@@ -513,13 +535,6 @@ class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
     slow_stages: list[SlowStageRow] = []
     # Collectives left out because the recordings do not distinguish their groups.
     unjoined: int = 0
-    # Recordings that could not be read.
-    left_out: list[LeftOutRecording] = []
-    # Ranks with several recordings.
-    repeated: list[RepeatedRank] = []
-    # Ranks of the job that were not recorded.
-    missing: list[int] = []
-    # Ranks with shorter recordings.
-    ended_early: list[EarlyEnd] = []
+    gaps: RecordingGaps = RecordingGaps()
     # Signs that recordings lost events, and other notes on them.
     notes: list[Message] = []

@@ -6,14 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from perfgate.document.trace import (
     EarlyEnd,
     LeftOutRecording,
+    RankArrival,
     RankRow,
     RanksDocument,
+    RecordingGaps,
     RepeatedRank,
     SkewRow,
 )
@@ -93,6 +94,12 @@ def ranks_document(
     """The answers about the ranks below the folders that ``path`` names."""
     links = links_between(tables)
     skew = float(np.median(arrived.skew)) / _NS if arrived.names else None
+    gaps = RecordingGaps(
+        left_out=list(left_out),
+        repeated=list(repeated),
+        missing=_missing(tables),
+        ended_early=list(_ended_early(tables)),
+    )
     return RanksDocument(
         path=path,
         slow_ranks=slow_ranks(tables),
@@ -105,10 +112,7 @@ def ranks_document(
         delays=delays(tables, arrived),
         slow_stages=slow_stages(tables),
         unjoined=arrived.unjoined,
-        left_out=list(left_out),
-        repeated=list(repeated),
-        missing=_missing(tables),
-        ended_early=list(_ended_early(tables)),
+        gaps=gaps,
         notes=doubts_about(tables),
     )
 
@@ -146,7 +150,7 @@ def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
 
 
 def _row(table: RankTable, arrived: Arrivals, place: int) -> RankRow:
-    row = RankRow(
+    return RankRow(
         rank=table.rank,
         device=table.device,
         path=table.path,
@@ -157,17 +161,16 @@ def _row(table: RankTable, arrived: Arrivals, place: int) -> RankRow:
         fused=seconds(table.typical("fused_ns")) or None,
         free=seconds(table.typical("free_ns")),
         bubble=seconds(table.typical("bubble_ns")),
-        wait_share=table.wait_share,
-        transit_share=table.transit_share,
-        idle_share=table.idle_share,
-        late=None,
-        last=None,
+        in_collectives=table.in_collectives,
+        arrival=_arrival(arrived, place),
         stage=table.stage,
         experts=seconds(table.experts),
     )
+
+
+def _arrival(arrived: Arrivals, place: int) -> RankArrival | None:
     own = arrived.rank == place
     if not own.any():
-        return row
-    mean_delay = float(arrived.late[own].mean()) / _NS
+        return None
     is_last = arrived.last[arrived.collective[own]] == place
-    return msgspec.structs.replace(row, late=mean_delay, last=float(is_last.mean()))
+    return RankArrival(late=float(arrived.late[own].mean()) / _NS, last=float(is_last.mean()))

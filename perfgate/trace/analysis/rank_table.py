@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from perfgate.document.message import Message
+from perfgate.document.trace import CollectiveShares
 from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, number_of, union
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.kernel_names import type_by_name
@@ -67,18 +68,15 @@ StepPart = Literal["own_ns", "computing_ns", "free_ns", "exposed_communication_n
 class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     """The condensed data of one device of one rank; ``path`` is the recording.
 
-    During its collectives a rank transferred data, waited, or did neither; a share is None unless all collectives have that
-    part. ``names`` belong to the collectives, ``columns`` are ``ShareColumns`` and ``busy`` the starts and ends of the
-    intervals of computing, all of them columns of int64.
+    ``names`` belong to the collectives, ``columns`` are ``ShareColumns`` and ``busy`` the starts and ends of the intervals
+    of computing, all of them columns of int64.
     """
 
     path: str
     rank: int | None
     device: int | None
     steps: list[ProfilerStep]
-    transit_share: float | None
-    wait_share: float | None
-    idle_share: float | None
+    in_collectives: CollectiveShares
     links: list[RankLink]
     names: list[str]
     columns: list[bytes]
@@ -113,14 +111,17 @@ def reduce_timeline(
     """The condensed table of a timeline; ``world`` is the number of ranks of the job."""
     busy = _stretches(timeline)
     names, columns = _shares(timeline, busy)
+    in_collectives = CollectiveShares(
+        transit=_share(timeline, "transit_ns"),
+        wait=_share(timeline, "wait_ns"),
+        idle=_share(timeline, "idle_ns"),
+    )
     return RankTable(
         path=path,
         rank=timeline.rank,
         device=timeline.device,
         steps=_steps(timeline),
-        transit_share=_share(timeline, "transit_ns"),
-        wait_share=_share(timeline, "wait_ns"),
-        idle_share=_share(timeline, "idle_ns"),
+        in_collectives=in_collectives,
         links=list(_links(timeline.rank_links or ())),
         names=names,
         columns=columns,

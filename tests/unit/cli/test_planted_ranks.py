@@ -45,6 +45,10 @@ def delayed(found: _Found) -> tuple[int, str, bool]:
     return delay["rank"], delay["why"], delay["once"]
 
 
+def gaps(found: _Found) -> int:
+    return len(found["gaps"]["left_out"]) + len(found["gaps"]["ended_early"])
+
+
 def clean(found: _Found) -> bool:
     return not (found["delays"] or found["slow_ranks"] or found["slow_links"] or found["slow_stages"])
 
@@ -66,7 +70,7 @@ FAULTS: dict[str, tuple[Callable[[Path, int], Path], Callable[[_Found], object],
         delayed, (SLOW, "computing", False),
     ),
     "killed rank": (
-        killed, lambda found: (clean(found), len(found["left_out"]) + len(found["ended_early"])), (True, 1)
+        killed, lambda found: (clean(found), gaps(found)), (True, 1)
     ),
     "slow link": (
         lambda folder, ranks: job(folder, ranks=ranks, slow_link=(SLOW, 3)),

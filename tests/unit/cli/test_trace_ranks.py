@@ -95,7 +95,7 @@ def test_ranks__all_alike__none_is_slow(tmp_path: Path) -> None:
         "no link is slow: 30 links",
     ]
     assert (found["collectives"], found["skew"]) == (8, pytest.approx(0, abs=1e-9))
-    assert [row["late"] for row in found["ranks"]] == [pytest.approx(0, abs=1e-9)] * RANKS
+    assert [row["arrival"]["late"] for row in found["ranks"]] == [pytest.approx(0, abs=1e-9)] * RANKS
 
 
 def test_ranks__one_computes_longer__it_is_named_though_all_steps_take_as_long(tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ def test_ranks__link_eight_times_slower__it_is_named(tmp_path: Path) -> None:
 
 def test_ranks__one_comes_late__by_how_much_whatever_the_clocks_say(tmp_path: Path) -> None:
     found = answer(job(tmp_path, late_rank=3))
-    assert [row["late"] for row in found["ranks"]] == [
+    assert [row["arrival"]["late"] for row in found["ranks"]] == [
         pytest.approx(0.5e-3 if rank == 3 else 0, abs=1e-9) for rank in range(RANKS)
     ]
-    assert found["ranks"][3]["last"] >= 0.25
+    assert found["ranks"][3]["arrival"]["last"] >= 0.25
     worst = found["skews"][:2]
     assert {row["number"] for row in worst} == {0, 4}
     assert [(row["last"], row["skew"]) for row in worst] == [(3, pytest.approx(2e-3))] * 2
@@ -181,9 +181,9 @@ def test_reduce__tables_alone_copied_elsewhere__the_same_answer(tmp_path: Path) 
     assert {**found, "path": ""} == {**expected, "path": ""}
     made = msgspec.msgpack.decode((there / "0" / KEPT).read_bytes())
     (there / "0" / KEPT).write_bytes(msgspec.msgpack.encode({**made, "version": "0.0.9"}))
-    assert "made by perfgate 0.0.9" in answer(there)["left_out"][0]["reason"]
+    assert "made by perfgate 0.0.9" in answer(there)["gaps"]["left_out"][0]["reason"]
     (there / "0" / KEPT).write_text("{half")
-    assert "not a table of a rank" in answer(there)["left_out"][0]["reason"]
+    assert "not a table of a rank" in answer(there)["gaps"]["left_out"][0]["reason"]
     strict = CliRunner().invoke(cli, ["trace", "ranks", str(there), "--strict"])
     assert isinstance(strict.exception, DocumentError)
 
@@ -201,7 +201,7 @@ def test_ranks__one_of_the_recordings_is_cut_off__it_is_listed_and_the_others_ar
     damaged.write_text(damaged.read_text()[:100])
     found = answer(folder)
     assert (found["slow_ranks"][0]["rank"], len(found["ranks"])) == (2, RANKS - 1)
-    (left_out,) = found["left_out"]
+    (left_out,) = found["gaps"]["left_out"]
     assert "host_5" in left_out["path"]
     text = CliRunner().invoke(cli, ["trace", "ranks", str(folder)]).stdout
     assert "1 of 6 recordings left out: " in text
@@ -212,7 +212,7 @@ def test_ranks__recorded_job_of_two_ranks__read(tmp_path: Path) -> None:
     found = answer(unpacked(tmp_path / "job", "msinsight-910B-alexnet-2501", "text", "level1"))
     assert [(row["rank"], row["steps"]) for row in found["ranks"]] == [(0, 1), (1, 1)]
     assert found["ranks"][0]["computing"] == pytest.approx(8.8737e-3, rel=1e-4)
-    assert found["ranks"][0]["wait_share"] > found["ranks"][1]["wait_share"]
+    assert found["ranks"][0]["in_collectives"]["wait"] > found["ranks"][1]["in_collectives"]["wait"]
 
 
 def test_ranks__nothing_there__says_what_to_name(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from perfgate.document.trace import (
     RanksDocument,
+    RecordingGaps,
     RepeatedRank,
     StepDocument,
     StepRow,
@@ -57,7 +58,7 @@ def test_render_ranks__two_recordings_of_one_rank__names_the_recording_that_is_c
         skew=None,
         skews=[],
         ranks=[],
-        repeated=[RepeatedRank(rank=0, chosen="a.json", others=["b.json"])],
+        gaps=RecordingGaps(repeated=[RepeatedRank(rank=0, chosen="a.json", others=["b.json"])]),
     )
     stream = io.StringIO()
     render_ranks(document, Console(file=stream, width=200), shown=5)

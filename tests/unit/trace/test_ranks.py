@@ -30,7 +30,8 @@ def test_reduce__parts_of_collectives_that_were_not_recorded__none_and_not_zero(
     def shares(*collectives: Collective) -> object:
         events = EventTableBuilder().table()
         found = reduce_timeline(Timeline(0, 0, events, collectives=collectives), "folder")
-        return found.transit_share, found.wait_share, found.idle_share
+        shares = found.in_collectives
+        return shares.transit, shares.wait, shares.idle
 
     assert shares(timed, timed) == (None, 0.3, None)
     assert shares(timed, timed._replace(wait_ns=None)) == (None, None, None)

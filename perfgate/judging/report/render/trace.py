@@ -70,7 +70,8 @@ def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int
     by_own = sorted(document.ranks, key=lambda row: -(row.own or 0.0))
     for row in by_own[:shown]:
         cells = [name_of(row), *times_of(row.own, row.computing, row.free, row.exposed)]
-        cells += [percent(row.wait_share), time_of(row.late)]
+        late = None if row.arrival is None else row.arrival.late
+        cells += [percent(row.in_collectives.wait), time_of(late)]
         for name in optional:
             value = getattr(row, name)
             if name == "stage":

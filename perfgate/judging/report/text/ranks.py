@@ -169,18 +169,19 @@ def _of_collectives(document: RanksDocument) -> list[RankAnswer]:
 def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
     """Gaps in the recordings, which may be why no rank is named."""
     words: list[str] = []
-    left_out = document.left_out
+    gaps = document.gaps
+    left_out = gaps.left_out
     if left_out:
         reasons = [clean(entry.reason) for entry in left_out[:_LISTED_BAD]]
         recordings = counted(len({row.path for row in document.ranks}) + len(left_out), "recording")
         words.append(say(_LEFT_OUT, left_out=len(left_out), all=recordings, reasons="; ".join(reasons)))
-    for repeated in document.repeated:
+    for repeated in gaps.repeated:
         recordings = counted(1 + len(repeated.others), "recording")
         chosen, ignored = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
         words.append(say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, others=ignored))
-    if document.missing:
-        words.append(say(_MISSING, ranks=", ".join(map(str, document.missing))))
-    for ended in document.ended_early:
+    if gaps.missing:
+        words.append(say(_MISSING, ranks=", ".join(map(str, gaps.missing))))
+    for ended in gaps.ended_early:
         words.append(say(_ENDED_EARLY, rank=name_of(ended), last=ended.last))
     return [RankAnswer(text, is_bad=True) for text in words]
 
