@@ -331,30 +331,49 @@ class Recounted(Reply, frozen=True):
     counters: list[CounterSet]
 
 
-class StepRequest(WorkerRequest, frozen=True):
-    """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
+class StepExtent(msgspec.Struct, frozen=True):
+    """How much of a step to measure."""
 
-    ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
-    ``shape_space``. With ``brief`` the step may leave out parts that further turns do not compare, and takes less time for
-    the rest; with ``exact_only`` it measures its exact numbers alone. ``no_experiments`` is the reason if the step may make
-    only the workload's own calls. With ``leave_out_waits`` it times calls without the waits of the process for a CPU.
+    quick: bool = True
+    # A further turn, which takes less time: parts that turns do not compare may be left out.
+    brief: bool = False
+    # In a further turn, only exact numbers are wanted.
+    exact_only: bool = False
+    # The requested seconds in steady state per shape, 0 for the default.
+    steady: float = 0.0
+
+
+class StepSettings(msgspec.Struct, frozen=True):
+    """The project's settings that steps obey."""
+
+    threads: int = 1
+    # Glob patterns of kernels or operators that a call must run.
+    expected_kernels: list[str] = []
+    # Parts of the names of the compiler's entry and of running a graph; empty for the device's usual names.
+    graph_spans: list[str] = []
+    # The bounds of the gate: a step measures enough to judge them.
+    budgets: list[Budget] = []
+    # The requested numbers of concurrent copies, rising from 1.
+    copies: list[int] = []
+    # Whether to time new processes that load the workload.
+    cold_start: bool = False
+    # Whether to try unconfigured shapes.
+    shape_space: bool = False
+
+
+class StepRequest(WorkerRequest, frozen=True):
+    """Run one step of the checklist.
+
+    ``no_experiments`` is the reason if the step may make only the workload's own calls. With ``leave_out_waits`` it times
+    calls without the waits of the process for a CPU.
     """
 
     number: int
-    quick: bool
-    threads: int
     limits: dict[str, float]
     seed: int
     artifacts: str
-    expected_kernels: list[str] = []
-    graph_spans: list[str] = []
-    budgets: list[Budget] = []
-    steady: float = 0.0
-    copies: list[int] = []
-    cold_start: bool = False
-    shape_space: bool = False
-    brief: bool = False
-    exact_only: bool = False
+    extent: StepExtent
+    settings: StepSettings
     leave_out_waits: bool = False
     no_experiments: Message | None = None
 

@@ -242,6 +242,15 @@ class Rule(Entry, frozen=True):
     rests_on: str = ""
 
 
+class StepPace(Entry, frozen=True):
+    """When and how often a step runs."""
+
+    # Even a quick one takes 8 s or more: it runs last, in a separate process, and has no further turns in a check.
+    long: bool = False
+    # Its exact numbers take little time, so the first turn of a check has them.
+    exact_first: bool = False
+
+
 class StepCard(Entry, frozen=True):
     """One step of the checklist."""
 
@@ -257,10 +266,7 @@ class StepCard(Entry, frozen=True):
     cost: str
     # The results on each kind of device.
     devices: Mapping[DeviceKind, str]
-    # The seconds of a quick step that takes long: it runs last, in a separate process, and has no further turns in a check.
-    long_seconds: float = 0.0
-    # Whether its exact numbers take little time, so that the first turn of a check has them.
-    exact_first: bool = False
+    pace: StepPace = StepPace()
     # The metric that its row in a report shows. Of several, the first that was measured: devices differ in what they have.
     leading: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()

@@ -18,9 +18,10 @@ from perfgate.document.run import StepResult, StepStatus
 from perfgate.judging.gate.evidence.checklist import is_of_turns
 from perfgate.measuring.checklist import step as step_module
 from perfgate.measuring.checklist.runner import find_steps, run_step
-from perfgate.measuring.checklist.step import Step, StepContext
+from perfgate.measuring.checklist.step import Experiments, Step, StepContext
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Traffic, Workload
+from perfgate.protocol import StepExtent, StepSettings
 from tests.each import each
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
 from tests.fakes.workloads import context_on, curve
@@ -84,9 +85,9 @@ def test_step__fake_device__legal_outcome_with_a_reason_for_every_missing_value(
 @devices
 @every_step
 def test_step__brief_turn__has_every_number_that_turns_compare(step: Step, device_kind: str, tmp_path: Path) -> None:
-    context = replace(_context(device_kind, tmp_path), quick=True)
+    context = _context(device_kind, tmp_path)
     (tmp_path / "brief").mkdir()
-    brief = replace(context, brief=True, artifacts=tmp_path / "brief")
+    brief = replace(context, extent=StepExtent(brief=True), artifacts=tmp_path / "brief")
     numbers = [
         {
             value.metric
@@ -157,7 +158,11 @@ def test_step__any_experiment_of_it_raises__no_error_and_every_missing_value_has
     for error in _raised():
         reached: list[bool] = []
         planted = _raising(error, reached)
-        context = replace(_context("asynchronous", tmp_path), experimenting=planted, copies=(1, 2), shape_space=True)
+        context = replace(
+            _context("asynchronous", tmp_path),
+            experiments=Experiments(planted),
+            settings=StepSettings(copies=[1, 2], shape_space=True),
+        )
 
         result, _ = run_step(step, context)
 
@@ -172,7 +177,7 @@ def test_step__on_a_real_model_its_experiment_raises__reached_and_no_error(numbe
     reached: list[bool] = []
     error = AssertionError("planted in an experiment")
 
-    result, _ = run_step(STEPS[number], replace(_real(tmp_path), experimenting=_raising(error, reached)))
+    result, _ = run_step(STEPS[number], replace(_real(tmp_path), experiments=Experiments(_raising(error, reached))))
 
     assert reached
     assert result.error is None

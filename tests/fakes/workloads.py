@@ -9,6 +9,7 @@ from typing import Any
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.protocol import StepExtent
 from tests.fakes.device import FakeDevice, FakeTensor
 
 
@@ -64,11 +65,10 @@ def context_on(device: FakeDevice, workload: Workload, *, quick: bool = True, **
     """Return what a step works with: the workload bound to the device, seed 1, no limits but the defaults."""
     bound = BoundWorkload("fake", workload, device, seed=1)
     given: dict[str, Any] = {
-        "threads": 1,
         "root": Path(),
         "limits": {},
         "seed": 1,
         "artifacts": Path(),
         "progress": lambda text: None,
     }
-    return StepContext(workload=bound, device=device, quick=quick, **{**given, **fields})
+    return StepContext(workload=bound, device=device, extent=StepExtent(quick=quick), **{**given, **fields})

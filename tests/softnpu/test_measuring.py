@@ -52,7 +52,7 @@ for name, recording in recordings.items():
     assert len(works) == 4 and all(work == works[0] for work in works), works
     [timeline] = read(recording).timelines
     found[name]["device"] = kernel_counters(works[0])
-    found[name]["products"] = sorted({kernel.input_dtypes[0] for kernel in timeline.kernels if "MatMul" in kernel.type})
+    found[name]["products"] = sorted({kernel.inputs.dtypes[0] for kernel in timeline.kernels if "MatMul" in kernel.type})
 Path(sys.argv[1]).write_text(json.dumps(found))
 """
 

@@ -41,7 +41,7 @@ def check_steps(job: Job) -> CheckSteps:
     selected = AVAILABLE_STEPS if options.steps is None else options.steps
     deciding = {COUNTING_STEP, *(decides - DECIDING_STEPS), *decides.intersection(selected)}
     informing = [number for number in selected if number not in decides]
-    exact_only = tuple(number for number in informing if CARDS[number].exact_first)
+    exact_only = tuple(number for number in informing if CARDS[number].pace.exact_first)
     sizes_in_pairs = BATCH_STEP in informing and options.checklist_seconds(job.config.gate) > 0
     # Selected by its number it soaks the device, which tells more than the watcher.
     is_watched = THERMAL_STEP in informing and not is_asked

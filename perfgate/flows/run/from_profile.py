@@ -30,6 +30,7 @@ from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_r
 from perfgate.locale import Activity, sentence
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.protocol import StepSettings
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
 from perfgate.trace.model.communication import add_communication
 from perfgate.trace.model.recording import Recording
@@ -76,9 +77,8 @@ def run_from_profile(
     contradicted = contradictions_of([(summary.shape, summary.timeline) for summary in summaries])
     incomplete = [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)] + contradicted
     testbed = recorded_testbed(recording, summaries)
-    context = RecordingContext(
-        recording, summaries, workload, config.limit_values, config.expect.kernels, config.graph.spans
-    )
+    settings = StepSettings(expected_kernels=config.expect.kernels, graph_spans=config.graph.spans)
+    context = RecordingContext(recording, summaries, workload, config.limit_values, settings)
     checklist = recorded_checklist(context)
     steps: list[StepResult] = []
     for recorded in checklist.steps:
@@ -141,7 +141,8 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
     for part, why in itertools.islice(recording.absent.items(), _SHOWN_REASONS):
         reasons += f"; {part}: {english(why)}"
     only = ""
-    if any(timeline.types or timeline.operators for timeline in recording.timelines):
+    totals = [timeline.totals for timeline in recording.timelines]
+    if any(of_device.types or of_device.operators for of_device in totals):
         only = Activity(" but totals by type, which perfgate trace top shows")
     analyse = ""
     if recording.format == "ascend-pytorch":

@@ -88,7 +88,7 @@ class AuditedOp(NamedTuple):
 def is_cast(kernel: Kernel) -> bool:
     """Whether a kernel only converts: of type ``Cast``, or a copy to another dtype."""
     copies = kernel.type == "TensorMove" or "aclnnInplaceCopy" in kernel.name
-    return kernel.type == "Cast" or (copies and kernel.input_dtypes[:1] != kernel.output_dtypes[:1])
+    return kernel.type == "Cast" or (copies and kernel.inputs.dtypes[:1] != kernel.outputs.dtypes[:1])
 
 
 def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[AuditedOp]:

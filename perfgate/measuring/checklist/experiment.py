@@ -53,11 +53,11 @@ def experiment(
     processes that a failed experiment started, such as compilers, are ended here, so that they are not taken for the
     workload's. If the conductor disabled experiments after one broke its process, the reason is the conductor's.
     """
-    if context.no_experiments is not None:
-        return FailedExperiment(context.no_experiments)
+    if context.experiments.refusal is not None:
+        return FailedExperiment(context.experiments.refusal)
     before = set(running_below(os.getpid()))
     try:
-        context.experimenting()
+        context.experiments.announce()
         return run()
     except (KeyboardInterrupt, TimeUpError):
         raise
@@ -67,7 +67,7 @@ def experiment(
         reason = described(error, context)
         reason = Message(failing, {"error": reason}) if failing else reason
         failed = FailedExperiment(reason, raised=True, out_of_memory=context.device.is_out_of_memory(error))
-        context.failed_experiments.append(reason)
+        context.experiments.failures.append(reason)
     # The exception is gone by now, and with it the tensors that its frames held.
     kill_descendants(spare=before)
     return failed

@@ -42,7 +42,7 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
             case.missing((_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost"))
             continue
         native, candidate = partial(native_workload.invoke, inputs), partial(context.workload.invoke, inputs)
-        seconds = _QUICK_SECONDS if context.quick else _HOT_SECONDS
+        seconds = _QUICK_SECONDS if context.extent.quick else _HOT_SECONDS
         with quiet():
             hot = compare(native, candidate, context.device, seconds=seconds, seed=context.seed)
             case.speedup(_SPEEDUP, hot)

@@ -16,7 +16,7 @@ from perfgate.measuring.checklist.outcome import Limits, StepOutcome, limit
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import SteadyState, call_again, find_steady_state
 from perfgate.measuring.workload.bound import BoundWorkload
-from perfgate.protocol import LoadRequest
+from perfgate.protocol import LoadRequest, StepExtent, StepSettings
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.recording import Recording
 
@@ -38,12 +38,35 @@ class Judging:
 
 
 @dataclass(frozen=True)
+class Experiments:
+    """What trying other ways than the workload's own needs; for ``experiment`` alone."""
+
+    # Announces an experiment to the conductor.
+    announce: Callable[[], None] = lambda: None
+    # Why no experiments may run.
+    refusal: Message | None = None
+    # The errors of experiments that raised.
+    failures: list[Message] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StepProcess:
+    """The process that runs the steps."""
+
+    # When it started, in seconds since the epoch: older files in its folder were made by others.
+    began: float = 0.0
+    # How further processes load the workload.
+    load: LoadRequest | None = None
+    # The shapes with calls that an earlier step was able to make steady.
+    warm_shapes: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
 class StepContext(Judging):
     """The inputs of a step."""
 
     workload: BoundWorkload
     device: Device
-    quick: bool
     limits: dict[str, float]
     seed: int
     # The checkout of the measured code.
@@ -52,38 +75,12 @@ class StepContext(Judging):
     artifacts: Path
     # Reports the current activity.
     progress: Callable[[Activity], None]
-    threads: int = 1
-    # Glob patterns of kernels or operators that a call must run.
-    expected_kernels: tuple[str, ...] = ()
-    # Parts of the names of the compiler's entry and of running a graph; empty for the device's usual names.
-    graph_spans: tuple[str, ...] = ()
-    # The bounds of the gate: a step measures enough to judge them.
-    budgets: tuple[Budget, ...] = ()
-    # When the process started, in seconds since the epoch: older files in its folder were made by others.
-    began: float = 0.0
-    # The requested time in steady state per shape, 0 for the default.
-    steady_seconds: float = 0.0
-    # The requested numbers of concurrent copies, rising from 1.
-    copies: tuple[int, ...] = ()
-    # Whether to time new processes, which load the workload as in ``load``.
-    cold_start: bool = False
-    # Whether to try unconfigured shapes.
-    shape_space: bool = False
-    # A further turn: parts that turns do not compare may be left out.
-    brief: bool = False
-    # In a further turn, only exact numbers are wanted.
-    exact_only: bool = False
-    load: LoadRequest | None = None
+    extent: StepExtent = field(default_factory=StepExtent)
+    settings: StepSettings = field(default_factory=StepSettings)
+    process: StepProcess = field(default_factory=StepProcess)
+    experiments: Experiments = field(default_factory=Experiments)
     # The files in ``artifacts`` that stay with the run: a step adds the files it wrote or used, however it ends.
     kept: list[Artifact] = field(default_factory=list)
-    # The shapes with calls that an earlier step of this process found to be steady.
-    warm_shapes: set[str] = field(default_factory=set)
-    # Announces an experiment to the conductor. This and the next two are for ``experiment`` alone.
-    experimenting: Callable[[], None] = lambda: None
-    # The errors of experiments that raised.
-    failed_experiments: list[Message] = field(default_factory=list)
-    # Why no experiments may run.
-    no_experiments: Message | None = None
 
     def doing(self, english: str, **values: object) -> None:
         """Report the current activity."""
@@ -91,13 +88,15 @@ class StepContext(Judging):
 
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:
         name = self.workload.name
-        return [budget for budget in self.budgets if budget.metric == metric and budget.place.covers(name, shape)]
+        return [
+            budget for budget in self.settings.budgets if budget.metric == metric and budget.place.covers(name, shape)
+        ]
 
     def seconds(self, *, quick: float, full: float) -> float:
         """How long to measure: one of several turns needs less than the first."""
-        if not self.quick:
+        if not self.extent.quick:
             return full
-        if self.brief:
+        if self.extent.brief:
             return BRIEF * quick
         return quick
 
@@ -107,11 +106,11 @@ class StepContext(Judging):
         Once it was steady in this process, a quick step makes one window of calls, which bring back what other work displaced.
         """
         call = self.workload.caller(shape)
-        if self.quick and shape in self.warm_shapes:
+        if self.extent.quick and shape in self.process.warm_shapes:
             return call_again(call, self.device)
         state = find_steady_state(call, self.device, cap_seconds=self.seconds(quick=quick, full=full))
         if state.steady:
-            self.warm_shapes.add(shape)
+            self.process.warm_shapes.add(shape)
         return state
 
     @property
@@ -128,8 +127,7 @@ class RecordingContext(Judging):
     summaries: Sequence[DeviceSummary]
     workload: str
     limits: Limits
-    expected_kernels: Sequence[str] = ()
-    graph_spans: Sequence[str] = ()
+    settings: StepSettings = field(default_factory=StepSettings)
 
 
 class Step(Protocol):

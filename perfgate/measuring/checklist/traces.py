@@ -58,8 +58,8 @@ def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
 def _record(context: StepContext, shape: str, name: str) -> CallTrace:
     """Record some calls; the file has its name only when it is whole, because a worker may be killed meanwhile."""
     call = context.workload.caller(shape)
-    most = _QUICK_CALLS if context.quick else _FULL_CALLS
-    if context.brief:
+    most = _QUICK_CALLS if context.extent.quick else _FULL_CALLS
+    if context.extent.brief:
         most = _BRIEF_CALLS
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".trace-") as folder:
         state = context.warm_up(shape, quick=1.0, full=5.0)

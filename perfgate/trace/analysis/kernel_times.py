@@ -51,7 +51,7 @@ def _operators(runs: Positions, summary: DeviceSummary) -> tuple[list[tuple[str,
     kernels = summary.timeline.kernel_columns
     operators = []
     for kernel, _, _ in kernels.alike():
-        operators.append((kernel.type or type_by_name(kernel.name), kernel.inputs))
+        operators.append((kernel.type or type_by_name(kernel.name), kernel.inputs.notation))
     numbers = Numbering[tuple[str, str]]()
     number_of = numbers.codes(operators)
     return list(numbers), number_of[kernels.alike_number[runs]]

@@ -152,8 +152,8 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
         return Top("device", _busy_ns(table), _top_rows_of_kernels(table, by, longer_ns))
     if len(work):
         return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by, longer_ns))
-    if by == "type" and timeline.types:
-        return _top_of_totals("device", "compute", timeline.types, longer_ns)
+    if by == "type" and timeline.totals.types:
+        return _top_of_totals("device", "compute", timeline.totals.types, longer_ns)
     return None
 
 
@@ -169,8 +169,8 @@ def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
     calls = timeline.events.of_kind(*kinds)
     if by == "line" and not len(calls):
         raise UsageError("the recording has tables alone, and they name no lines; use --by type")
-    if not len(calls) and by != "shape" and timeline.operators:
-        return _top_of_totals("host", "host", timeline.operators, longer_ns)
+    if not len(calls) and by != "shape" and timeline.totals.operators:
+        return _top_of_totals("host", "host", timeline.totals.operators, longer_ns)
     own = self_times(calls.start, calls.duration, calls.track)
     if by == "line":
         return Top("host", int(own.sum()), _top_rows_by_line(timeline, kinds, longer_ns))
@@ -257,7 +257,7 @@ def _top_rows_of_kernels(table: KernelTable, by: TopKey, longer_ns: int | None) 
         kernel = table[group.first]
         shapes = None
         if by == "shape":
-            shapes = str(list(map(list, kernel.input_shapes)))
+            shapes = str(list(map(list, kernel.inputs.shapes)))
         rows.append(TopOperator(table.texts[name[group.first]], kernel.kind, group.number, group.total, shapes))
     return _most_time_first(rows)
 
@@ -339,7 +339,7 @@ def _unit_rows_of_kernels(table: KernelTable) -> list[Work]:
             operator=table.texts[operator[group.first]],
             amount=group.total / units,
             calls=group.number / units,
-            inputs=kernel.inputs or None,
+            inputs=kernel.inputs.notation or None,
             kind=kernel.kind,
         )
         rows.append(row)

@@ -32,7 +32,7 @@ _FILTER_OUTPUTS = {"NCHW": 0, "NHWC": 0, "NCDHW": 0, "NDHWC": 0, "HWCN": -1, "DH
 
 def arithmetic(kernel: Kernel) -> Arithmetic | None:
     """The number format that a product or convolution computes in; None for one outside the list."""
-    for dtype in kernel.input_dtypes:
+    for dtype in kernel.inputs.dtypes:
         if dtype in _ARITHMETIC:
             return _ARITHMETIC[dtype]
     return None
@@ -52,8 +52,8 @@ def flops(kernel: Kernel) -> int | None:
 
 def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
     """Twice the elements of the output times the inner size, the size of the left matrix that the output does not have."""
-    shapes, outputs = kernel.input_shapes, kernel.output_shapes
-    formats = (*kernel.input_formats[:2], *kernel.output_formats[:1])
+    shapes, outputs = kernel.inputs.shapes, kernel.outputs.shapes
+    formats = (*kernel.inputs.formats[:2], *kernel.outputs.formats[:1])
     if len(shapes) < _MATRIX or not outputs or len(formats) != _MATRIX + 1:
         return None
     first_shape, right, result = shapes[0], shapes[1], outputs[0]
@@ -74,8 +74,8 @@ def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
 
 def _of_convolution(kernel: Kernel, backward: str | None) -> int | None:
     """Twice the elements of the forward output times the elements of the filter for one output channel, of any grouping."""
-    inputs = list(zip(kernel.input_shapes, kernel.input_formats))
-    outputs = list(zip(kernel.output_shapes, kernel.output_formats))
+    inputs = list(zip(kernel.inputs.shapes, kernel.inputs.formats))
+    outputs = list(zip(kernel.outputs.shapes, kernel.outputs.formats))
     # The tensors with the shapes of the filter and of the forward output.
     if backward == "BackpropInput":
         filters, results = inputs[1:2], inputs[2:3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, overload
@@ -33,18 +33,12 @@ from perfgate.trace.model.counters import CounterColumns, KeptCounters
 from perfgate.trace.model.events import KIND_CODES, NO_TEXT, EventTable
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
-from perfgate.trace.model.recording import Kernel, Shapes, is_collective_core
+from perfgate.trace.model.recording import Kernel, Launch, Shapes, Tensors, is_collective_core
 
 NUMBERS = ("start_ns", "duration_ns", "wait_ns", "step", "stream", "task", "model_id", "blocks", "mix_blocks")
 TEXTS = ("name", "type", "core", "state")
-# Columns of lists here, and the fields of Kernel that they fill.
-SHAPES = {"inputs": "input_shapes", "outputs": "output_shapes"}
-WORDS = {
-    "input_types": "input_dtypes",
-    "input_formats": "input_formats",
-    "output_types": "output_dtypes",
-    "output_formats": "output_formats",
-}
+SHAPES = ("inputs", "outputs")
+WORDS = ("input_types", "input_formats", "output_types", "output_formats")
 HF32 = Numbering((False, True))
 _AT_ONCE = 65536
 
@@ -61,8 +55,8 @@ class Alike(NamedTuple):
 class KernelTable(Sequence[Kernel]):
     """Kernels in the order of the file.
 
-    ``numbers`` are columns by the names of Kernel's fields, NO_NUMBER for unknown values. ``codes`` are positions in
-    ``texts``, in ``shapes`` or in ``words``, and of ``hf32`` 0 or 1; NO_TEXT for none.
+    ``numbers`` are columns by the names of fields of Kernel and Launch, NO_NUMBER for unknown values. ``codes`` are
+    positions in ``texts``, in ``shapes`` or in ``words``, and of ``hf32`` 0 or 1; NO_TEXT for none.
     """
 
     numbers: Mapping[str, IntColumn]
@@ -211,19 +205,23 @@ class KernelTable(Sequence[Kernel]):
 
     def _kernels(self, rows: Positions) -> Iterator[Kernel]:
         """The kernels of some rows."""
-        fields: dict[str, list[Any]] = {}
+        fields: dict[str, Iterable[Any]] = {}
         for name in NUMBERS:
-            fields[name] = list(map(known_number, self.numbers[name][rows].tolist()))
+            fields[name] = map(known_number, self.numbers[name][rows].tolist())
         for name in TEXTS:
             fields[name] = self._values(name, rows, (*self.texts, None))
-        for name, field_name in SHAPES.items():
-            fields[field_name] = self._values(name, rows, (*self.shapes, ()))
-        for name, field_name in WORDS.items():
-            fields[field_name] = self._values(name, rows, (*self.words, ()))
+        fields["launch"] = map(Launch, *[fields[name] for name in Launch._fields])
         fields["hf32"] = self._values("hf32", rows, (*HF32, None))
-        fields["counters"] = [self.counters.of(row) for row in rows.tolist()]
-        in_order = [fields[name] for name in Kernel._fields]
-        return map(Kernel._make, zip(*in_order))
+        fields["inputs"] = self._tensors("input", rows)
+        fields["outputs"] = self._tensors("output", rows)
+        fields["counters"] = map(self.counters.of, rows.tolist())
+        return map(Kernel, *[fields[name] for name in Kernel._fields])
+
+    def _tensors(self, side: str, rows: Positions) -> Iterator[Tensors]:
+        shapes = self._values(f"{side}s", rows, (*self.shapes, ()))
+        dtypes = self._values(f"{side}_types", rows, (*self.words, ()))
+        formats = self._values(f"{side}_formats", rows, (*self.words, ()))
+        return map(Tensors, shapes, dtypes, formats)
 
     def _values(self, name: str, rows: Positions, values: Sequence[Any]) -> list[Any]:
         """A column of codes as the values that they stand for; the last is for none."""
@@ -310,21 +308,25 @@ class _Joined:
 
 
 def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
-    columns = dict(zip(Kernel._fields, zip(*kernels))) or dict.fromkeys(Kernel._fields, ())
+    fields: dict[str, Sequence[Any]] = dict.fromkeys((*Kernel._fields, *Launch._fields), ())
+    if kernels:
+        fields.update(zip(Kernel._fields, zip(*kernels)))
+        fields.update(zip(Launch._fields, zip(*fields["launch"])))
     values = CodedValues()
-    codes = {name: values.texts.codes(columns[name]) for name in TEXTS}
-    codes["hf32"] = HF32.codes(columns["hf32"])
-    for name, field_name in SHAPES.items():
-        codes[name] = values.shapes.codes(shapes or None for shapes in columns[field_name])
-    for name, field_name in WORDS.items():
-        codes[name] = values.words.codes(words or None for words in columns[field_name])
+    codes = {name: values.texts.codes(fields[name]) for name in TEXTS}
+    codes["hf32"] = HF32.codes(fields["hf32"])
+    for side in ("input", "output"):
+        tensors: Sequence[Tensors] = fields[f"{side}s"]
+        codes[f"{side}s"] = values.shapes.codes(of.shapes or None for of in tensors)
+        codes[f"{side}_types"] = values.words.codes(of.dtypes or None for of in tensors)
+        codes[f"{side}_formats"] = values.words.codes(of.formats or None for of in tensors)
     numbers = {}
     for name in NUMBERS:
-        numbers[name] = np.array(list(map(number_of, columns[name])), dtype=np.int64)
+        numbers[name] = np.array(list(map(number_of, fields[name])), dtype=np.int64)
     names = {}
-    for counters in columns["counters"]:
+    for counters in fields["counters"]:
         names.update(dict.fromkeys(counters))
     counter_columns = {}
     for name in names:
-        counter_columns[name] = np.array([counters.get(name, np.nan) for counters in columns["counters"]])
+        counter_columns[name] = np.array([counters.get(name, np.nan) for counters in fields["counters"]])
     return kernel_table(numbers, codes, values, CounterColumns(KeptCounters(counter_columns)))

@@ -24,12 +24,34 @@ Shapes = tuple[tuple[int, ...], ...]
 CollectiveKind = Literal["collective", "p2p"]
 
 
+class Tensors(NamedTuple):
+    """The inputs or outputs of a kernel, with one entry a tensor; an empty shape is a scalar."""
+
+    shapes: Shapes = ()
+    dtypes: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+
+    @property
+    def notation(self) -> str:
+        """The shapes as the profiler's tables write them: ``32,1000;1000,4096``."""
+        shapes = [",".join(map(str, shape)) for shape in self.shapes]
+        return ";".join(shapes)
+
+
+class Launch(NamedTuple):
+    """How a kernel was launched; ``model_id`` is None for an eager kernel."""
+
+    stream: int | None = None
+    task: int | None = None
+    model_id: int | None = None
+    state: str | None = None
+
+
 class Kernel(NamedTuple):
     """One run of a kernel as the profiler's table of kernels has it.
 
-    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as named in the file (``AI_CORE``). Shapes,
-    dtypes and formats have one entry a tensor; an empty shape is a scalar. ``wait_ns`` is the idle time before it,
-    ``blocks`` the number of cores it was split over, ``model_id`` None for an eager kernel. ``counters`` are the hardware
+    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as named in the file (``AI_CORE``).
+    ``wait_ns`` is the idle time before it, ``blocks`` the number of cores it was split over. ``counters`` are the hardware
     counters that were asked for, by column name as written, numbers as written.
     """
 
@@ -40,19 +62,12 @@ class Kernel(NamedTuple):
     duration_ns: int
     wait_ns: int | None = None
     step: int | None = None
-    stream: int | None = None
-    task: int | None = None
-    model_id: int | None = None
-    state: str | None = None
+    launch: Launch = Launch()
     blocks: int | None = None
     mix_blocks: int | None = None
     hf32: bool | None = None
-    input_shapes: Shapes = ()
-    input_dtypes: tuple[str, ...] = ()
-    input_formats: tuple[str, ...] = ()
-    output_shapes: Shapes = ()
-    output_dtypes: tuple[str, ...] = ()
-    output_formats: tuple[str, ...] = ()
+    inputs: Tensors = Tensors()
+    outputs: Tensors = Tensors()
     counters: Mapping[str, float] = {}
 
     @property
@@ -66,12 +81,6 @@ class Kernel(NamedTuple):
         if is_collective_core(self.core):
             return "comm"
         return kernel_kind(self.name)
-
-    @property
-    def inputs(self) -> str:
-        """The shapes of its inputs in the notation of the profiler's tables: ``32,1000;1000,4096``."""
-        shapes = [",".join(map(str, shape)) for shape in self.input_shapes]
-        return ";".join(shapes)
 
 
 def is_collective_core(core: str | None) -> bool:
@@ -216,6 +225,23 @@ class AllocationTotal:
 
 
 @dataclass(frozen=True)
+class Totals:
+    """The tables that the profiler itself adds up; None if not collected."""
+
+    types: tuple[NamedTotal, ...] | None = None  # kernels by type
+    calls: tuple[NamedTotal, ...] | None = None  # of the host's libraries
+    operators: tuple[NamedTotal, ...] | None = None  # the host's self time in operators of the framework
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of a device."""
+
+    peaks: Mapping[str, float] = field(default_factory=dict)  # bytes by component, e.g. PTA.allocated
+    allocations: tuple[AllocationTotal, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Timeline:
     """One device of one rank, and its host; ``rank`` and ``device`` are None if the recording names none.
 
@@ -230,12 +256,9 @@ class Timeline:
     step_table: tuple[ProfilerStep, ...] | None = None  # the profiler's own
     collectives: tuple[Collective, ...] | None = None
     collective_kernels: tuple[CollectiveKernel, ...] | None = None
-    memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
+    memory: Memory = field(default_factory=Memory)
     rank_links: tuple[RankLink, ...] | None = None
-    types: tuple[NamedTotal, ...] | None = None  # kernels by type
-    calls: tuple[NamedTotal, ...] | None = None  # of the host's libraries
-    operators: tuple[NamedTotal, ...] | None = None  # the host's self time in operators of the framework
-    allocations: tuple[AllocationTotal, ...] | None = None
+    totals: Totals = field(default_factory=Totals)
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranks by the framework's name: tp, pp, dp
     readings: Mapping[str, Readings] = field(default_factory=dict)  # the device's counters over time
     losses: tuple[Message, ...] = ()  # signs in the file that events are missing
@@ -269,7 +292,7 @@ class Timeline:
     def tells_of_device(self) -> bool:
         """Whether a table describes a device, even one without recorded events."""
         computed = any(step.computing_ns is not None for step in self.steps or ())
-        return bool(self.kernels or self.types or self.collectives) or computed
+        return bool(self.kernels or self.totals.types or self.collectives) or computed
 
 
 class Loss(NamedTuple):

@@ -212,14 +212,14 @@ def _examples(names: Iterable[str]) -> str:
 
 def _of_types(timeline: Timeline) -> Iterator[Message]:
     """Compare op_statistic.csv, which sums the same kernels, with their table."""
-    if not timeline.types or not timeline.kernels:
+    if not timeline.totals.types or not timeline.kernels:
         return
     table = timeline.kernel_columns
     types = table.codes["type"][~table.is_collective]
     by_code = counts_by_name(types[types != NO_TEXT], len(table.texts))
     counted = Counter(dict(zip(table.texts, by_code.tolist())))
     totals: Counter[str] = Counter()
-    for total in timeline.types:
+    for total in timeline.totals.types:
         totals[total.name] += total.count
     differing = sorted(kind for kind in totals if totals[kind] != counted[kind])
     if differing:

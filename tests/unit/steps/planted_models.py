@@ -81,7 +81,7 @@ def measure(step: Step, workload: Workload, folder: Path, **fields: Any) -> Step
 def context(workload: Workload, folder: Path, **fields: Any) -> StepContext:
     """Return what a step works with on the CPU."""
     device = open_device("cpu")
-    given = {"quick": True, "threads": 1, "limits": {}, "seed": 1, "root": ROOT, "progress": lambda text: None}
+    given = {"limits": {}, "seed": 1, "root": ROOT, "progress": lambda text: None}
     bound = BoundWorkload("model", workload, device, seed=1)
     return StepContext(workload=bound, device=device, artifacts=folder, **{**given, **fields})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from perfgate.document.message import Message
 from perfgate.errors import MeasuringError
 from perfgate.judging.report.text.messages import word
 from perfgate.measuring.checklist.copies.copies import CopiesLevel, start_cold, time_processes, time_threads
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepProcess
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.checklist.steps.s10_batching import STEP
 from perfgate.measuring.checklist.steps.s10_batching.copies import best_gain, too_large
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload
+from perfgate.protocol import StepSettings
 from tests.wording import finding_text
 
 # Waiting for a device that is no processor: eight copies can wait at once, also on one busy core.
@@ -59,22 +61,19 @@ def _request(folder: Path, name: str) -> protocol.LoadRequest:
     )
 
 
-def _context(folder: Path, name: str, *, copies: tuple[int, ...] = (), cold_start: bool = False) -> StepContext:
+def _context(folder: Path, name: str, *, copies: Sequence[int] = (), cold_start: bool = False) -> StepContext:
     request, device = _request(folder, name), open_device("cpu")
     workload = load_workload(Path(request.file), name, root=folder, python_path=[])
     return StepContext(
         workload=BoundWorkload(name, workload, device, seed=1),
         device=device,
-        quick=True,
-        threads=1,
         limits={},
         seed=1,
         root=folder,
         artifacts=folder,
         progress=lambda text: None,
-        copies=copies,
-        cold_start=cold_start,
-        load=request,
+        settings=StepSettings(copies=[*copies], cold_start=cold_start),
+        process=StepProcess(load=request),
     )
 
 
@@ -127,7 +126,7 @@ def test_rate_interval__visits_that_scatter__from_the_slowest_to_the_fastest_of_
 
 
 def test_copies__training__no_threads_that_would_train_one_model(tmp_path: Path) -> None:
-    outcome = STEP.measure(replace(_context(tmp_path, "training", copies=(1, 2)), load=None))
+    outcome = STEP.measure(replace(_context(tmp_path, "training", copies=[1, 2]), process=StepProcess()))
     reasons = [value.reason for value in outcome.values if value.labels.get("in") == "threads"]
     said = "copies in threads would train one model at the same time; those in processes have a model each"
     assert [word(reason) for reason in reasons if reason] == [said] * 3
@@ -135,7 +134,7 @@ def test_copies__training__no_threads_that_would_train_one_model(tmp_path: Path)
 
 @pytest.mark.slow
 def test_copies__lock_in_the_model__threads_wait_and_processes_do_not(tmp_path: Path) -> None:
-    outcome = STEP.measure(_context(tmp_path, "locked", copies=(1, 2, 4)))
+    outcome = STEP.measure(_context(tmp_path, "locked", copies=[1, 2, 4]))
 
     for value in outcome.values:
         if value.metric == "copies.throughput":
@@ -167,8 +166,8 @@ def test_copies__a_process_that_cannot_call__says_what_it_raised(tmp_path: Path)
 
 
 def test_copies__more_than_the_memory_holds__refused_with_both_numbers(tmp_path: Path) -> None:
-    assert too_large(_context(tmp_path, "free", copies=(1,))) is None
-    refusal = too_large(_context(tmp_path, "free", copies=(1, 1_000_000)))
+    assert too_large(_context(tmp_path, "free", copies=[1])) is None
+    refusal = too_large(_context(tmp_path, "free", copies=[1, 1_000_000]))
     assert refusal is not None
     assert word(refusal).startswith("1000000 processes of this size take ")
 
@@ -184,6 +183,8 @@ def test_cold_start__new_process__its_parts_are_positive_and_add_up(tmp_path: Pa
     assert parts.pop("start.total") == pytest.approx(sum(parts.values()))
     assert len(parts) == 3
 
-    failing = replace(_context(tmp_path, "free", cold_start=True), load=_request(tmp_path, "broken"))
+    failing = replace(
+        _context(tmp_path, "free", cold_start=True), process=StepProcess(load=_request(tmp_path, "broken"))
+    )
     (total,) = [v for v in LATENCY.measure(failing).values if v.metric == "start.total"]
     assert total.value is None

@@ -11,7 +11,7 @@ from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
-from perfgate.trace.model.recording import Kernel, Recording, Timeline
+from perfgate.trace.model.recording import Kernel, Recording, Tensors, Timeline
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
 from tests.fakes.recordings import kineto_recording
 from tests.fakes.wording import reason_of
@@ -29,9 +29,10 @@ def recorded(*kernels):
     return Recording(path=Path("recording"), format="ascend-pytorch", timelines=(timeline,))
 
 
-def kernel(name, ns, before=(), after=(), **fields):
+def kernel(name, ns, before=(), after=(), *, dtypes=((), ()), **fields):
     given = {"type": name.rpartition("_")[2], "core": "AI_CORE", "start_ns": 0, "duration_ns": ns, "step": 1}
-    return Kernel(name=name, input_formats=before, output_formats=after, **{**given, **fields})
+    inputs, outputs = Tensors(formats=before, dtypes=dtypes[0]), Tensors(formats=after, dtypes=dtypes[1])
+    return Kernel(name=name, inputs=inputs, outputs=outputs, **{**given, **fields})
 
 
 def test_format__no_conversion__zero_and_ok(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_format__kernels_that_the_graph_engine_put_in__by_formats_and_dtypes() -
     outcome = judged(
         recorded(
             kernel("trans_TransData_0", 30, ("NCHW",), ("NC1HWC0",)),
-            kernel("trans_Cast_5", 10, ("ND",), ("ND",), input_dtypes=("INT32",), output_dtypes=("UINT64",)),
+            kernel("trans_Cast_5", 10, ("ND",), ("ND",), dtypes=(("INT32",), ("UINT64",))),
             kernel("aclnnCast_CastAiCore_Cast", 10, ("ND",), ("ND",)),
             kernel("aclnnMatmul_MatMulV2", 50),
             kernel("hcom_allReduce", 900, core="HCCL"),

@@ -24,7 +24,7 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import CALL, NO_CORRELATION, EventTableBuilder
-from perfgate.trace.model.recording import Kernel, ProfilerStep, Recording, Timeline
+from perfgate.trace.model.recording import Kernel, Launch, ProfilerStep, Recording, Tensors, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import ADD, GEMM, kineto_recording
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
@@ -408,9 +408,8 @@ def ascend(*kernels: Kernel) -> Recording:
 
 
 def vector_kernel(number: int, type_: str, given: tuple[int, ...], made: tuple[int, ...]) -> Kernel:
-    return Kernel(
-        type_, type_, "AI_VECTOR_CORE", number * 10, 8, step=1, stream=2, input_shapes=(given,), output_shapes=(made,)
-    )
+    launch, inputs, outputs = Launch(stream=2), Tensors((given,)), Tensors((made,))
+    return Kernel(type_, type_, "AI_VECTOR_CORE", number * 10, 8, step=1, launch=launch, inputs=inputs, outputs=outputs)
 
 
 def test_recorded__vector_kernels_that_hand_on_their_shape__a_sequence_and_else_none() -> None:

@@ -25,10 +25,11 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import time_limit
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
+from perfgate.protocol import StepSettings
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.arithmetic import Intervals
 from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.model.recording import Kernel, ProfilerStep, Recording, Timeline
+from perfgate.trace.model.recording import Kernel, Launch, ProfilerStep, Recording, Timeline
 from perfgate.trace.model.steps import profiler_steps
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
@@ -429,13 +430,16 @@ def test_recorded__head_behind_a_busy_device__nothing_to_find() -> None:
     assert outcome.findings == []
 
 
-def judged(timeline: Timeline, settings=None, **fields):
+def judged(timeline: Timeline, settings=None, spans=()):
     recording = Recording(Path("recording"), "ascend-pytorch", (timeline,), settings=settings or {})
-    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}, **fields))
+    summaries, of_project = summarize(recording.timelines), StepSettings(graph_spans=[*spans])
+    return STEP.judge_recording(RecordingContext(recording, summaries, "model", {}, of_project))
 
 
 def kernel(number: int, model_id: int | None) -> Kernel:
-    return Kernel("MatMulV2", "MatMulV2", "AI_CORE", 100 + number, 1, step=1, stream=2, model_id=model_id)
+    return Kernel(
+        "MatMulV2", "MatMulV2", "AI_CORE", 100 + number, 1, step=1, launch=Launch(stream=2, model_id=model_id)
+    )
 
 
 def recorded(*model_ids: int | None) -> Timeline:
@@ -467,7 +471,7 @@ def test_recorded__kernels_with_the_number_of_a_graph__share_launches_and_head()
 
 def test_recorded__spans_as_the_project_names_them__instead_of_the_usual_ones() -> None:
     def parts(*names):
-        outcome = judged(recorded(7), graph_spans=names)
+        outcome = judged(recorded(7), spans=names)
         return [value.labels["part"] for value in outcome.values if value.metric == "graph.head"]
 
     assert parts("fx_compiler", "Execute") == ["compiler", "graph"]

@@ -12,6 +12,7 @@ from perfgate.measuring.checklist.steps.s04_top_ops import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.protocol import StepSettings
 from perfgate.trace.analysis.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import ALL_REDUCE, GEMM, kineto_recording
@@ -78,8 +79,8 @@ def on_cpu(tmp_path, model, limits, expected=()):
     device = open_device("cpu")
     workload = Workload(build=lambda device: model.eval(), inputs=inputs, batch=64)
     context = StepContext(
-        workload=BoundWorkload("real", workload, device, seed=1), device=device, quick=True, threads=1, limits=limits,
-        seed=1, root=ROOT, artifacts=tmp_path, progress=lambda text: None, expected_kernels=expected,
+        workload=BoundWorkload("real", workload, device, seed=1), device=device, limits=limits,
+        seed=1, root=ROOT, artifacts=tmp_path, progress=lambda text: None, settings=StepSettings(expected_kernels=[*expected]),
     )  # fmt: skip
     return STEP.measure(context)
 
@@ -103,7 +104,7 @@ def test_kernel_time__operator_of_a_real_model__with_its_line(tmp_path: Path) ->
 
 
 def test_expected_kernel__that_runs__nothing(tmp_path: Path) -> None:
-    outcome = on_cpu(tmp_path, Model(), {}, expected=("aten::mm", "aten::*relu*"))
+    outcome = on_cpu(tmp_path, Model(), {}, expected=["aten::mm", "aten::*relu*"])
 
     assert of_rule(outcome.findings, "ops.missing_kernel") == []
 
@@ -113,7 +114,7 @@ def test_expected_kernel__that_does_not_run__severe_with_the_nearest_names(tmp_p
         tmp_path,
         FakeKernel("aten::flash_attention_score", MS),
         FakeKernel("aten::mm", MS),
-        expected_kernels=("FlashAttention*", "mm_kernel"),
+        settings=StepSettings(expected_kernels=["FlashAttention*", "mm_kernel"]),
     )
 
     (finding,) = of_rule(outcome.findings, "ops.missing_kernel")
@@ -126,13 +127,14 @@ def test_expected_kernel__that_does_not_run__severe_with_the_nearest_names(tmp_p
 
 
 def test_expected_kernel__nothing_like_it__none(tmp_path: Path) -> None:
-    outcome = measure(tmp_path, FakeKernel("aten::mm", MS), expected_kernels=("XXXXXXXX*",))
+    outcome = measure(tmp_path, FakeKernel("aten::mm", MS), settings=StepSettings(expected_kernels=["XXXXXXXX*"]))
 
     assert of_rule(outcome.findings, "ops.missing_kernel")[0].evidence["nearest"] == "none"
 
 
 def judged(recording, expected, limits=None):
-    context = RecordingContext(recording, summarize(recording.timelines), "model", limits or {}, expected)
+    settings = StepSettings(expected_kernels=[*expected])
+    context = RecordingContext(recording, summarize(recording.timelines), "model", limits or {}, settings)
     return next(step for step in recorded_checklist(context).steps if step.number == 4)
 
 

@@ -19,7 +19,7 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
-from perfgate.trace.model.recording import Recording, Timeline
+from perfgate.trace.model.recording import Memory, Recording, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
@@ -62,8 +62,6 @@ def on_cpu(call: Any, **fields: Any) -> StepOutcome:
     context = StepContext(
         workload=bound,
         device=device,
-        quick=True,
-        threads=1,
         limits={},
         seed=1,
         root=HERE,
@@ -261,7 +259,7 @@ def test_memory__recorded_npu__what_each_operator_allocated_and_held_at_the_peak
 
 
 def test_memory__recorded_without_allocations__peaks_alone() -> None:
-    timeline = Timeline(rank=0, device=0, events=EventTableBuilder().table(), memory={"PTA.allocated": 100.0})
+    timeline = Timeline(rank=0, device=0, events=EventTableBuilder().table(), memory=Memory({"PTA.allocated": 100.0}))
     recording = Recording(path=Path("recording"), format="ascend-pytorch", timelines=(timeline,))
     outcome = STEP.judge_recording(RecordingContext(recording, summarize([timeline]), "model", {}))
 

@@ -31,8 +31,6 @@ def _context(workload: Workload) -> StepContext:
     return StepContext(
         workload=_bound(workload),
         device=open_device("cpu"),
-        quick=True,
-        threads=1,
         limits={},
         seed=1,
         root=Path(),

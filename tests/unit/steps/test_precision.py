@@ -19,7 +19,7 @@ from perfgate.measuring.checklist.steps.s08_precision.trial import PrecisionTria
 from perfgate.measuring.timing.versus import Versus
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
-from perfgate.trace.model.recording import Kernel, Recording, Timeline
+from perfgate.trace.model.recording import Kernel, Recording, Tensors, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
@@ -46,7 +46,7 @@ def kernel(kind, ns, *dtypes, **fields):
         start_ns=0,
         duration_ns=ns,
         step=1,
-        input_dtypes=dtypes,
+        inputs=Tensors(dtypes=dtypes),
         **fields,
     )
 
@@ -252,7 +252,7 @@ def test_precision__kernels_by_dtype__shares_casts_and_what_is_left_in_full() ->
             kernel("MatMulV2", 60, "BF16", "BF16"),
             kernel("Conv2D", 30, "FLOAT", "FLOAT", hf32=True),
             kernel("MatMulV3", 10, "FLOAT", "FLOAT", hf32=False),
-            kernel("Cast", 20, "FLOAT", output_dtypes=("BF16",)),
+            kernel("Cast", 20, "FLOAT", outputs=Tensors(dtypes=("BF16",))),
             kernel("Softmax", 80, "FLOAT"),
         )
     )

@@ -19,6 +19,7 @@ from perfgate.measuring.checklist.steps.s01_latency import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import SLA, Traffic, Workload
+from perfgate.protocol import StepExtent, StepSettings
 from perfgate.stats.summary import P99_FLOOR
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
@@ -199,7 +200,7 @@ def test_latency__rate_too_low_for_the_time__no_value_and_why() -> None:
 
 def test_latency__budget_on_the_p99__enough_calls_even_when_quick() -> None:
     budget = Budget(metric="latency.p99", bound=0.01, at_most=True)
-    outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0), budgets=(budget,)))
+    outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0), settings=StepSettings(budgets=[budget])))
     (p99,) = [value for value in outcome.values if value.metric == "latency.p99"]
     assert p99.value is not None
     assert (p99.count or 0) >= P99_FLOOR
@@ -207,7 +208,7 @@ def test_latency__budget_on_the_p99__enough_calls_even_when_quick() -> None:
 
 def test_latency__budget_at_a_rate__calls_come_in_at_it() -> None:
     budget = Budget(metric="latency.p99", bound=0.01, at_most=True, rate=50.0)
-    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0), budgets=(budget,), quick=False))
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0), settings=StepSettings(budgets=[budget]), quick=False))
     rates = {value.labels["rate"] for value in outcome.values if "rate" in value.labels}
     assert rates == {"50"}
 
@@ -219,14 +220,16 @@ def test_latency__budget_at_a_low_rate__as_long_as_its_p99_needs(
     rate: float, shapes: dict[str, dict[str, int]]
 ) -> None:
     budget = Budget(metric="latency.p99", bound=0.01, at_most=True, rate=rate)
-    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, shapes=shapes), budgets=(budget,)))
+    outcome = STEP.measure(
+        context_on(FakeDevice(), curve(MS, 0, shapes=shapes), settings=StepSettings(budgets=[budget]))
+    )
     p99 = [value for value in outcome.values if value.metric == "latency.p99" and "rate" in value.labels]
     assert [(value.value, value.count) for value in p99] == [(pytest.approx(0.001, rel=0.1), 663)] * len(shapes)
 
 
 def test_latency__budget_at_a_rate_too_low_for_a_p99__usual_time_and_why() -> None:
     budget = Budget(metric="latency.p99", bound=0.01, at_most=True, rate=2.0)
-    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0), budgets=(budget,)))
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0), settings=StepSettings(budgets=[budget])))
     assert _at_rate(outcome, "latency.p50", "2").count == 60
     assert reason_of(_at_rate(outcome, "latency.p99", "2")) == "not estimable: a P99 needs 662 calls, there are 60"
 
@@ -238,7 +241,7 @@ def test_latency__traffic_that_nearly_fills_a_p99__goes_on_until_it_does() -> No
 
 def test_latency__budget_of_another_workload__changes_nothing() -> None:
     budget = Budget(metric="latency.p99", bound=0.01, at_most=True, workload="other")
-    outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0), budgets=(budget,)))
+    outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0), settings=StepSettings(budgets=[budget])))
     (p99,) = [value for value in outcome.values if value.metric == "latency.p99"]
     assert p99.value is None
 
@@ -257,7 +260,7 @@ def test_latency__log_normal_noise__interval_holds_the_true_standard_deviation()
 
 def _steady(device: FakeDevice, seconds: float = 30.0) -> StepOutcome:
     context = context_on(device, curve(0, 0))
-    return STEP.measure(replace(context, steady_seconds=seconds))
+    return STEP.measure(replace(context, extent=StepExtent(steady=seconds)))
 
 
 def test_latency__steady_30_and_one_speed__measured_so_long_and_steady() -> None:
@@ -317,14 +320,12 @@ def _soak(tmp_path: Path, call: Callable[[torch.nn.Module, torch.Tensor], object
     context = StepContext(
         workload=BoundWorkload("soaked", workload, device, seed=1),
         device=device,
-        quick=True,
-        threads=1,
         limits={},
         seed=1,
         root=tmp_path,
         artifacts=tmp_path,
         progress=lambda text: None,
-        steady_seconds=2.0,
+        extent=StepExtent(steady=2.0),
     )
     return STEP.measure(context)
 

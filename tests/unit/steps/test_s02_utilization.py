@@ -7,6 +7,7 @@ import pytest
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.checklist.steps import s02_utilization
 from perfgate.measuring.checklist.steps.s02_utilization import STEP
+from perfgate.protocol import StepSettings
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
@@ -116,7 +117,9 @@ def test_utilization__two_shapes__values_of_each(tmp_path: Path) -> None:
 
 def test_utilization__no_timeline__host_only_and_the_reason(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=10 * US, capabilities=frozenset())
-    outcome, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=device, threads=2)
+    outcome, values = measure(
+        tmp_path, FakeKernel("aten::mm", 90 * US), device=device, settings=StepSettings(threads=2)
+    )
 
     # The host runs the kernels itself, on one of two threads.
     assert values["utilization.host"].value == pytest.approx(0.5, rel=0.001)

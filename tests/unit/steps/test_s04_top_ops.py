@@ -19,7 +19,7 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
-from perfgate.trace.model.recording import Kernel, Recording, Timeline
+from perfgate.trace.model.recording import Kernel, Recording, Tensors, Timeline
 from perfgate.trace.model.spans import COLLECTIVES, KERNEL_METRICS
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
@@ -273,7 +273,7 @@ def cpu_context(workload, artifacts):
     device = open_device("cpu")
     bound = BoundWorkload("real", workload, device, seed=1)
     return StepContext(
-        workload=bound, device=device, quick=True, threads=1, limits={}, seed=1, root=Path(__file__).parents[3],
+        workload=bound, device=device, limits={}, seed=1, root=Path(__file__).parents[3],
         artifacts=artifacts, progress=lambda text: None,
     )  # fmt: skip
 
@@ -381,7 +381,7 @@ def test_top_ops__recorded_training_of_2023__its_seven_casts_on_the_ai_cpu(tmp_p
 
 
 def on_unit(core, duration_ns, op="Cast"):
-    return Kernel(op, op, core, 0, duration_ns, input_dtypes=("INT64",), output_dtypes=("INT32",))
+    return Kernel(op, op, core, 0, duration_ns, inputs=Tensors(dtypes=("INT64",)), outputs=Tensors(dtypes=("INT32",)))
 
 
 @pytest.mark.parametrize(

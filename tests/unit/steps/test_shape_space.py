@@ -12,6 +12,7 @@ from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.protocol import StepSettings
 from tests.wording import finding_text
 
 
@@ -56,14 +57,12 @@ def context_of(workload: Workload) -> StepContext:
     return StepContext(
         workload=BoundWorkload("shaped", workload, device, seed=1),
         device=device,
-        quick=True,
-        threads=1,
         limits={},
         seed=1,
         root=Path(),
         artifacts=Path(),
         progress=lambda text: None,
-        shape_space=True,
+        settings=StepSettings(shape_space=True),
     )
 
 

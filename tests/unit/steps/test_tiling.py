@@ -18,7 +18,7 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
-from perfgate.trace.model.recording import Kernel, Recording, Timeline
+from perfgate.trace.model.recording import Kernel, Recording, Tensors, Timeline
 from tests.fakes.recordings import kineto_recording
 from tests.fakes.wording import reason_of
 from tests.unit.trace.ascend import ALEXNET, GPT, QWEN, sample
@@ -119,7 +119,7 @@ def on_cpu(tmp_path, model, inputs, batch, limits=None):
     device = open_device("cpu")
     workload = Workload(build=lambda device: model.eval(), inputs=inputs, batch=batch)
     context = StepContext(
-        workload=BoundWorkload("real", workload, device, seed=1), device=device, quick=True, threads=1,
+        workload=BoundWorkload("real", workload, device, seed=1), device=device,
         limits=limits or {}, seed=1, root=ROOT, artifacts=tmp_path, progress=lambda text: None,
     )  # fmt: skip
     return STEP.measure(context)
@@ -303,11 +303,8 @@ def test_tiling__recorded_qwen__products_by_what_their_cores_can_do_and_attentio
 def product(duration_ns, *, mac=0.6, mte2=0.2, dtype="BF16", **fields):
     """One MatMulV3 as the table of sample msinsight-910B-qwen3 has it: 32768 x 64 by 64 x 64 are 268 MFLOP."""
     given = {
-        "input_shapes": ((32768, 64), (64, 64)),
-        "input_dtypes": (dtype, dtype),
-        "input_formats": ("ND", "ND"),
-        "output_shapes": ((32768, 64),),
-        "output_formats": ("ND",),
+        "inputs": Tensors(((32768, 64), (64, 64)), (dtype, dtype), ("ND", "ND")),
+        "outputs": Tensors(((32768, 64),), formats=("ND",)),
         "counters": {"aic_mac_ratio": mac, "aic_mte2_ratio": mte2},
         **fields,
     }
@@ -373,13 +370,12 @@ def paged(block, *, op="PagedAttentionMaskNdKernel", duration_ns=500, keys=None,
     """A decode step over a paged cache, its inputs as Huawei describes PagedAttentionOperation (ATB, CANN 9.0.0)."""
     keys = keys or (4000, block, 8, 128)
     options = options or (((32, 64), "INT32"), ((32,), "INT32"))
-    return Kernel(
-        op, op, "MIX_AIC", 0, duration_ns,
-        input_shapes=((32, 32, 128), keys, keys, *(shape for shape, _ in options)),
-        input_dtypes=("BF16", "BF16", "BF16", *(dtype for _, dtype in options)),
-        input_formats=("ND",) * (3 + len(options)),
-        output_shapes=((32, 32, 128),),
-    )  # fmt: skip
+    inputs = Tensors(
+        shapes=((32, 32, 128), keys, keys, *(shape for shape, _ in options)),
+        dtypes=("BF16", "BF16", "BF16", *(dtype for _, dtype in options)),
+        formats=("ND",) * (3 + len(options)),
+    )
+    return Kernel(op, op, "MIX_AIC", 0, duration_ns, inputs=inputs, outputs=Tensors(((32, 32, 128),)))
 
 
 OTHER = Kernel("MatMulV3", "MatMulV3", "AI_CORE", 1000, 500)
@@ -439,12 +435,8 @@ def quantized(scales, *, op="WeightQuantBatchMatmulV2", duration_ns=500, weight=
     if op.startswith("Grouped"):
         # Empty ones as in sample msprof-910B-20cores-2608: bias, scale, offset before antiquant_scale, group_list last.
         inputs = [*inputs[:2], ((), "FLOAT"), ((), "UINT64"), ((), "FLOAT"), *inputs[2:], ((8,), "INT64")]
-    return Kernel(
-        op, op, "MIX_AIC", 0, duration_ns,
-        input_shapes=tuple(shape for shape, _ in inputs),
-        input_dtypes=tuple(dtype for _, dtype in inputs),
-        output_shapes=((16, 11008),),
-    )  # fmt: skip
+    shapes, dtypes = zip(*inputs)
+    return Kernel(op, op, "MIX_AIC", 0, duration_ns, inputs=Tensors(shapes, dtypes), outputs=Tensors(((16, 11008),)))
 
 
 @pytest.mark.parametrize(

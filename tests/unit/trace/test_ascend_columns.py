@@ -15,7 +15,7 @@ from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.recording import AllocationTotal, Kernel, NamedTotal
+from perfgate.trace.model.recording import AllocationTotal, Kernel, Launch, NamedTotal
 from perfgate.trace.readers.ascend import columns, tables
 from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
 from perfgate.trace.scanner import library
@@ -193,7 +193,9 @@ def test_cache_rates__task_number_that_came_again__belongs_to_nobody(tmp_path: P
     )
     kernels = KernelTable.of(
         [
-            Kernel(f"Add{number}", "Add", None, number, 1, stream=2, task=6 + number, counters={"x": 1.0})
+            Kernel(
+                f"Add{number}", "Add", None, number, 1, launch=Launch(stream=2, task=6 + number), counters={"x": 1.0}
+            )
             for number in (1, 2, 3)
         ]
     )
@@ -204,7 +206,7 @@ def test_cache_rates__task_number_that_came_again__belongs_to_nobody(tmp_path: P
         {"x": 1.0},
     ]
     # Rates in the table of another stream are of other kernels.
-    others = KernelTable.of([Kernel("Add1", "Add", None, 1, 1, stream=3, task=7)])
+    others = KernelTable.of([Kernel("Add1", "Add", None, 1, 1, launch=Launch(stream=3, task=7))])
     assert dict(with_cache_rates(others, [path])[0].counters) == {}
 
 

@@ -211,9 +211,9 @@ def test_export__allocations_and_readings__by_operator_and_in_the_order_of_time(
         "INSERT INTO HBM VALUES (0,100,10,0,21),(0,100,5.5,1,21),(0,200,1,0,21),(0,100,2,0,22),(0,NULL,2,0,22)",
     )
     (timeline,) = trace.read(path).timelines
-    assert timeline.allocations is not None
+    assert timeline.memory.allocations is not None
 
-    (total,) = timeline.allocations
+    (total,) = timeline.memory.allocations
     assert (total.name, total.count, total.total_bytes, total.largest_bytes, total.held_bytes) == (
         "aten::mm",
         3,

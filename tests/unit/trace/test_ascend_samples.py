@@ -14,7 +14,7 @@ from perfgate.errors import DocumentError
 from perfgate.trace import Recording
 from perfgate.trace.model.arithmetic import Intervals, gaps, union_length
 from perfgate.trace.model.readings import MEMORY_READ, MEMORY_WRITE
-from perfgate.trace.model.recording import NamedTotal
+from perfgate.trace.model.recording import Launch, NamedTotal
 from tests.wording import text_of
 
 from .ascend import ALEXNET, GPT, QWEN, groups, kinds, sample
@@ -43,7 +43,7 @@ def test_alexnet_level1__two_ranks__kernels_types_and_step(level1: Recording) ->
     assert (len(first.kernels), len(kernels)) == (191, 187)
     assert sum(kernel.duration_ns for kernel in kernels) == 8_873_737
     assert sum(kernel.duration_ns < 10_000 for kernel in kernels) == 51
-    assert first.types[1] == NamedTotal("TransData", 57, 1_423_208)
+    assert first.totals.types[1] == NamedTotal("TransData", 57, 1_423_208)
     # The rows are rounded one by one, the profiler's total once.
     assert sum(k.duration_ns for k in kernels if k.type == "TransData") == 1_423_202
     (row,) = first.step_table
@@ -64,14 +64,14 @@ def test_alexnet_level1__first_kernels__every_cell(level1: Recording) -> None:
 
     assert (kernel.name, kernel.type, kernel.core) == ("trans_TransData_1", "TransData", "AI_VECTOR_CORE")
     assert (kernel.start_ns, kernel.duration_ns, kernel.wait_ns) == (1736408883704801156, 6_540, 104_202)
-    assert (kernel.step, kernel.stream, kernel.task, kernel.model_id) == (50, 2, 11052, None)
-    assert (kernel.state, kernel.blocks, kernel.mix_blocks, kernel.hf32) == ("dynamic", 8, 0, False)
-    assert (kernel.input_shapes, kernel.input_dtypes, kernel.input_formats) == (
+    assert (kernel.step, kernel.launch) == (50, Launch(2, 11052, None, "dynamic"))
+    assert (kernel.blocks, kernel.mix_blocks, kernel.hf32) == (8, 0, False)
+    assert (kernel.inputs.shapes, kernel.inputs.dtypes, kernel.inputs.formats) == (
         ((64, 3, 11, 11),),
         ("FLOAT",),
         ("NCHW",),
     )
-    assert (kernel.output_shapes, kernel.output_formats) == (((121, 4, 16, 8),), ("FRACTAL_Z",))
+    assert (kernel.outputs.shapes, kernel.outputs.formats) == (((121, 4, 16, 8),), ("FRACTAL_Z",))
     assert kernel.counters["aiv_total_cycles"] == 75273
     # l2_cache.csv: no hit rate on a 910B, and the first operator has no row.
     assert kernel.counters["l2_victim_rate"] == 0.23264
@@ -103,15 +103,15 @@ def test_alexnet_level1__collectives__times_links_and_pairs_of_ranks(level1: Rec
 def test_alexnet_level1__memory_and_totals__peaks_in_bytes(level1: Recording) -> None:
     timeline = level1.timelines[0]
 
-    assert timeline.memory["PTA.reserved"] == 1452.0 * 2**20
-    assert timeline.memory["PTA.allocated"] == 1245688832
-    assert timeline.memory["module.HCCL.reserved"] == 423690240
+    assert timeline.memory.peaks["PTA.reserved"] == 1452.0 * 2**20
+    assert timeline.memory.peaks["PTA.allocated"] == 1245688832
+    assert timeline.memory.peaks["module.HCCL.reserved"] == 423690240
     assert timeline.core_frequency == (1.8e9, 1.8e9)
-    assert sum(total.count for total in timeline.operators) == 859
-    assert sum(total.count for total in timeline.allocations) == 184
-    products = next(total for total in timeline.allocations if total.name == "aten::mm")
+    assert sum(total.count for total in timeline.totals.operators) == 859
+    assert sum(total.count for total in timeline.memory.allocations) == 184
+    products = next(total for total in timeline.memory.allocations if total.name == "aten::mm")
     assert (products.count, products.total_bytes, products.held_bytes) == (7, 258591744, 234489344)
-    launches = next(total for total in timeline.calls if (total.level, total.name) == ("hccl", "Launch_Ffts"))
+    launches = next(total for total in timeline.totals.calls if (total.level, total.name) == ("hccl", "Launch_Ffts"))
     assert (launches.count, launches.total_ns) == (4, 474_410)
 
 
@@ -159,7 +159,7 @@ def test_alexnet_level0__no_types_and_no_launching_spans__names_and_the_task_que
     assert (len(timeline.kernels), sum(kernel.duration_ns for kernel in compute(timeline))) == (191, 8_827_454)
     assert {kernel.type for kernel in compute(timeline)} == {None}
     assert groups(timeline.events.of_kind("compute"))["TransData"] == 57
-    assert (timeline.types, timeline.collectives) == (None, None)
+    assert (timeline.totals.types, timeline.collectives) == (None, None)
     assert (work.correlation >= 0).all()
     assert {
         name.partition("@")[0] for name in (launched.names[n] for n in launched.of_kind("runtime").name.tolist())
@@ -180,9 +180,9 @@ def test_alexnet_database__agrees_with_its_own_analysis(tmp_path: Path) -> None:
     assert kinds(work) == {"compute": 187, "copy": 24, "comm": 4}
     assert np.isin(work.correlation, runtime.correlation).all()
     assert kernels[2].counters["aic_mac_time(us)"] == pytest.approx(162.2277777777778)
-    assert (kernels[2].input_formats, kernels[2].blocks) == (("NC1HWC0", "FRACTAL_Z", "NCHW"), 16)
-    assert timeline.memory["PTA.reserved"] == 1522532352
-    assert timeline.memory["APP.reserved"] == 2216402944
+    assert (kernels[2].inputs.formats, kernels[2].blocks) == (("NC1HWC0", "FRACTAL_Z", "NCHW"), 16)
+    assert timeline.memory.peaks["PTA.reserved"] == 1522532352
+    assert timeline.memory.peaks["APP.reserved"] == 2216402944
     assert timeline.collectives[0].links[0].bandwidth == pytest.approx(15.7239e9)
     assert timeline.collectives[0].links[0].packets == ((2_064_384, 12, 1_581_392), (1_937_312, 2, 240_505))
     assert timeline.core_frequency == (1.8e9, 1.8e9)
@@ -210,7 +210,7 @@ def test_alexnet_database_and_text__two_runs_of_one_program__same_operators(tmp_
 
     def described(timeline):
         return [
-            (k.name, k.type, k.core, k.blocks, k.input_shapes, k.input_dtypes, k.input_formats, k.output_formats)
+            (k.name, k.type, k.core, k.blocks, k.inputs.shapes, k.inputs.dtypes, k.inputs.formats, k.outputs.formats)
             for k in compute(timeline)
         ]
 
@@ -229,12 +229,12 @@ def test_qwen3__cann_8_3__new_words_and_no_format_conversion(tmp_path: Path) -> 
     assert (len(first.kernels), len(kernels)) == (2463, 2448)
     assert sum(kernel.duration_ns for kernel in kernels) == 231_290_100 == first.steps[0].computing_ns
     assert sum(kernel.duration_ns < 10_000 for kernel in kernels) == 827
-    by_type = {total.name: total for total in first.types}
-    share = by_type["Cast"].total_ns / sum(total.total_ns for total in first.types)
+    by_type = {total.name: total for total in first.totals.types}
+    share = by_type["Cast"].total_ns / sum(total.total_ns for total in first.totals.types)
     assert (by_type["Cast"].count, round(share, 5)) == (287, 0.02593)
     assert "TransData" not in by_type
     products = [kernel for kernel in kernels if kernel.type.startswith("MatMul")]
-    assert (len(products), {kernel.input_dtypes[0] for kernel in products}) == (336, {"BF16"})
+    assert (len(products), {kernel.inputs.dtypes[0] for kernel in products}) == (336, {"BF16"})
     assert [sum(k.type == kind for k in kernels) for kind in ("Slice", "TensorMove")] == [136, 85]
     assert recording.software == {"torch_npu": "2.7.1", "cann": "8.3.RC1"}
     assert recording.settings["world_size"] == "4"
@@ -256,12 +256,12 @@ def test_gpt3_2309__old_headers_and_a_shifted_row__counted_not_guessed(tmp_path:
     assert text_of(recording.absent["kernels, some"]) == "1 rows of kernel_details lack cells"
     assert timeline.kernels[0].start_ns == 1695115378713661000
     assert timeline.kernels[0].duration_ns == 496_851
-    assert timeline.kernels[0].input_formats == ("ND",)
+    assert timeline.kernels[0].inputs.formats == ("ND",)
     assert timeline.kernels[0].counters["aiv_total_cycles"] == 43632970
     assert (timeline.step_table[0].number, timeline.step_table[0].computing_ns) == (2, 75_174_575)
     # Written without Preparing, so nothing says when the step began.
     assert timeline.steps[0].length_ns is None
-    assert timeline.memory["APP.reserved"] == 11224.375 * 2**20
+    assert timeline.memory.peaks["APP.reserved"] == 11224.375 * 2**20
     assert sorted({collective.name.partition("__")[0] for collective in timeline.collectives}) == [
         "hcom_allGather", "hcom_allReduce", "hcom_broadcast", "hcom_reduceScatter", "hcom_send",
     ]  # fmt: skip
@@ -326,8 +326,8 @@ def test_msprof__each_group_of_counters__by_its_columns(group: str, column: str,
 
     assert (timeline.device, len(timeline.kernels), kernel.type, kernel.blocks) == (0, 3, "GroupedMatmul", 20)
     assert kernel.counters[column] == value
-    assert kernel.input_shapes == ((512, 16), (8, 2048, 16), (), (), (), (), (), (8,))
-    assert kernel.input_dtypes[:2] == ("BF16", "BF16")
+    assert kernel.inputs.shapes == ((512, 16), (8, 2048, 16), (), (), (), (), (), (8,))
+    assert kernel.inputs.dtypes[:2] == ("BF16", "BF16")
 
 
 @pytest.mark.recordings
@@ -345,10 +345,10 @@ def test_msprof_pipe_utilization__cube_utilization__is_occupancy_of_cores(tmp_pa
 def test_msprof_memory__calls_tasks_and_types(tmp_path: Path) -> None:
     timeline = only(sample("msprof-910B-20cores-2608/PROF_Memory", tmp_path))
 
-    assert [(total.name, total.count, total.total_ns) for total in timeline.types] == [
+    assert [(total.name, total.count, total.total_ns) for total in timeline.totals.types] == [
         ("GroupedMatmul", 1, 25_860), ("OnesLike", 2, 13_660),
     ]  # fmt: skip
-    launch = next(total for total in timeline.calls if total.name == "launch")
+    launch = next(total for total in timeline.totals.calls if total.name == "launch")
     assert (launch.level, launch.count, launch.total_ns) == ("node", 3, 1_220_300)
     # Place holders of task_time.csv are events of their own; its kernels are those of op_summary.csv.
     assert kinds(timeline.events) == {"compute": 3, "other": 3}

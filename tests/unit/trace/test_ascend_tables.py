@@ -59,7 +59,7 @@ def test_kernels__cell_without_a_value__absent_not_zero(nothing: str, tmp_path: 
         tmp_path, f"Name,Duration(us),Wait Time(us),Task ID,aic_mac_ratio\nA,1,{nothing},{nothing},{nothing}\n"
     )
 
-    assert (kernel.wait_ns, kernel.task, dict(kernel.counters)) == (None, None, {})
+    assert (kernel.wait_ns, kernel.launch.task, dict(kernel.counters)) == (None, None, {})
 
 
 def test_kernels__trailing_tab_and_three_decimals__exact_nanoseconds(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_kernels__trailing_tab_and_three_decimals__exact_nanoseconds(tmp_path: P
 
     assert (kernel.start_ns, kernel.duration_ns) == (1736405443881410321, 0)
     # Eager, not of a graph; and a warm-up step's kernel has no step.
-    assert (kernel.model_id, kernel.step) == (None, None)
+    assert (kernel.launch.model_id, kernel.step) == (None, None)
 
 
 def test_kernels__quoted_shapes_and_words_of_two_generations__one_wording(tmp_path: Path) -> None:
@@ -77,17 +77,17 @@ def test_kernels__quoted_shapes_and_words_of_two_generations__one_wording(tmp_pa
     )
     first, second = kernels(tmp_path, text)
 
-    assert first.input_shapes == ((64, 3), (), (8,))
-    assert (first.input_dtypes, first.input_formats) == (("BF16", "FLOAT", "INT64"), ("ND", "NC1HWC0", "NULL"))
+    assert first.inputs.shapes == ((64, 3), (), (8,))
+    assert (first.inputs.dtypes, first.inputs.formats) == (("BF16", "FLOAT", "INT64"), ("ND", "NC1HWC0", "NULL"))
     # Quotes around nothing are one scalar, nothing at all is no tensor.
-    assert first.output_shapes == ((),)
-    assert (second.input_shapes, second.input_dtypes, second.output_shapes) == ((), (), ())
+    assert first.outputs.shapes == ((),)
+    assert (second.inputs.shapes, second.inputs.dtypes, second.outputs.shapes) == ((), (), ())
 
 
 def test_kernels__row_cut_short__read_as_far_as_it_goes(tmp_path: Path) -> None:
     (kernel,) = kernels(tmp_path, "Name,Duration(us),Type,Stream ID\nA,1,Add\n")
 
-    assert (kernel.type, kernel.stream) == ("Add", None)
+    assert (kernel.type, kernel.launch.stream) == ("Add", None)
 
 
 def test_kernels__row_lacks_a_cell_in_the_middle__left_out_and_said(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_database__schema_1_2__block_num_and_device_of_a_collective(tmp_path: Pa
 
     first, second = trace.read(path).timelines
 
-    assert [(k.name, k.blocks, k.input_shapes) for k in first.kernels] == [("Add1", 40, ((8,), ()))]
+    assert [(k.name, k.blocks, k.inputs.shapes) for k in first.kernels] == [("Add1", 40, ((8,), ()))]
     assert [kernel.name for kernel in second.kernels] == ["Add1", "hcom_send__822_0_1"]
     assert (second.device, kinds(second.events)) == (1, {"compute": 1, "comm": 1})
 

@@ -3,17 +3,14 @@
 import pytest
 
 from perfgate.trace.model.flops import arithmetic, flops
-from perfgate.trace.model.recording import Kernel
+from perfgate.trace.model.recording import Kernel, Tensors
 
 
 def kernel(op, inputs, output, *, formats=None, output_format="ND", dtypes=None):
     return Kernel(
         op, op, "AI_CORE", 0, 1,
-        input_shapes=inputs,
-        input_dtypes=dtypes or ("FLOAT16",) * len(inputs),
-        input_formats=formats or ("ND",) * len(inputs),
-        output_shapes=(output,),
-        output_formats=(output_format,),
+        inputs=Tensors(inputs, dtypes or ("FLOAT16",) * len(inputs), formats or ("ND",) * len(inputs)),
+        outputs=Tensors((output,), formats=(output_format,)),
     )  # fmt: skip
 
 

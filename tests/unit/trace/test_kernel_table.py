@@ -15,7 +15,7 @@ from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.events import NO_TEXT
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
 from perfgate.trace.model.numbering import Numbering
-from perfgate.trace.model.recording import Kernel
+from perfgate.trace.model.recording import Kernel, Launch, Tensors
 from perfgate.trace.readers.ascend.columns import Kind, TableColumns, read_columns, scan_columns
 from perfgate.trace.readers.ascend.kernels import KINDS, kernel_rows, read_kernels
 from perfgate.trace.scanner import library
@@ -200,7 +200,12 @@ def test_read_kernels__longer_than_a_window__every_row(tmp_path: Path) -> None:
     assert len(kernels) == 60_001
     assert kernels[59_999] == kernels[0] == next(iter(kernels))
     assert (kernels[0].duration_ns, kernels[0].counters["aic_mac_time(us)"]) == (1500, 0.5)
-    assert (kernels[-1].name, kernels[-1].stream, kernels[-1].wait_ns, kernels[-1].step) == ("Add", None, None, 2)
+    assert (kernels[-1].name, kernels[-1].launch.stream, kernels[-1].wait_ns, kernels[-1].step) == (
+        "Add",
+        None,
+        None,
+        2,
+    )
     assert dict(kernels[-1].counters) == {"cube_utilization(%)": 1.0}
 
 
@@ -224,9 +229,13 @@ def test_read_kernels__table_written_again_before_its_counters_are_asked_for__re
 
 def test_kernel_table__of_kernels__columns_and_the_same_kernels() -> None:
     kernels = (
-        Kernel("aclnnAdd_1", "Add", "AI_VECTOR_CORE", 5, 10, step=3, stream=1, input_shapes=((2, 3), ())),
+        Kernel(
+            "aclnnAdd_1", "Add", "AI_VECTOR_CORE", 5, 10, step=3, launch=Launch(stream=1), inputs=Tensors(((2, 3), ()))
+        ),
         Kernel("hcom_send_1", None, None, None, 7),
-        Kernel("aclnnAdd_2", "Add", "AI_VECTOR_CORE", 20, 10, step=4, stream=1, input_shapes=((2, 3), ())),
+        Kernel(
+            "aclnnAdd_2", "Add", "AI_VECTOR_CORE", 20, 10, step=4, launch=Launch(stream=1), inputs=Tensors(((2, 3), ()))
+        ),
     )
     columns = KernelTable.of(kernels)
     assert list(columns) == list(kernels)
@@ -243,16 +252,12 @@ def test_kernel_table__of_kernels__columns_and_the_same_kernels() -> None:
 
 def test_kernel_table__joined_and_selected__as_the_kernels_themselves() -> None:
     first = [
-        Kernel(
-            "a", "Add", "AI_CORE", 1, 10, hf32=True, input_shapes=((2,),), input_dtypes=("FLOAT",), counters={"x": 1.5}
-        ),
-        Kernel("b", None, None, None, 20, output_formats=("ND", "NCHW")),
+        Kernel("a", "Add", "AI_CORE", 1, 10, hf32=True, inputs=Tensors(((2,),), ("FLOAT",)), counters={"x": 1.5}),
+        Kernel("b", None, None, None, 20, outputs=Tensors(formats=("ND", "NCHW"))),
     ]
     second = [
-        Kernel("b", "Add", "MIX_AIC", 1 << 60, 30, hf32=False, output_shapes=((2,), ()), counters={"y": 2.0}),
-        Kernel(
-            "a", "Add", "AI_CORE", 1, 40, hf32=True, input_shapes=((2,),), input_dtypes=("FLOAT",), counters={"x": 0.5}
-        ),
+        Kernel("b", "Add", "MIX_AIC", 1 << 60, 30, hf32=False, outputs=Tensors(((2,), ())), counters={"y": 2.0}),
+        Kernel("a", "Add", "AI_CORE", 1, 40, hf32=True, inputs=Tensors(((2,),), ("FLOAT",)), counters={"x": 0.5}),
     ]
     kernels = joined_tables([KernelTable.of(first), KernelTable.of(second)])
     assert list(kernels) == [*first, *second]

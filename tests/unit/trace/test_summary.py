@@ -9,7 +9,7 @@ import pytest
 from perfgate import trace
 from perfgate.trace.analysis.summary import StepTotals, shape_names, summarize
 from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.model.recording import Collective, Kernel, NamedTotal, ProfilerStep, Timeline
+from perfgate.trace.model.recording import Collective, Kernel, Launch, NamedTotal, ProfilerStep, Timeline, Totals
 from perfgate.trace.model.spans import WorkItem
 from perfgate.trace.model.steps import profiler_steps
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
@@ -23,7 +23,9 @@ def timeline(rank: int | None = None, device: int | None = None, **fields: objec
 
 
 def kernel(name: str, kind: str | None, step: int | None, start: int, duration: int, core: str = "AI_CORE") -> Kernel:
-    return Kernel(name=name, type=kind, core=core, start_ns=start, duration_ns=duration, step=step, stream=2)
+    return Kernel(
+        name=name, type=kind, core=core, start_ns=start, duration_ns=duration, step=step, launch=Launch(stream=2)
+    )
 
 
 def host(*spans: tuple[str, str, int, int]) -> EventTable:
@@ -170,7 +172,7 @@ def test_summarize__nothing_of_a_device__the_operators_of_the_host() -> None:
 
 def test_summarize__host_beside_totals_of_kernels__not_a_recording_of_a_host_alone() -> None:
     totals = (NamedTotal("MatMulV2", 8, 921_000),)
-    (found,) = summarize([timeline(events=host(("host_op", "aten::mm", 0, 10)), types=totals)])
+    (found,) = summarize([timeline(events=host(("host_op", "aten::mm", 0, 10)), totals=Totals(types=totals))])
 
     assert not found.on_host
 

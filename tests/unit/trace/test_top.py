@@ -9,7 +9,7 @@ import pytest
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.rows import TopOperator, top
 from perfgate.trace.model.events import EventTable, EventTableBuilder
-from perfgate.trace.model.recording import Kernel, NamedTotal, Timeline
+from perfgate.trace.model.recording import Kernel, NamedTotal, Tensors, Timeline, Totals
 
 
 def table(*events: dict[str, Any]) -> EventTable:
@@ -85,7 +85,7 @@ def test_top__longer_in_a_table_of_kernels__by_their_durations() -> None:
 
 
 def test_top__longer_of_totals_alone__says_that_no_single_run_is_known() -> None:
-    timeline = Timeline(0, 0, table(), types=(NamedTotal("MatMulV2", 2, 40),))
+    timeline = Timeline(0, 0, table(), totals=Totals((NamedTotal("MatMulV2", 2, 40),)))
 
     with pytest.raises(UsageError, match="no single runs"):
         top(timeline, by="type", host=False, longer_ns=1)
@@ -97,8 +97,8 @@ def test_top__no_device__host() -> None:
 
 def test_top__shapes_only_in_the_table_of_kernels__taken_from_there() -> None:
     kernels = (
-        Kernel("a", "MatMulV2", "AI_CORE", 0, 30, input_shapes=((4, 4), ())),
-        Kernel("b", "MatMulV2", "AI_CORE", 20, 30, input_shapes=((4, 4), ())),
+        Kernel("a", "MatMulV2", "AI_CORE", 0, 30, inputs=Tensors(((4, 4), ()))),
+        Kernel("b", "MatMulV2", "AI_CORE", 20, 30, inputs=Tensors(((4, 4), ()))),
         Kernel("c", None, "HCCL", 60, 5),
     )
     found = top(Timeline(0, 0, table(), kernels=kernels), by="shape", host=False)
@@ -119,7 +119,7 @@ def test_top__kernels_without_times__base_is_their_sum() -> None:
 def test_top__only_the_profilers_totals__by_type_from_them() -> None:
     totals = (NamedTotal("Cast", 3, 20), NamedTotal("MatMulV2", 2, 40))
     operators = (NamedTotal("aten::mm", 2, 30),)
-    timeline = Timeline(0, 0, table(), types=totals, operators=operators)
+    timeline = Timeline(0, 0, table(), totals=Totals(types=totals, operators=operators))
 
     found = top(timeline, by="type", host=False)
     assert (found.side, found.base_ns, [row.name for row in found.rows]) == ("device", 60, ["MatMulV2", "Cast"])

@@ -35,7 +35,7 @@ from perfgate.document.run import (
     is_left_to_turns,
 )
 from perfgate.locale import Activity, sentence
-from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
+from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepExtent, StepReply, StepRequest, StepSettings
 from perfgate.system.processes import run_delay_ns
 
 replace = msgspec.structs.replace
@@ -148,7 +148,7 @@ class ChecklistPlan:
 
 
 def _takes_long(step: int | None) -> bool:
-    return step is not _CHECK and card(step).long_seconds > 0
+    return step is not _CHECK and card(step).pace.long
 
 
 def informing_seconds(number: int, earlier: Mapping[int, float], exact_only: Collection[int]) -> float:
@@ -202,6 +202,7 @@ class _StepRunner:
         self.findings = Findings(self._record())
         self.remaining = plan.in_order()
         self.steady = configured if plan.steady is None else plan.steady
+        self.settings = _step_settings(self.bench)
         # The steps that are repeated without experiments, each with the reason.
         self.without_experiments = dict.fromkeys(plan.without_experiments, Message(LEFT_TO_TURNS))
 
@@ -304,22 +305,16 @@ class _StepRunner:
         It may take ``at_most`` seconds, and step 1 the seconds of the steady state as well.
         """
         config, findings, plan = self.bench.config, self.findings, self.plan
+        extent = StepExtent(
+            quick=plan.quick, brief=plan.brief, exact_only=number in plan.exact_only, steady=self.steady
+        )
         request = StepRequest(
             number=number,
-            quick=plan.quick,
-            threads=self.bench.threads,
             limits=config.limit_values,
             seed=config.measure.seed,
             artifacts=str(plan.folder),
-            expected_kernels=config.expect.kernels,
-            graph_spans=config.graph.spans,
-            budgets=config.budgets,
-            steady=self.steady,
-            copies=config.measure.copy_counts,
-            cold_start=config.measure.cold_start,
-            shape_space=config.measure.shape_space,
-            brief=plan.brief,
-            exact_only=number in plan.exact_only,
+            extent=extent,
+            settings=self.settings,
             leave_out_waits=plan.leave_out_waits and number in TIMED_STEPS,
             no_experiments=self.without_experiments.get(number),
         )
@@ -369,6 +364,19 @@ class _StepRunner:
             )
         )
         return True
+
+
+def _step_settings(bench: Bench) -> StepSettings:
+    config = bench.config
+    return StepSettings(
+        threads=bench.threads,
+        expected_kernels=config.expect.kernels,
+        graph_spans=config.graph.spans,
+        budgets=config.budgets,
+        copies=config.measure.copy_counts,
+        cold_start=config.measure.cold_start,
+        shape_space=config.measure.shape_space,
+    )
 
 
 def _unmeasured(

@@ -65,8 +65,8 @@ class LatencyStep:
             for shape in shapes:
                 context.doing("timing calls of shape {shape}", shape=shape)
                 _measure_shape(outcome.under(shape=shape), context, shape)
-        if context.cold_start and context.load is not None:
-            _cold_start(outcome.under(shape=shapes[0]), context, context.load)
+        if context.settings.cold_start and context.process.load is not None:
+            _cold_start(outcome.under(shape=shapes[0]), context, context.process.load)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -90,16 +90,16 @@ STEP = LatencyStep()
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     call, device, batch = context.workload.caller(shape), context.device, context.workload.batch
-    if context.brief:  # the pairs measure everything else better
+    if context.extent.brief:  # the pairs measure everything else better
         outcome.number("latency.first_call", timed_call(call, device) / 1e9, count=1)
         return
     steady = find_steady_state(call, device, cap_seconds=_of_shape(context, quick=3.0, full=30.0))
     if steady.steady:
-        context.warm_shapes.add(shape)
+        context.process.warm_shapes.add(shape)
     before = _memory(device)
     times = time_calls(call, device, _call_budget(context, shape))
     after = _memory(device)
-    window_seconds = 0.1 if context.quick else 1.0
+    window_seconds = 0.1 if context.extent.quick else 1.0
     rates, _ = measure_throughput(call, device, items=batch, window_seconds=window_seconds, windows=_WINDOWS)
     seconds = times.wall / 1e9
     outcome.number("latency.first_call", steady.first_call_ns / 1e9, count=1)
@@ -107,7 +107,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
         outcome.note("latency.steady_state", "warning", {"calls": steady.calls})
     outcome.number("latency.low", low_location(seconds), count=int(seconds.size))
     _add_quantiles(outcome, seconds)
-    if context.steady_seconds:
+    if context.extent.steady:
         _judge_steadiness(outcome, seconds)
         after["process"] -= times.wall.nbytes + times.cpu.nbytes
         _judge_memory(outcome, context, before, after)
@@ -121,7 +121,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
 def _cold_start(outcome: StepOutcome, context: StepContext, load: LoadRequest) -> None:
     """The parts of a cold start on the first shape, each the median of consecutive new processes."""
     context.doing("starting a process that imports, loads and calls the workload")
-    count = 1 if context.quick else _COLD_STARTS
+    count = 1 if context.extent.quick else _COLD_STARTS
     rows: list[tuple[int, int, int, int]] = []
 
     def start() -> None:
@@ -183,7 +183,7 @@ def _judge_memory(outcome: StepOutcome, context: StepContext, before: dict[str, 
             of_place.above(
                 "soak.growth",
                 after[place] / began - 1,
-                {"of": place, "begin": float(began), "end": float(after[place]), "seconds": context.steady_seconds},
+                {"of": place, "begin": float(began), "end": float(after[place]), "seconds": context.extent.steady},
             )
 
 
@@ -191,10 +191,10 @@ def _call_budget(context: StepContext, shape: str) -> CallBudget:
     """The time of the calls; an SLA on the P99 takes as many calls as a P99 needs, even if quick."""
     sla = context.workload.workload.sla
     calls, most = 120, _of_shape(context, quick=1.0, full=_FULL_SECONDS)
-    if not context.quick:
+    if not context.extent.quick:
         calls = _FULL_CALLS
-    if context.steady_seconds:
-        return CallBudget(calls, context.steady_seconds, max(context.steady_seconds, most))
+    if context.extent.steady:
+        return CallBudget(calls, context.extent.steady, max(context.extent.steady, most))
     is_promised = sla.p99 is not None and sla.rate is None
     if is_promised or any(budget.rate is None for budget in context.budgets_on("latency.p99", shape)):
         calls, most = _FULL_CALLS, _FULL_SECONDS
@@ -203,7 +203,7 @@ def _call_budget(context: StepContext, shape: str) -> CallBudget:
 
 def _of_shape(context: StepContext, *, quick: float, full: float) -> float:
     """The seconds for a shape: of a quick run all shapes share them."""
-    if context.quick:
+    if context.extent.quick:
         return quick / len(context.workload.shapes)
     return full
 
@@ -260,7 +260,7 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -
         )
         at_rate = outcome.under(rate=rate)
         if arrivals.size < _FEWEST_ARRIVALS:
-            seconds = Message("times.time-allowed" if context.quick else "times.time-of-full-run")
+            seconds = Message("times.time-allowed" if context.extent.quick else "times.time-of-full-run")
             reason = Message(
                 "times.rate-too-low", {"rate": calls_per_second, "fewest": _FEWEST_ARRIVALS, "seconds": seconds}
             )

@@ -65,7 +65,7 @@ class UtilizationStep:
             }
             rank = outcome.under(**profiled(summary))
             rank.numbers(numbers, count=summary.spans)
-            head_ns = exposed_head_ns(summary, context.graph_spans)
+            head_ns = exposed_head_ns(summary, context.settings.graph_spans)
             _judge_parts(rank, parts, head_ns, waiting)
         return or_absent(outcome)
 
@@ -94,18 +94,18 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     calls = _FEWEST_LONG_CALLS
     if state.call_ns <= _LONGEST_NS:
         most = _MOST_CALLS
-        if context.quick:
+        if context.extent.quick:
             most = _FEWEST_CALLS
         calls = calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
     wall_ns, cpu_ns = _time_back_to_back(call, context.device, calls=calls)
-    host = cpu_ns / (wall_ns * context.threads)
+    host = cpu_ns / (wall_ns * context.settings.threads)
     if not context.shows_kernels:
         outcome.missing(_TIMELINE_METRICS, Message("times.no-own-timeline"))
         outcome.number("utilization.host", host, count=calls)
         # Other processes use the CPUs too, so a low share is not the workload's fault alone.
         outcome.below("utilization.host", host)
         return
-    if not context.quick:
+    if not context.extent.quick:
         _add_reported(outcome, context, call)
     trace = steady_calls(context, shape)
     busy_ns = union_length(trace.kernels().intervals) / trace.calls * calls

@@ -137,7 +137,7 @@ def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, npt
 
     A round takes the medians of calls in random order, so that disturbances affect all ways alike.
     """
-    most_rounds, seconds, warm_up_seconds = (10, 3.0, 1.0) if context.quick else (40, 20.0, 10.0)
+    most_rounds, seconds, warm_up_seconds = (10, 3.0, 1.0) if context.extent.quick else (40, 20.0, 10.0)
     device, chance = context.device, random.Random(context.seed)
     find_steady_state(transfers.calls[_ON_DEVICE], device, cap_seconds=warm_up_seconds)
     latest = device.clock_ns() + int(seconds * 1e9)

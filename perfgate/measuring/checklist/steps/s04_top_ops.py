@@ -75,22 +75,22 @@ class TopOpsStep:
         outcome = context.outcome()
         measure_cases(context, outcome)
         names = set[str]()
-        roof = None if context.brief else measure_roof(context.device)
+        roof = None if context.extent.brief else measure_roof(context.device)
         for shape in context.workload.shapes:
             context.doing("tracing inputs of shape {shape}", shape=shape)
             of_shape, trace = outcome.under(shape=shape), steady_calls(context, shape)
             events = trace.device_work() if context.shows_kernels else trace.host_ops()
             totals = operator_totals(events, calls=trace.calls)
             _judge_operators(of_shape, totals, context.workload.name, shape, calls=trace.calls, counted=len(events))
-            if not context.brief:  # counts are exact, so one turn has them all
+            if not context.extent.brief:  # counts are exact, so one turn has them all
                 context.doing("counting operators with inputs of shape {shape}", shape=shape)
                 _count(outcome, context, shape, trace, roof)
             runs = _KernelRuns(shape)
             runs.add(events, calls=trace.calls)
             runs.judge(of_shape)
             names |= runs.names
-        _judge_missing(outcome, context.expected_kernels, names)
-        if not context.brief:
+        _judge_missing(outcome, context.settings.expected_kernels, names)
+        if not context.extent.brief:
             _judge_counters(context, outcome)
         if not outcome.operators:
             reason = "times.no-known-operator"
@@ -121,7 +121,7 @@ class TopOpsStep:
             runs.judge(rank)
             names |= runs.names
         if names:
-            _judge_missing(outcome, context.expected_kernels, names)
+            _judge_missing(outcome, context.settings.expected_kernels, names)
         return or_absent(outcome)
 
 
@@ -245,7 +245,7 @@ def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
     if not len(on_cpu):
         return
     heaviest = max(on_cpu.alike(named=False), key=lambda alike: alike.total_ns).kernel
-    types = [*dict.fromkeys(heaviest.input_dtypes), "->", *dict.fromkeys(heaviest.output_dtypes)]
+    types = [*dict.fromkeys(heaviest.inputs.dtypes), "->", *dict.fromkeys(heaviest.outputs.dtypes)]
     evidence: MaybeEvidence = {
         "op": heaviest.type or heaviest.name,
         "calls": calls,

@@ -25,8 +25,8 @@ class BatchStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Sweep the first shape; not applicable if the model accepts only the configured batch size."""
         shape = context.workload.shapes[0]
-        effort = QUICK if context.quick else FULL
-        if context.brief:
+        effort = QUICK if context.extent.quick else FULL
+        if context.extent.brief:
             effort = BRIEF
         sweep = Sweep()
         with quiet():
@@ -34,8 +34,8 @@ class BatchStep:
             if set(sweep.sizes) != {context.workload.batch}:
                 visit_all(context, shape, effort, sweep)
                 forget(context, shape, sweep.sizes)
-        if context.no_experiments is not None and set(sweep.sizes) <= {context.workload.batch}:
-            return unavailable(context.no_experiments)
+        if context.experiments.refusal is not None and set(sweep.sizes) <= {context.workload.batch}:
+            return unavailable(context.experiments.refusal)
         return judge_sweep(
             sweep,
             shape=shape,

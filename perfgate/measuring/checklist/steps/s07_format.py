@@ -61,7 +61,7 @@ class FormatStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable if neither kernels nor operators are visible."""
         outcome, busy_ns = context.outcome(), 0
-        calls = 5 if context.quick else 20
+        calls = 5 if context.extent.quick else 20
         for shape in context.workload.shapes:
             context.doing("looking for format conversions with inputs of shape {shape}", shape=shape)
             audit = audit_shape(context, shape, calls=calls)
@@ -105,7 +105,7 @@ def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
         busy_ns += total_ns
         name = kernel.type or kernel.name
         if is_format_conversion(name) or kernel.name.startswith(_INSERTED):
-            shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.input_shapes)
+            shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.inputs.shapes)
             conversion = _Conversion(_pair_of(kernel), name, total_ns, longest_ns, shapes[:_MOST_SHAPES], number=number)
             conversions.append(conversion)
     return conversions, busy_ns, calls
@@ -113,7 +113,10 @@ def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
 
 def _pair_of(kernel: Kernel) -> str:
     """The formats before and after; the dtypes if only those differ; the name if the table has neither."""
-    for before, after in ((kernel.input_formats, kernel.output_formats), (kernel.input_dtypes, kernel.output_dtypes)):
+    for before, after in (
+        (kernel.inputs.formats, kernel.outputs.formats),
+        (kernel.inputs.dtypes, kernel.outputs.dtypes),
+    ):
         if before and after and before[0] != after[0]:
             return f"{before[0]} -> {after[0]}"
     if _TURNED.search(kernel.name):

@@ -54,7 +54,7 @@ class PreprocessStep:
         """Measure the first shape; not applicable to a workload without preprocessing."""
         if not context.workload.stages:
             return not_applicable(Message("times.no-preprocess"))
-        effort = _QUICK if context.quick else _FULL
+        effort = _QUICK if context.extent.quick else _FULL
         shape, outcome = context.workload.shapes[0], context.outcome()
         with quiet():
             of_shape = outcome.under(shape=shape)

@@ -105,7 +105,7 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     if (reason := _no_launch_bound(context, tally)) is not None:
         outcome.missing(_BOUND, reason)
         return
-    seconds = 0.5 if context.quick else 3.0
+    seconds = 0.5 if context.extent.quick else 3.0
     enqueued = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED)
     _judge_bound(outcome, summary, launches, [_enqueue_ns(context, call) for _ in range(enqueued)])
 
@@ -263,7 +263,9 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
     The launches are the ``Node@launch`` rows in the table of host calls, or else the runtime calls with ``launch`` in their
     names; both cover the whole recording.
     """
-    nodes_ns = [call.total_ns for call in summary.timeline.calls or () if (call.level, call.name) == _NODE_LAUNCH]
+    nodes_ns = [
+        call.total_ns for call in summary.timeline.totals.calls or () if (call.level, call.name) == _NODE_LAUNCH
+    ]
     if nodes_ns:
         return sum(nodes_ns) / summary.spans / 1e9
     runtime = summary.timeline.events.of_kind("runtime")

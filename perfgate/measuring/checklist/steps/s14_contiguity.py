@@ -174,7 +174,7 @@ def _in_channels_last(context: StepContext, shape: str) -> Versus:
             rotating(workload.invoke, pool),
             rotating(turned.invoke, turned_pool),
             context.device,
-            seconds=(1.5 if context.quick else 8.0) / len(workload.shapes),
+            seconds=(1.5 if context.extent.quick else 8.0) / len(workload.shapes),
             seed=context.seed,
         )
 

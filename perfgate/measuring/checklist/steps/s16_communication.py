@@ -91,7 +91,7 @@ def _run(context: StepContext, ranks: int) -> list[RankReport]:
         timeout_seconds=60.0,
     )
     limit_seconds = 600.0
-    if context.quick:
+    if context.extent.quick:
         plan = structs.replace(plan, sizes=sizes_up_to(4 * _MIB), repetitions=20, seconds=0.1, rounds=20)
         limit_seconds = 60.0
     return run_job(plan, ranks=ranks, folder=context.artifacts, limit_seconds=limit_seconds)

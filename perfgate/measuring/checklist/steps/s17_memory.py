@@ -64,7 +64,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     call = context.workload.caller(shape)
     state = context.warm_up(shape, quick=0.5 / shapes, full=5.0 / shapes)
     seconds = context.seconds(quick=0.5, full=8.0) / shapes
-    most = _FEWEST_CALLS if context.quick else _MOST_CALLS
+    most = _FEWEST_CALLS if context.extent.quick else _MOST_CALLS
     calls = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_CALLS, most=most)
     device.synchronize()
     device.reset_memory_peaks()
@@ -175,7 +175,7 @@ def _leaking_op(context: StepContext, shape: str) -> MaybeEvidence:
 
 def _add_recorded(outcome: StepOutcome, summary: DeviceSummary) -> None:
     """Add the peaks by component: PTA is torch_npu's allocator, APP the whole process."""
-    peaks = summary.timeline.memory
+    peaks = summary.timeline.memory.peaks
     for name, peak in sorted(peaks.items()):
         component, _, part = name.rpartition(".")
         if part in ("allocated", "reserved"):
@@ -187,7 +187,7 @@ def _add_recorded(outcome: StepOutcome, summary: DeviceSummary) -> None:
 
 def _add_operators(outcome: StepOutcome, summary: DeviceSummary) -> None:
     """Add the total of the operators that allocated most, and their share of the peak; name the largest."""
-    allocations = sorted(summary.timeline.allocations or (), key=lambda total: (-total.total_bytes, total.name))
+    allocations = sorted(summary.timeline.memory.allocations or (), key=lambda total: (-total.total_bytes, total.name))
     for total in allocations[:_TOP_OPS]:
         numbers = {"memory.operator_total": total.total_bytes, "memory.operator_held": total.held_bytes}
         outcome.under(op=total.name).numbers(numbers, count=total.count)

@@ -38,7 +38,7 @@ class ProfileStep:
                 _judge(of_shape, trace.events)
             shape = context.workload.shapes[0]
             # A check compares no overhead, so that its first turn on the head is enough.
-            if not context.brief and context.no_experiments is None:
+            if not context.extent.brief and context.experiments.refusal is None:
                 _measure_overhead(context, shape, outcome.under(shape=shape))
         except MeasuringError as error:
             return unavailable(reason_of(error))
@@ -82,7 +82,7 @@ def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) ->
     """Compare profiled calls with the plain calls before and after them; starting and stopping the profiler is not timed."""
     context.doing("profiling calls of shape {shape} in turns with plain calls", shape=shape)
     call, device = context.workload.caller(shape), context.device
-    rounds = 3 if context.quick else 15
+    rounds = 3 if context.extent.quick else 15
     is_late = "late_analysis" in device.capabilities
     if is_late:  # analysing one recording takes seconds
         rounds = 2

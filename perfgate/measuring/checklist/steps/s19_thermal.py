@@ -67,7 +67,7 @@ class ThermalStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Derating needs no sensor; the other metrics are missing without one."""
         shape = context.workload.shapes[0]
-        seconds, ends = (6.0, _QUICK_ENDS) if context.quick else (35.0, _FULL_ENDS)
+        seconds, ends = (6.0, _QUICK_ENDS) if context.extent.quick else (35.0, _FULL_ENDS)
         context.doing("{seconds:g} s of calls without a pause, of shape {shape}", seconds=seconds, shape=shape)
         soaked, sensed = _soak_and_sense(context, shape, seconds)
         outcome = context.outcome()

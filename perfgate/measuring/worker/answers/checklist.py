@@ -14,7 +14,7 @@ from perfgate.measuring.checklist.batch_sweep import QUICK, measure_size, probe
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.mistakes import explained
 from perfgate.measuring.checklist.runner import find_steps, run_step
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import Experiments, StepContext, StepProcess
 from perfgate.measuring.checklist.steps.s09_graph import compiled_for_check
 from perfgate.measuring.checklist.steps.s09_graph.compilation import Compiled
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
@@ -42,9 +42,8 @@ class ChecklistAnswers:
         self._loaded = loaded
         self._workload = loaded.workload
         self._device = loaded.device
-        self._began = began
+        self._process = StepProcess(began, loaded.request)
         self._compiled: Compiled | None = None
-        self._warm_shapes: set[str] = set()
         # Open until the process ends: its home, where they lie, is removed then.
         self._resources = ExitStack()
         self.answers: Answers = {
@@ -59,31 +58,19 @@ class ChecklistAnswers:
         context = StepContext(
             workload=self._workload,
             device=self._device,
-            quick=request.quick,
-            threads=request.threads,
             limits=request.limits,
             seed=request.seed,
             root=self._loaded.root,
-            began=self._began,
             artifacts=Path(request.artifacts),
             progress=self._loaded.say,
-            expected_kernels=tuple(request.expected_kernels),
-            graph_spans=tuple(request.graph_spans),
-            budgets=tuple(request.budgets),
-            steady_seconds=request.steady,
-            copies=tuple(request.copies),
-            cold_start=request.cold_start,
-            shape_space=request.shape_space,
-            brief=request.brief,
-            exact_only=request.exact_only,
-            load=self._loaded.request,
-            warm_shapes=self._warm_shapes,
-            experimenting=self._loaded.announce_experiment,
-            no_experiments=request.no_experiments,
+            extent=request.extent,
+            settings=request.settings,
+            process=self._process,
+            experiments=Experiments(self._loaded.announce_experiment, request.no_experiments),
         )
         with self._device.leave_out_waits() if request.leave_out_waits else nullcontext():
             result, outcome = run_step(find_steps()[request.number], context)
-        is_spoiled = bool(context.failed_experiments) or result.error is not None
+        is_spoiled = bool(context.experiments.failures) or result.error is not None
         spoiled = is_spoiled and "spoiled_by_errors" in self._device.capabilities
         reply = StepReply(result=result, artifacts=context.kept, spoiled=spoiled)
         if outcome is None:
@@ -96,7 +83,6 @@ class ChecklistAnswers:
         return StepContext(
             workload=self._workload,
             device=self._device,
-            quick=True,
             limits=limits,
             seed=seed,
             root=self._loaded.root,

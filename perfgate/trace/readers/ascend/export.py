@@ -35,7 +35,7 @@ from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, E
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
 from perfgate.trace.model.kernel_table import HF32, CodedValues, KernelTable, joined_tables, kernel_table
 from perfgate.trace.model.numbering import Numbering
-from perfgate.trace.model.recording import AllocationTotal, ProfilerStep, Shapes, Timeline
+from perfgate.trace.model.recording import AllocationTotal, Memory, ProfilerStep, Shapes, Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.steps import profiler_steps, step_marks, windows_of
 from perfgate.trace.readers.ascend.about import texts
@@ -175,8 +175,7 @@ class _Export:
             events=events,
             kernels=kernels,
             steps=profiler_steps(events, marks),
-            memory=self._peaks(device),
-            allocations=self._allocations(device),
+            memory=Memory(self._peaks(device), self._allocations(device)),
             readings=self._readings.of(device),
         )
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from perfgate.document.message import Message
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
-from perfgate.trace.model.recording import Recording, Timeline
+from perfgate.trace.model.recording import Memory, Recording, Timeline
 from perfgate.trace.readers.ascend.about import read_about
 from perfgate.trace.readers.ascend.communication import (
     read_collectives,
@@ -109,12 +109,18 @@ def _rank_of_export(recording: Recording, rank: int | None, tables: Tables, data
             tabled,
             kernels=own.kernels or tabled.kernels,
             steps=own.steps or tabled.steps,
-            memory={**tabled.memory, **own.memory},
-            allocations=own.allocations or tabled.allocations,
+            memory=_complete(own.memory, tabled.memory),
         )
         timelines.append(complete)
-    for name in ("kernels", "steps", "memory", "allocations"):
-        if getattr(timelines[0], name):
+    first = timelines[0]
+    tables_of_first = {
+        "kernels": first.kernels,
+        "steps": first.steps,
+        "memory": first.memory.peaks,
+        "allocations": first.memory.allocations,
+    }
+    for name, table in tables_of_first.items():
+        if table:
             tables.absent.pop(name, None)
     return replace(
         recording,
@@ -123,6 +129,10 @@ def _rank_of_export(recording: Recording, rank: int | None, tables: Tables, data
         environment=recording.environment or export.environment,
         absent=tables.absent,
     )
+
+
+def _complete(exported: Memory, tabled: Memory) -> Memory:
+    return Memory({**tabled.peaks, **exported.peaks}, exported.allocations or tabled.allocations)
 
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:

@@ -31,10 +31,12 @@ from perfgate.trace.model.recording import (
     AllocationTotal,
     Collective,
     Kernel,
+    Memory,
     NamedTotal,
     ProfilerStep,
     RankLink,
     Timeline,
+    Totals,
 )
 from perfgate.trace.model.steps import profiler_steps, shows_copies, steps_of_tables
 from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
@@ -121,17 +123,15 @@ class Tables:
         kernels = _of(self.kernels, device, alone)
         nodes = _of(self._nodes, device, alone) or ()
         held = _of(self._held, device, alone) or ()
+        totals = Totals(_of(self._types, device, alone), (*self._calls, *nodes) or None, self._operators)
         timeline = replace(
             own,
             rank=rank,
             kernels=kernels,
             steps=_steps(own.events, kernels, steps),
             step_table=steps,
-            memory=_of(self._peaks, device, alone) or {},
-            types=_of(self._types, device, alone),
-            calls=(*self._calls, *nodes) or None,
-            operators=self._operators,
-            allocations=_of(self._allocations, device, alone),
+            memory=Memory(_of(self._peaks, device, alone) or {}, _of(self._allocations, device, alone)),
+            totals=totals,
             groups=self.groups,
             readings={**own.readings, **dict(held)},
         )

@@ -49,7 +49,7 @@ class FusionStep:
                 _measure_shape(outcome.under(shape=shape), context, shape)
         if not outcome.values:
             return not_applicable(Message("operators.nothing-to-fuse"))
-        _judge_graph_fusions(outcome, (Path.cwd(),), since=context.began)
+        _judge_graph_fusions(outcome, (Path.cwd(),), since=context.process.began)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:

@@ -146,14 +146,14 @@ def _judge_kernel_casts(outcome: StepOutcome, table: KernelTable, calls: int, au
     has_types = False
     changes: Counter[str] = Counter()
     for kernel, number, total_ns in table.alike():
-        has_types |= bool(kernel.input_dtypes)
+        has_types |= bool(kernel.inputs.dtypes)
         if not kernel.is_collective:
             busy_ns += total_ns
         if is_cast(kernel):
             casts += number
             casts_ns += total_ns
-            if kernel.input_dtypes and kernel.output_dtypes:
-                changes[f"{kernel.input_dtypes[0]} -> {kernel.output_dtypes[0]}"] += total_ns
+            if kernel.inputs.dtypes and kernel.outputs.dtypes:
+                changes[f"{kernel.inputs.dtypes[0]} -> {kernel.outputs.dtypes[0]}"] += total_ns
     if not busy_ns or not has_types:
         return False
     share = casts_ns / busy_ns
@@ -204,12 +204,12 @@ def _is_low(kernel: Kernel) -> bool | None:
 
     A gradient's first input may be a shape (Conv2DBackpropInput reads INT32, FLOAT, FLOAT).
     """
-    for dtype in kernel.input_dtypes:
+    for dtype in kernel.inputs.dtypes:
         if dtype in _LOW:
             return True
         if dtype in _FULL:
             return False
-    if kernel.input_dtypes:
+    if kernel.inputs.dtypes:
         return None
     # tf32 contains f32, and f16f32 both: the type of the first input comes first.
     low, full = _LOW_NAME.search(kernel.name), _FULL_NAME.search(kernel.name)

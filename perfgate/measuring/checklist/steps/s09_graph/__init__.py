@@ -96,7 +96,7 @@ class GraphStep:
             take = partial(_take_graphs, context, compiles_itself=compiles_itself)
             graphs = experiment(context, take, failing="graph.fails")
             timed: _Timed | FailedExperiment = FailedExperiment(Message("graph.not-compiled-for-check"))
-            if not context.exact_only:
+            if not context.extent.exact_only:
                 timed = experiment(context, partial(_time_graph, context, shape), failing="graph.fails")
         if isinstance(graphs, FailedExperiment) and isinstance(timed, FailedExperiment):
             return unavailable(together([graphs.reason, timed.reason]))
@@ -111,7 +111,7 @@ class GraphStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the graphs that every device of a recording ran, and the launches of its host."""
-        spans = spans_of_recording(context.graph_spans)
+        spans = spans_of_recording(context.settings.graph_spans)
         level = context.recording.settings.get("level")
         outcome = context.outcome()
         for summary in context.summaries:
@@ -165,11 +165,11 @@ def _take_graphs(context: StepContext, *, compiles_itself: bool) -> Compilations
 
 def _time_graph(context: StepContext, shape: str) -> _Timed:
     """The times of the compiled call."""
-    effort = _QUICK if context.quick else _FULL
+    effort = _QUICK if context.extent.quick else _FULL
     context.doing("compiling the call of shape {shape}", shape=shape)
     spans = HEAD_SPANS[context.device.kind]
-    if context.graph_spans:
-        spans = HeadSpans(*context.graph_spans)
+    if context.settings.graph_spans:
+        spans = HeadSpans(*context.settings.graph_spans)
     with compiled(context, shape, seconds=effort.compile) as call:
         context.doing("timing the compiled call of shape {shape}", shape=shape)
         versus = call.compare(context, seconds=effort.compare)
@@ -256,7 +256,7 @@ def _add_signs_of_graphs(outcome: StepOutcome, summary: DeviceSummary, level: st
     for kernel, number, _ in KernelTable.of(summary.timeline.kernels or ()).alike():
         if not kernel.is_collective:
             computed += number
-            if kernel.model_id is not None:
+            if kernel.launch.model_id is not None:
                 replayed += number
     if computed and level != _LEVEL_WITHOUT_MODELS:
         outcome.number("graph.replayed_share", replayed / computed)

@@ -82,7 +82,7 @@ class BatchingStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure the first shape; requests take configured traffic, and copies a configured number."""
         outcome = self._measure_requests(context)
-        if not context.copies:
+        if not context.settings.copies:
             return outcome
         copies = context.outcome()
         with quiet():
@@ -152,7 +152,7 @@ def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
 def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: Traffic) -> _Simulation:
     configured, promised = context.workload.batch, context.workload.workload.sla.p99
     context.doing("simulating static, time-out and continuous batching")
-    count = _QUICK_REQUESTS if context.quick else _FULL_REQUESTS
+    count = _QUICK_REQUESTS if context.extent.quick else _FULL_REQUESTS
     requests = arrivals(traffic, count=count, seed=context.seed)
     max_wait = traffic.max_wait
     if max_wait is None:

@@ -24,15 +24,18 @@ def measure_copies(outcome: StepOutcome, context: StepContext) -> None:
     gains: dict[str, Versus] = {}
     for way in ("threads", "processes"):
         context.doing(
-            "up to {copies} {way} at the same time, on shape {shape}", copies=max(context.copies), way=way, shape=shape
+            "up to {copies} {way} at the same time, on shape {shape}",
+            copies=max(context.settings.copies),
+            way=way,
+            shape=shape,
         )
         of_way = outcome.under(**{"in": way})
-        if way == "processes" and context.load is None:
+        if way == "processes" and context.process.load is None:
             continue
         if way == "threads" and context.workload.workload.train_step is not None:
             of_way.missing(_METRICS, Message("times.copies-train-one-model"))
             continue
-        run = partial(_time_copies, context, way, 1.4 if context.quick else 6.0)
+        run = partial(_time_copies, context, way, 1.4 if context.extent.quick else 6.0)
         measured = experiment(context, run, failing="times.copies-failed")
         if isinstance(measured, FailedExperiment):
             of_way.missing(_METRICS, measured.reason)
@@ -56,16 +59,16 @@ def measure_copies(outcome: StepOutcome, context: StepContext) -> None:
 
 def _time_copies(context: StepContext, way: str, seconds: float) -> list[CopiesLevel]:
     """Raises ExperimentError if the processes would not fit into memory."""
-    if way == "threads" or context.load is None:
-        return time_threads(context.workload, context.copies, seconds=seconds)
+    if way == "threads" or context.process.load is None:
+        return time_threads(context.workload, context.settings.copies, seconds=seconds)
     if refusal := too_large(context):
         raise ExperimentError(refusal)
-    return time_processes(context.load, context.copies, seconds=seconds, folder=context.artifacts)
+    return time_processes(context.process.load, context.settings.copies, seconds=seconds, folder=context.artifacts)
 
 
 def too_large(context: StepContext) -> Message | None:
     """Why the processes do not fit into memory: the kernel would kill one of them, or another user's."""
-    most = max(context.copies)
+    most = max(context.settings.copies)
     needed, free = most * context.device.host_memory().resident, free_memory()
     if free is None or needed <= free:
         return None

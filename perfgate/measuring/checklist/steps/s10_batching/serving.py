@@ -63,7 +63,7 @@ class ServiceModel:
 
 def measure_service(context: StepContext, shape: str) -> ServiceModel:
     """Time single calls of every size that works, each waited for, in an order drawn anew for every visit."""
-    effort = _QUICK if context.quick else _FULL
+    effort = _QUICK if context.extent.quick else _FULL
     sweep = Sweep()
     probe(context, shape, effort, sweep)
     chance = random.Random(context.seed)
@@ -224,7 +224,7 @@ def replay(
     A stretch holds as many requests as the slowest policy is to answer in its time, by simulation.
     """
     # Stretches of requests that every policy replays, and about how many seconds each takes.
-    segments, seconds = (2, 0.7) if context.quick else (4, 2.5)
+    segments, seconds = (2, 0.7) if context.extent.quick else (4, 2.5)
     lot = random.Random(context.seed)
     replays = [PolicyReplay(policy, []) for policy in policies]
     begin = 0

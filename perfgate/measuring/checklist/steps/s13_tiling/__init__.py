@@ -51,7 +51,7 @@ class TilingStep:
             if context.shows_kernels:
                 context.doing("use of cores with inputs of shape {shape}", shape=shape)
                 reasons += _judge_cores(of_shape, steady_summary(context, shape), context.device.properties())
-            if context.shape_space:
+            if context.settings.shape_space:
                 measure_shape_space(context, of_shape)
         return outcome.or_else(not_applicable(together(reasons)))
 
@@ -166,7 +166,7 @@ def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
 
 def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     """Run the largest products of unaligned sizes again, unchanged and padded."""
-    most = 3 if context.quick else 8
+    most = 3 if context.extent.quick else 8
     inputs = context.workload.pool(shape)[0]
     state = context.warm_up(shape, quick=0.3, full=2.0)
     products = record_products(lambda: context.workload.invoke(inputs), root=context.root)
@@ -212,7 +212,7 @@ def _try_padding(
 
 def _compare(context: StepContext, product: ReplayedProduct, padding: Mapping[str, int]) -> Versus:
     """The speedup of the padded product. Raises ExperimentError if its result differs or it takes too long."""
-    seconds, longest_ns = (0.5, 50_000_000) if context.quick else (2.0, 500_000_000)
+    seconds, longest_ns = (0.5, 50_000_000) if context.extent.quick else (2.0, 500_000_000)
     with context.device.inference_mode():
         replay = ProductReplay(product, padding, context.device.handle())
         plain, padded = replay.outputs()

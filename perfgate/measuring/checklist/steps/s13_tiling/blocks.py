@@ -41,8 +41,8 @@ class LoadedPieces:
     @property
     def block_bytes(self) -> int | None:
         """The bytes of the keys in one block of a paged cache, all heads together."""
-        width = _BYTES.get(_at(self.kernel.input_dtypes, _KEYS) or "")
-        return width and width * prod(self.kernel.input_shapes[_KEYS][1:])
+        width = _BYTES.get(_at(self.kernel.inputs.dtypes, _KEYS) or "")
+        return width and width * prod(self.kernel.inputs.shapes[_KEYS][1:])
 
     @property
     def blocks(self) -> int | None:
@@ -79,33 +79,33 @@ def _by_operator(
 
 
 def _tokens_of_block(kernel: Kernel) -> int | None:
-    keys = _at(kernel.input_shapes, _KEYS)
+    keys = _at(kernel.inputs.shapes, _KEYS)
     if keys is None or _block_table(kernel) is None:
         return None
     if not _ATB.fullmatch(kernel.type or kernel.name):
         return keys[_ACLNN_TOKENS[len(keys)]] if len(keys) in _ACLNN_TOKENS else None
-    is_blocked = (_at(kernel.input_formats, _KEYS) or "").startswith("FRACTAL")
+    is_blocked = (_at(kernel.inputs.formats, _KEYS) or "").startswith("FRACTAL")
     return _at(keys, _ATB_TOKENS_NZ if is_blocked else _ATB_TOKENS)
 
 
 def _block_table(kernel: Kernel) -> tuple[int, ...] | None:
     """The shape of the only matrix of 32 bit numbers behind keys and values."""
-    tensors = zip(kernel.input_shapes[_KEYS + 2 :], kernel.input_dtypes[_KEYS + 2 :])
+    tensors = zip(kernel.inputs.shapes[_KEYS + 2 :], kernel.inputs.dtypes[_KEYS + 2 :])
     return next((shape for shape, dtype in tensors if dtype == "INT32" and len(shape) == 2), None)
 
 
 def _values_of_group(kernel: Kernel) -> int | None:
     """The inner size divided by the number of groups with a scale; None for one scale per column."""
-    first, result = _at(kernel.input_shapes, 0), _at(kernel.output_shapes, 0)
+    first, result = _at(kernel.inputs.shapes, 0), _at(kernel.outputs.shapes, 0)
     if not first or not result:
         return None
     groups = 1
     if _GROUPED.fullmatch(kernel.type or kernel.name):
-        scales = _at(kernel.input_shapes, _SCALES_OF_GROUPS) or ()
+        scales = _at(kernel.inputs.shapes, _SCALES_OF_GROUPS) or ()
         if len(scales) == 3:
             groups = scales[1]
     else:
-        scales = _at(kernel.input_shapes, _SCALES) or ()
+        scales = _at(kernel.inputs.shapes, _SCALES) or ()
         # The size that differs from the output's: transposed weights have transposed scales.
         different = [size for size in scales if size != result[-1]]
         if len(scales) == 2 and len(different) == 1:
