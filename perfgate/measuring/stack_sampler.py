@@ -138,11 +138,11 @@ class StackSampler:
                 if seconds > _MOST_SECONDS:
                     break
                 if seconds > self._next_write:
-                    self._write(STACKS, json.dumps(self._document(began, last)).encode())
+                    self._write(STACKS, self._document(began, last))
                     self._next_write *= 2
         finally:
             sys.setswitchinterval(before)
-        self._write(STACKS, json.dumps(self._document(began, time.perf_counter_ns())).encode())
+        self._write(STACKS, self._document(began, time.perf_counter_ns()))
 
     def _sample(self, last: int, *, tasks: bool) -> int:
         """Take a sample of every thread; return when."""
@@ -214,8 +214,8 @@ class StackSampler:
             self._listed.append((code.co_filename, name, code.co_firstlineno, last, line))
         return self._frames[call]
 
-    def _document(self, began: int, ended: int) -> dict[str, object]:
-        return {
+    def _document(self, began: int, ended: int) -> bytes:
+        document = {
             "pid": self.pid,
             "rank": int(os.environ.get("RANK", "-1")),
             "began": began,
@@ -225,6 +225,7 @@ class StackSampler:
             "stacks": list(self._stacks),
             "samples": [sample.as_row() for sample in self._samples],
         }
+        return json.dumps(document).encode()
 
     def _write(self, suffix: str, data: bytes) -> None:
         with suppress(OSError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,7 +36,7 @@ class AskApi(ServicePart):
             router.get(
                 f"/{question.name}",
                 responses=json_answer(question.answer),
-                openapi_extra={"parameters": _parameters(question)},
+                openapi_extra={"parameters": msgspec.to_builtins(list(_parameters(question)))},
                 summary=question.about,
             )(self._route(question))
         return router
@@ -48,11 +49,17 @@ class AskApi(ServicePart):
         return answer
 
 
-def _parameters(question: Question[Any, Any]) -> list[dict[str, Any]]:
-    """The arguments in the query, as OpenAPI describes them."""
+class _Parameter(msgspec.Struct, frozen=True, rename={"place": "in"}):
+    """A parameter as OpenAPI describes it."""
+
+    name: str
+    required: bool
+    schema: Any
+    place: str = "query"
+
+
+def _parameters(question: Question[Any, Any]) -> Iterator[_Parameter]:
     schema = question.schema()
     needed = schema.get("required", [])
-    return [
-        {"name": name, "in": "query", "required": name in needed, "schema": about}
-        for name, about in schema["properties"].items()
-    ]
+    for name, about in schema["properties"].items():
+        yield _Parameter(name, name in needed, about)

@@ -24,7 +24,7 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render.served import render_refusal
 from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, commit_anchor
 from perfgate.locale import Language, sentence, speaking
-from perfgate.service.answers import page_answer, written
+from perfgate.service.answers import Answers, page_answer, written
 from perfgate.service.bodies import bounded_body
 from perfgate.service.callers import Authenticator, Caller, ReadProject, caller_of, is_same_secret
 from perfgate.service.part import ServicePart
@@ -101,7 +101,7 @@ class TriageForm(ServicePart):
         return HTMLResponse(render_refusal(error, OPEN, self._language), status)
 
 
-def _responses() -> dict[int | str, dict[str, Any]]:
+def _responses() -> Answers:
     """A redirect in place of a page; this part refuses by pages, the others of the service by records."""
     responses = written(page_answer())
     del responses[int(HTTPStatus.OK)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -59,20 +59,34 @@ class OpenAITarget:
         async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
             yield lambda request: self._exchange(connections, request, clock)
 
-    def body(self, request: PlannedRequest) -> dict[str, Any]:
+    def body(self, request: PlannedRequest) -> bytes:
+        """The JSON of a request."""
         body: dict[str, Any] = {"model": self.model}
         if self.api == "completions":
             body["prompt"] = request.prompt
         else:
             body["messages"] = [{"role": "user", "content": request.prompt}]
-        return {**body, "max_tokens": request.output_tokens, "stream": True, **self._optional(), **self.extra}
+        body["max_tokens"], body["stream"] = request.output_tokens, True
+        optional = {
+            "ignore_eos": True,
+            "temperature": 0,
+            "seed": self.seed,
+            "stream_options": {"include_usage": True},
+        }
+        for name in self._optional():
+            body[name] = optional[name]
+        return msgspec.json.encode({**body, **self.extra})
 
-    def _optional(self) -> dict[str, Any]:
+    def _optional(self) -> Iterator[str]:
         """The fields that make requests alike and their tokens countable, and that a server may do without."""
-        fields: dict[str, Any] = {"temperature": 0, "seed": self.seed, "stream_options": {"include_usage": True}}
         if self.ignore_eos:
-            fields = {"ignore_eos": True, **fields}
-        return {name: value for name, value in fields.items() if name not in self.without and name not in self.extra}
+            yield from self._accepted("ignore_eos")
+        yield from self._accepted("temperature", "seed", "stream_options")
+
+    def _accepted(self, *names: str) -> Iterator[str]:
+        for name in names:
+            if name not in self.without and name not in self.extra:
+                yield name
 
     def _rejected(self, status: int, answer: str) -> str:
         """The field of ours that a refusal names; empty if it names none. A field of the body that it quotes does not count."""
@@ -83,7 +97,7 @@ class OpenAITarget:
         return ""
 
     async def _exchange(self, connections: Connections, request: PlannedRequest, clock: Clock) -> Exchange:
-        body = msgspec.json.encode(self.body(request))
+        body = self.body(request)
         headers = {**self.headers, "Content-Type": "application/json", "X-Request-Id": request.id}
         recording = ExchangeRecording(request, clock)
         address = self.url.rstrip("/") + _PATHS[self.api]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import msgspec
 
@@ -13,36 +13,57 @@ from perfgate.conductor.load.record import Exchange
 _MICROSECONDS = 1e6
 
 
+class _RequestArguments(msgspec.Struct, frozen=True):
+    request_id: str
+    input_tokens: int | None
+    output_tokens: int | None
+    status: int | None
+    error: str
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete event of a Chrome trace; times are in microseconds."""
+
+    ph: Literal["X"] = "X"
+    pid: str = "requests"
+    tid: int
+    name: str
+    ts: float
+    dur: float
+    args: _RequestArguments | msgspec.UnsetType = msgspec.UNSET
+
+
+class _ChromeTrace(msgspec.Struct, frozen=True, rename="camel"):
+    trace_events: list[_Event]
+
+
 def write_timeline(path: Path, exchanges: Iterable[Exchange]) -> None:
     """Write a track for as many requests as were under way at once; each request has its wait and its tokens inside."""
     ends: list[float] = []
-    events: list[dict[str, Any]] = []
+    events: list[_Event] = []
     for exchange in sorted(exchanges, key=lambda exchange: exchange.at):
         track = next((index for index, end in enumerate(ends) if end <= exchange.at), len(ends))
         ends[track : track + 1] = [exchange.last]
         events += _events(exchange, track)
-    path.write_bytes(msgspec.json.encode({"traceEvents": events}))
+    path.write_bytes(msgspec.json.encode(_ChromeTrace(events)))
 
 
-def _events(exchange: Exchange, track: int) -> Iterator[dict[str, Any]]:
-    """Yield the events of a request; times of Chrome traces are in microseconds."""
-    about = {
-        "request_id": exchange.id,
-        "input_tokens": exchange.input_tokens,
-        "output_tokens": exchange.output_tokens,
-        "status": exchange.status,
-        "error": exchange.error,
-    }
-    spans = [(exchange.id, exchange.at, exchange.last, about)]
+def _events(exchange: Exchange, track: int) -> Iterator[_Event]:
+    about = _RequestArguments(
+        request_id=exchange.id,
+        input_tokens=exchange.input_tokens,
+        output_tokens=exchange.output_tokens,
+        status=exchange.status,
+        error=exchange.error,
+    )
+    yield _event(track, exchange.id, exchange.at, exchange.last, about)
     if exchange.first is not None:
-        spans += [("first token", exchange.at, exchange.first, {}), ("tokens", exchange.first, exchange.last, {})]
-    for name, begin, end, arguments in spans:
-        yield {
-            "ph": "X",
-            "pid": "requests",
-            "tid": track,
-            "name": name,
-            "ts": begin * _MICROSECONDS,
-            "dur": (end - begin) * _MICROSECONDS,
-            "args": arguments,
-        }
+        yield _event(track, "first token", exchange.at, exchange.first)
+        yield _event(track, "tokens", exchange.first, exchange.last)
+
+
+def _event(
+    track: int, name: str, begin: float, end: float, about: _RequestArguments | msgspec.UnsetType = msgspec.UNSET
+) -> _Event:
+    duration = (end - begin) * _MICROSECONDS
+    return _Event(tid=track, name=name, ts=begin * _MICROSECONDS, dur=duration, args=about)

@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from perfgate.errors import UsageError
-from perfgate.flows.init.requirements import PYPROJECT, SETUP_CFG, read_pyproject, read_setup_cfg
+from perfgate.flows.init.requirements import PYPROJECT, SETUP_CFG, ProjectTable, read_pyproject, read_setup_cfg
 
 _PYTHONS = [f"3.{minor}" for minor in range(10, 15)]
 # Packages next to the project's own that are never measured.
@@ -31,8 +31,8 @@ class NewProject:
 def read_project(folder: Path) -> NewProject:
     """Read pyproject.toml and setup.cfg of ``folder``. Raises UsageError for an unreadable one."""
     file, cfg = read_pyproject(folder / PYPROJECT), read_setup_cfg(folder)
-    table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
-    name = str(table.get("name") or poetry.get("name") or cfg.get("metadata", "name", fallback=""))
+    table = file.project or ProjectTable()
+    name = table.name or file.tool.poetry.name or cfg.get("metadata", "name", fallback="")
     package, parent = _find_package(folder, re.sub(r"[-.]+", "_", name))
     python_path: Sequence[str] = ()
     if parent not in ("", ".", "src"):
@@ -41,7 +41,7 @@ def read_project(folder: Path) -> NewProject:
         name=name,
         package=package,
         python_path=python_path,
-        python=_python(table.get("requires-python"), cfg.get("options", "python_requires", fallback=""), folder),
+        python=_python(table.requires_python, cfg.get("options", "python_requires", fallback=""), folder),
     )
 
 
@@ -60,12 +60,12 @@ def _find_package(folder: Path, name: str) -> tuple[str, str]:
     return "", ""
 
 
-def _python(table_says: object, cfg_says: str, folder: Path) -> str:
+def _python(table_says: str, cfg_says: str, folder: Path) -> str:
     """The running Python's version if the project supports it, because the pins are from here; else the oldest supported."""
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
     versions, path = cfg_says, folder / SETUP_CFG
     if table_says:
-        versions, path = str(table_says), folder / PYPROJECT
+        versions, path = table_says, folder / PYPROJECT
     try:
         takes = SpecifierSet(versions)
     except InvalidSpecifier as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
@@ -63,9 +64,9 @@ def read_declared(folder: Path) -> Declared:
     conda, pip_lines = _read_environment(folder)
     listed_for_pip, pip_options = _split(pip_lines)
     options += pip_options
-    for table in read_pyproject(folder / PYPROJECT).get("tool", {}).get("uv", {}).get("index", []):
-        if "url" in table:
-            options.append(f"--extra-index-url {table['url']}")
+    for index in read_pyproject(folder / PYPROJECT).tool.uv.index:
+        if index.url is not None:
+            options.append(f"--extra-index-url {index.url}")
     return Declared(
         requirements=[text for text in (*needed, *listed_for_pip) if _name(text) != "perfgate"],
         files=files,
@@ -86,13 +87,56 @@ def _split(lines: Sequence[str]) -> tuple[list[str], list[str]]:
     return requirements, options
 
 
-def read_pyproject(path: Path) -> Mapping[str, Any]:
-    """The tables of a pyproject.toml; empty if it does not exist. Raises UsageError if it is unreadable."""
+class ProjectTable(msgspec.Struct, frozen=True, rename="kebab"):
+    """``[project]`` of a pyproject.toml."""
+
+    name: str = ""
+    requires_python: str = ""
+    dependencies: list[str] = []
+    dynamic: list[str] = []
+
+
+class PoetryTable(msgspec.Struct, frozen=True):
+    """``[tool.poetry]``."""
+
+    name: str = ""
+    dependencies: dict[str, Any] | None = None
+
+
+class UvIndex(msgspec.Struct, frozen=True):
+    """An entry of ``[[tool.uv.index]]``."""
+
+    url: str | None = None
+
+
+class UvTable(msgspec.Struct, frozen=True):
+    """``[tool.uv]``."""
+
+    index: list[UvIndex] = []
+
+
+class ToolTables(msgspec.Struct, frozen=True):
+    """``[tool]``."""
+
+    poetry: PoetryTable = PoetryTable()
+    uv: UvTable = UvTable()
+
+
+class PyProject(msgspec.Struct, frozen=True, rename="kebab"):
+    """The tables of a pyproject.toml that tell what the project needs."""
+
+    project: ProjectTable | None = None
+    tool: ToolTables = ToolTables()
+    build_system: Any = None
+
+
+def read_pyproject(path: Path) -> PyProject:
+    """Empty if the file does not exist. Raises UsageError if it is unreadable."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), PyProject)
     except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return PyProject()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(
             "{path} cannot be read: {error}; repair it and run this again",
             path=path,
@@ -118,17 +162,17 @@ def read_setup_cfg(folder: Path) -> ConfigParser:
 def _own_dependencies(folder: Path) -> Sequence[str] | None:
     """The dependencies in the project's metadata; None if only its build backend knows them."""
     file = read_pyproject(folder / PYPROJECT)
-    table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
-    if "dependencies" in poetry:
-        needed = list(table.get("dependencies", []))
-        for name, value in poetry["dependencies"].items():
+    table, poetry = file.project, file.tool.poetry
+    if poetry.dependencies is not None:
+        needed = [] if table is None else list(table.dependencies)
+        for name, value in poetry.dependencies.items():
             is_optional = isinstance(value, dict) and value.get("optional")
             if name != "python" and not is_optional:
                 needed.append(name)
         return needed
-    if table and "dependencies" not in table.get("dynamic", []):
-        return list(map(str, table.get("dependencies", [])))
-    if not table and not (folder / SETUP_PY).is_file() and "build-system" not in file:
+    if table is not None and "dependencies" not in table.dynamic:
+        return table.dependencies
+    if table is None and not (folder / SETUP_PY).is_file() and file.build_system is None:
         lines = read_setup_cfg(folder).get("options", "install_requires", fallback="").splitlines()
         return [line for line in lines if line.strip()]
     installed = project_distribution(folder)

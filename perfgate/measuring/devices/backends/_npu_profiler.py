@@ -49,21 +49,19 @@ def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Ca
 
     require_msprof()
     before = set(folder.iterdir())
-    settings = accepted(
+    settings = call_supported(
         profiler._ExperimentalConfig,
         profiler_level=profiler.ProfilerLevel.Level1,
         aic_metrics=profiler.AiCMetrics.PipeUtilization,
         data_simplification=True,
     )
-    handler = accepted(profiler.tensorboard_trace_handler, dir_name=str(folder), analyse_flag=False)
-    with profiler.profile(
-        **accepted(
-            profiler.profile,
-            activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
-            record_shapes=True,
-            experimental_config=profiler._ExperimentalConfig(**settings),
-            on_trace_ready=profiler.tensorboard_trace_handler(**handler),
-        )
+    handler = call_supported(profiler.tensorboard_trace_handler, dir_name=str(folder), analyse_flag=False)
+    with call_supported(
+        profiler.profile,
+        activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
+        record_shapes=True,
+        experimental_config=settings,
+        on_trace_ready=handler,
     ):
         for _ in range(calls):
             with torch.profiler.record_function(CALL):
@@ -75,9 +73,11 @@ def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Ca
     return written[0]
 
 
-def accepted(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+def call_supported(function: Callable[..., Any], **arguments: Any) -> Any:
+    """Call a function with the arguments that it has parameters for."""
     parameters = inspect.signature(function).parameters
-    return {name: value for name, value in arguments.items() if name in parameters}
+    supported = {name: value for name, value in arguments.items() if name in parameters}
+    return function(**supported)
 
 
 def require_msprof() -> None:
@@ -171,7 +171,7 @@ def main(paths: list[str]) -> None:
 
     at_once = max(1, len(os.sched_getaffinity(0)))
     for path in paths:
-        profiler.analyse(**accepted(profiler.analyse, profiler_path=path, max_process_number=at_once))
+        call_supported(profiler.analyse, profiler_path=path, max_process_number=at_once)
 
 
 if __name__ == "__main__":

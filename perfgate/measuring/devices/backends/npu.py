@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ class NpuDevice(AcceleratorDevice):
             "driver": software.driver,
             "firmware": software.firmware,
             "torch_npu": software.torch_npu,
-            **self._switches(),
+            **dict(self._switches()),
         }
         return {name: str(value) for name, value in properties.items() if value not in (None, "")}
 
@@ -97,22 +97,18 @@ class NpuDevice(AcceleratorDevice):
         """The size of the L2 cache as torch_npu reports it, else by the chip's name."""
         return super().cache_bytes() or _L2_BYTES.get(self.name)
 
-    def _switches(self) -> dict[str, Any]:
+    def _switches(self) -> Iterator[tuple[str, Any]]:
         import torch_npu
 
-        operators = None
         precompiled = _asked(self.module, "is_jit_compile_false")
         if precompiled is not None:
-            operators = "precompiled" if precompiled else "compiled at run time"
+            yield "operators", "precompiled" if precompiled else "compiled at run time"
         # config.allow_internal_format can be set and not be read; its option can.
         internal = _asked(torch_npu._C, "_npu_getOption", "ALLOW_INTERNAL_FORMAT")
-        return {
-            "operators": operators,
-            "internal formats": internal.decode() if isinstance(internal, bytes) else internal,
-            "matmul hf32": getattr(getattr(self.module, "matmul", None), "allow_hf32", None),
-            "conv hf32": getattr(getattr(self.module, "conv", None), "allow_hf32", None),
-            "task queue": _asked(self.module, "get_task_queue_enable"),
-        }
+        yield "internal formats", internal.decode() if isinstance(internal, bytes) else internal
+        for name in ("matmul", "conv"):
+            yield f"{name} hf32", getattr(getattr(self.module, name, None), "allow_hf32", None)
+        yield "task queue", _asked(self.module, "get_task_queue_enable")
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         path = folder / f"{name}.zip"
