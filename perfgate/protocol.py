@@ -39,8 +39,6 @@ _HEADER = struct.Struct("<I")
 
 # The content of a timed block: calls of the model on ready inputs, or preprocessing alone.
 Lane = Literal["call", "preprocess"]
-# The units timed one by one inside a call: operators, or modules and functions.
-ProfileKind = Literal["operators", "subroutines"]
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, tag=True):
@@ -604,11 +602,14 @@ class CompiledTimed(Reply, frozen=True):
 
 
 class ProfileRequest(WorkerRequest, frozen=True):
-    """Profile a few calls of a shape; the worker keeps the times until it is asked for them."""
+    """Profile the operators of a few calls of a shape; the worker keeps the times until it is asked for them."""
 
     shape: str
     calls: int
-    kind: ProfileKind = "operators"
+
+
+class ProfileSubroutinesRequest(ProfileRequest, frozen=True):
+    """The same of modules and functions."""
 
 
 class Profiled(Reply, frozen=True):

@@ -16,12 +16,12 @@ import torch.distributed as dist
 
 from perfgate.errors import PerfgateError
 from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.measuring.rank import turn
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload
 
 DEVICE_VARIABLE = "PERFGATE_DEVICE"
-_BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 
 
 def main(reference: str) -> None:
@@ -30,7 +30,7 @@ def main(reference: str) -> None:
     device = open_device(kind if kind == "cpu" else f"{kind}:{os.environ['LOCAL_RANK']}")
     if kind == "cpu":
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    dist.init_process_group(_BACKENDS[kind])
+    dist.init_process_group(TORCH_BACKENDS[kind].collectives)
     file, _, name = reference.rpartition(":")
     workload = load_workload(Path(file), name, root=Path.cwd(), python_path=[])
     # The same weights on all ranks, other inputs on each.

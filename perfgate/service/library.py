@@ -51,6 +51,10 @@ class Library:
         """All recordings, the latest first."""
         return sorted(self._by_name().values(), key=lambda recording: (-recording.modified, recording.name))
 
+    def runs(self) -> list[ServedRecording]:
+        """The folders of runs among them."""
+        return [recording for recording in self.recordings() if recording.kind == "run"]
+
     def path(self, name: str) -> Path:
         """The path of a recording. Raises UsageError for an unknown name."""
         return self._folder / self._named(name).name

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeVar
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from perfgate.document.served import ProfileList, RecordingList, ServedKind, ServedRecording, ServedTrace
+from perfgate.document.served import ProfileList, RecordingList, ServedRecording, ServedTrace
 from perfgate.document.trace import RequestDocument
 from perfgate.judging.report.render.served import render_index
 from perfgate.locale import Language
@@ -99,10 +99,10 @@ class RecordingPages(ServicePart):
         )
 
     async def recordings(self) -> Response:
-        return await self._listed("run", "recording")
+        return await self._listed(self._library.recordings)
 
     async def runs(self) -> Response:
-        return await self._listed("run")
+        return await self._listed(self._library.runs)
 
     async def requests(self, recording: Recording, limit: RowLimit = _MOST_ROWS) -> Response:
         return as_json(await self._read(partial(self._library.requests, recording, request=None, limit=limit)))
@@ -132,9 +132,8 @@ class RecordingPages(ServicePart):
         path = await self._read(partial(self._library.job, folder))
         return await self._drawn(folder, partial(ranks_page, path, self._language))
 
-    async def _listed(self, *kinds: ServedKind) -> Response:
-        recordings = await self._read(self._library.recordings)
-        listed = [recording for recording in recordings if recording.kind in kinds]
+    async def _listed(self, entries: Callable[[], list[ServedRecording]]) -> Response:
+        listed = await self._read(entries)
         return as_json(RecordingList(recordings=listed, jobs=jobs_of(listed)))
 
     async def _path(self, name: str) -> Path:

@@ -36,9 +36,7 @@ class RunRecordings:
         with self._lock:
             name, identity_of_run = "", _Identity(run.project, _Session(run.session))
             identities: dict[ServedRecording, _Identity | None] = {}
-            for folder in self._library.recordings():
-                if folder.kind != "run":
-                    continue
+            for folder in self._library.runs():
                 if folder in self._identities:
                     identities[folder] = self._identities[folder]
                 else:

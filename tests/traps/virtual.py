@@ -47,6 +47,7 @@ from perfgate.protocol import (
     MoveRequest,
     Profiled,
     ProfileRequest,
+    ProfileSubroutinesRequest,
     WakeRequest,
     reply_decoder,
     request_decoder,
@@ -266,7 +267,8 @@ class _InProcessWorker(WorkerLoop):
             CollectRequest: self._collect,
         }
         if not self._gate.profiled:
-            self.answers = {**self.answers, ProfileRequest: self._refuse_profile}
+            refused = dict.fromkeys((ProfileRequest, ProfileSubroutinesRequest), self._refuse_profile)
+            self.answers = {**self.answers, **refused}
         return Loaded(batch=1, shapes=[SHAPE], sla_p99=None, seconds=0.1, capabilities=sorted(device.capabilities))
 
     def _refuse_profile(self, _: ProfileRequest) -> Profiled:

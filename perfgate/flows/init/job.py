@@ -26,6 +26,7 @@ from perfgate.flows.shared.preflight import preflight
 from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
 from perfgate.locale import Activity
+from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.plugins import FORGES_PACKAGE
 
 WORKLOAD = "perf/workload.py"
@@ -36,8 +37,6 @@ _MEASURED = {
     "ranks": ("perf/train.py", "train.py.j2"),
     "server": ("perf/serve.py", "serve.py.j2"),
 }
-# Communication backend of the ranks.
-_BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 GITLAB_FILE = ".gitlab-ci.yml"
 _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
     "github": {
@@ -378,7 +377,7 @@ def _starter_variables(
         python_path=project.python_path,
         device=options.device,
         job=options.job,
-        backend=_BACKENDS[options.device],
+        backend=TORCH_BACKENDS[options.device].collectives,
         main_branch=branch,
         main_is_found=is_found,
         schema=_schema_address(revision),

@@ -21,6 +21,7 @@ from perfgate.measuring.counting.counters import code_at
 from perfgate.measuring.counting.lines import CallLines, RowKey
 from perfgate.measuring.counting.tally import Dispatched
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.analysis.stacks import attributed_share, stacks_of
@@ -174,8 +175,6 @@ _COPIED = 1 << 23
 MAX_WORK = 200
 _SECONDS_EACH = 0.1
 _MOST_TIMES = 50
-# Devices with torch's own tensors; others have no roof.
-_KINDS = frozenset({"cpu", "cuda", "npu"})
 
 
 def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
@@ -183,7 +182,7 @@ def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
 
     Takes 0.3 s.
     """
-    if device.kind not in _KINDS:
+    if TORCH_BACKENDS.get(device.kind) is None:
         return None
     import torch
 

@@ -345,8 +345,9 @@ def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSe
 
 
 def _metrics_of(item: WorkItem) -> tuple[str, ...]:
-    if item.kind in _METRIC_OF_KIND:
-        return (_METRIC_OF_KIND[item.kind],)
+    metric = _METRIC_OF_KIND.get(item.kind)
+    if metric is not None:
+        return (metric,)
     if is_format_conversion(item.name):
         return (KERNELS, FORMAT_CONVERSIONS)
     return (KERNELS,)

@@ -86,7 +86,7 @@ class CallLines:
         return self._operators.get(event)
 
     def _join(self, calls: Intervals, order: Sequence[Dispatched]) -> None:
-        ops = np.flatnonzero(self._events.kind == _OP)
+        ops = np.flatnonzero(self._events.is_kind("host_op"))
         if not ops.size or not order:
             self.missing = Message("operators.no-calls" if ops.size else "operators.no-host-operators")
             return

@@ -16,6 +16,8 @@ Capability = Literal[
     "kernel_times",  # the durations of a call's kernels are known as soon as it ended
     "allocation_count",  # allocations of one call can be counted
     "spoiled_by_errors",  # after one failed operator the process cannot be trusted
+    "forkable",  # a process can be forked: no driver holds state that would not survive
+    "own_formats",  # tensors may be stored in formats of the device
     "late_analysis",  # a trace takes seconds to be analysed, so it had better be recorded now and analysed later
 ]
 

@@ -13,8 +13,6 @@ from perfgate.measuring.devices.device import Device
 from perfgate.protocol import STACK_SIGNAL
 from perfgate.system.processes import children, threads_of
 
-# State held by other drivers does not survive a fork.
-_FORKABLE_KIND = "cpu"
 # torch's compilation folders; it looks them up at each compilation, and stores its own choice there.
 _SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
 
@@ -99,7 +97,7 @@ def is_forkable(device: Device, *, began: Holdings, loaded: OpenFiles) -> bool:
     sockets, pipes, shared memory and file positions would be shared by all of them: ``began`` is the state before the
     process loaded the workload, ``loaded`` the files that were open before its first call.
     """
-    if device.kind != _FORKABLE_KIND or len(threads_of(os.getpid())) != 1 or children():
+    if "forkable" not in device.capabilities or len(threads_of(os.getpid())) != 1 or children():
         return False
     now = Holdings.of_this_process()
     for name, file in now.opened_since(began).items():

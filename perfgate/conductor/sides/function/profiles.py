@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -26,8 +26,8 @@ from perfgate.protocol import (
     Analysis,
     CallsRecorded,
     Profiled,
-    ProfileKind,
     ProfileRequest,
+    ProfileSubroutinesRequest,
     ProfileTimes,
     ProfileTimesRequest,
     RecordRequest,
@@ -50,9 +50,15 @@ FEWEST_LATE_CALLS, MOST_LATE_CALLS = 5, 20
 # The analysis of a long recording takes minutes (msprof).
 ANALYSIS_SECONDS = 300.0
 ANALYSIS_SECONDS_EACH = 20.0
+# What is timed one by one inside a call.
+ProfileKind = Literal["operators", "subroutines"]
 _PROFILE_NAMES: dict[ProfileKind, Activity] = {
     "operators": Activity("operators"),
     "subroutines": Activity("modules and functions"),
+}
+_PROFILE_REQUESTS: dict[ProfileKind, type[ProfileRequest]] = {
+    "operators": ProfileRequest,
+    "subroutines": ProfileSubroutinesRequest,
 }
 
 
@@ -93,7 +99,7 @@ def with_profile(
             order = order_of(lot.random() < 0.5)
             for shape, calls in calls_of.items():
                 for index in order:
-                    request = ProfileRequest(shape=shape, calls=calls, kind=kind)
+                    request = _PROFILE_REQUESTS[kind](shape=shape, calls=calls)
                     workers[index].ask(request, Profiled, timeout=timeout, doing=doing)
         before = workers[0].ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing)
         after = workers[1].ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing)

@@ -37,6 +37,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     backend: str
+    # The package that adds the kind of device to torch; empty if torch has it.
+    extension: str = ""
     sizes: list[int]
     repetitions: int
     seconds: float

@@ -51,8 +51,8 @@ class _Rank:
         self.size = int(os.environ["WORLD_SIZE"])
         self.device = torch.device("cpu")
         if plan.kind != "cpu":
-            if plan.kind == "npu":
-                importlib.import_module("torch_npu")
+            if plan.extension:
+                importlib.import_module(plan.extension)
             self.device = torch.device(plan.kind, int(os.environ["LOCAL_RANK"]))
             self.module: Any = getattr(torch, plan.kind)
             self.module.set_device(self.device)

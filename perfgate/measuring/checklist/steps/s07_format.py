@@ -210,7 +210,7 @@ def _format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
     None if torch_npu is not loaded or has no ``get_npu_format``, or the model is not a module.
     """
     torch_npu: Any = sys.modules.get("torch_npu")
-    if context.device.kind != "npu" or getattr(torch_npu, "get_npu_format", None) is None:
+    if "own_formats" not in context.device.capabilities or getattr(torch_npu, "get_npu_format", None) is None:
         return None
     import torch
 

@@ -148,7 +148,7 @@ def _no_channels_last(context: StepContext, audit: Sequence[AuditedOp]) -> Messa
     """Why channels_last is not tried, None if it is."""
     convolutions = [op.convolution for op in audit if op.convolution]
     orders = set(chain.from_iterable(convolutions)) - {EITHER}
-    if context.device.kind == "npu":
+    if "own_formats" in context.device.capabilities:
         return Message("operators.npu-own-formats")
     if context.workload.workload.train_step is not None:
         return TRAINS

@@ -22,11 +22,11 @@ from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.outcome import StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.counting.collect import record_calls
+from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.stats.robust import TransferLine, transfer_line
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import summarize
 
-_BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 _MIB = 1 << 20
 _TRACED_CALLS = 5
 # The share of rounds in which a straggler is last: by chance one of two ranks is last in 18 of 20 with 0.04 %.
@@ -72,7 +72,7 @@ STEP = CommunicationStep()
 def _impossible(context: StepContext, ranks: int) -> Message | None:
     """Why the ranks cannot run here, None if they can; CPUs are shared, other devices are not."""
     device, visible = context.device, context.device.visible_devices()
-    if ranks > 1 and device.kind not in _BACKENDS:
+    if ranks > 1 and TORCH_BACKENDS.get(device.kind) is None:
         return Message("system.no-backend", {"kind": device.kind})
     if ranks > visible and "own_memory" in device.capabilities:
         return Message("system.too-few-devices", {"ranks": ranks, "seen": visible, "kind": device.kind})
@@ -81,9 +81,11 @@ def _impossible(context: StepContext, ranks: int) -> Message | None:
 
 def _run(context: StepContext, ranks: int) -> list[RankReport]:
     # The ranks agree on the sizes that fit into their memory.
+    backend = TORCH_BACKENDS[context.device.kind]
     plan = Plan(
         kind=context.device.kind,
-        backend=_BACKENDS[context.device.kind],
+        backend=backend.collectives,
+        extension=backend.extension,
         sizes=sizes_up_to(1024 * _MIB),
         repetitions=50,
         seconds=1.0,
@@ -116,7 +118,7 @@ def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:
 def _judge_job(
     outcome: StepOutcome, context: StepContext, operations: Sequence[OperationTimes], reports: Sequence[RankReport]
 ) -> None:
-    backend = _BACKENDS[context.device.kind]
+    backend = TORCH_BACKENDS[context.device.kind].collectives
     for operation in operations:
         best = operation.best()
         bandwidth, count = operation.bus_bandwidth(best), operation.nanoseconds[best].size

@@ -43,7 +43,7 @@ class CpuDevice(TorchDevice):
 
     kind = KIND
     index = 0
-    capabilities: frozenset[Capability] = frozenset({"allocation_count"})
+    capabilities: frozenset[Capability] = frozenset({"allocation_count", "forkable"})
 
     def __init__(self) -> None:
         self.name = cpu_model(text_of(Path("/proc/cpuinfo")))

@@ -67,7 +67,15 @@ class NpuDevice(AcceleratorDevice):
 
     kind = KIND
     capabilities: frozenset[Capability] = frozenset(
-        {"own_memory", "queue", "kernel_timeline", "allocation_count", "spoiled_by_errors", "late_analysis"}
+        {
+            "own_memory",
+            "queue",
+            "kernel_timeline",
+            "allocation_count",
+            "spoiled_by_errors",
+            "own_formats",
+            "late_analysis",
+        }
     )
 
     def __init__(self, module: Any, index: int) -> None:

@@ -14,6 +14,7 @@ from perfgate.protocol import (
     LocateStallsRequest,
     Profiled,
     ProfileRequest,
+    ProfileSubroutinesRequest,
     ProfileTimes,
     ProfileTimesRequest,
     RecordRequest,
@@ -32,6 +33,7 @@ class ProfileAnswers:
         self._root = loaded.root
         self.answers: Answers = {
             ProfileRequest: self._profile,
+            ProfileSubroutinesRequest: self._profile_subroutines,
             ProfileTimesRequest: self._times,
             RecordRequest: self._record,
             TraceRequest: self._trace,
@@ -48,10 +50,12 @@ class ProfileAnswers:
 
     def _profile(self, request: ProfileRequest) -> Profiled:
         with collector_off():
-            if request.kind == "subroutines":
-                self._subroutines.run(request.shape, calls=request.calls)
-            else:
-                self._operators.run(request.shape, calls=request.calls)
+            self._operators.run(request.shape, calls=request.calls)
+        return Profiled()
+
+    def _profile_subroutines(self, request: ProfileSubroutinesRequest) -> Profiled:
+        with collector_off():
+            self._subroutines.run(request.shape, calls=request.calls)
         return Profiled()
 
     def _times(self, _: ProfileTimesRequest) -> ProfileTimes:

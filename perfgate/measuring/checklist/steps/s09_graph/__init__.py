@@ -29,7 +29,6 @@ from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, una
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s09_graph.compilation import (
-    BACKENDS,
     GRAPHS_ONLY,
     Compiled,
     apart,
@@ -41,6 +40,7 @@ from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.counting.compiled import COMPILED_AGAIN, NEW_INPUT, Compilations, compilations, has_compiled
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
+from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.measuring.timing.versus import Versus
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
@@ -86,7 +86,7 @@ class GraphStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Unavailable if torch has no compiler for the device, or can neither take nor run a graph."""
-        if context.device.kind not in BACKENDS:
+        if TORCH_BACKENDS.get(context.device.kind) is None:
             return unavailable(Message("graph.no-compiler", {"kind": context.device.kind}))
         shape = context.workload.shapes[0]
         with quiet():

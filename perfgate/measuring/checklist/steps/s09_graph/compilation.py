@@ -24,13 +24,13 @@ from perfgate.measuring.checklist.mistakes import one_line
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
+from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.processes import kill_descendants, running_below
 
 # The compiler backend of each device: torchair registers itself as "npu" (torch_npu, dynamo/__init__.py).
-BACKENDS: Mapping[str, str] = {"cpu": "inductor", "cuda": "inductor", "npu": "npu"}
 # Only takes a call's graphs, so it shows breaks and recompiles in a second or so on any device.
 GRAPHS_ONLY = "eager"
 # Settings of inductor that this torch may know: no pool of compiler processes, which would outlive the step; no trial of
@@ -84,7 +84,7 @@ class Compiled:
 
 def missing_compiler(kind: str) -> Message | None:
     """Why a kind of device cannot compile, None if it can."""
-    if kind not in BACKENDS:
+    if TORCH_BACKENDS.get(kind) is None:
         return Message("graph.no-compiler", {"kind": kind})
     if kind == "npu":
         try:
@@ -130,7 +130,8 @@ def _start_compiler(context: StepContext, seconds: float) -> float:
 
     started = context.device.clock_ns()
     with _fresh_caches(context.artifacts), compiling(seconds):
-        torch.compile(torch.neg, backend=BACKENDS[context.device.kind])(torch.ones(2, device=context.device.handle()))
+        negated = torch.compile(torch.neg, backend=TORCH_BACKENDS[context.device.kind].compiler)
+        negated(torch.ones(2, device=context.device.handle()))
         torch._dynamo.reset()
     return (context.device.clock_ns() - started) / 1e9
 
@@ -221,7 +222,7 @@ def _compiled_copy(context: StepContext, shape: str, seconds: float) -> Compiled
     """Compile a twin of a workload without compiled code."""
     workload = context.workload
     reference = _output(_copied(context), shape, context.seed)
-    twin = compiled_twin(context, BACKENDS[context.device.kind])
+    twin = compiled_twin(context, TORCH_BACKENDS[context.device.kind].compiler)
     return _compile(context, shape, seconds, twin, reference, workload.caller(shape))
 
 
