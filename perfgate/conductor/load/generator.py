@@ -25,13 +25,13 @@ _SIGNAL_SECONDS = 0.2
 _WALL = WallClock()
 
 
-def run_load(plan: LoadPlan, target: Target, clock: Clock = _WALL) -> Load:
+def run_load(plan: LoadPlan, target: Target) -> Load:
     """Send the plan in a new event loop, without garbage collection, and wait for all answers.
 
     Failed requests are exchanges with an ``error``. Raises MeasuringError if a package of the target is missing.
     """
     with quiet():
-        exchanges = asyncio.run(_turn(plan, target, clock))
+        exchanges = asyncio.run(_turn(plan, target))
     return Load(
         exchanges=exchanges,
         seconds=max((exchange.last for exchange in exchanges), default=0.0),
@@ -39,10 +39,10 @@ def run_load(plan: LoadPlan, target: Target, clock: Clock = _WALL) -> Load:
     )
 
 
-async def _turn(plan: LoadPlan, target: Target, clock: Clock) -> list[Exchange]:
+async def _turn(plan: LoadPlan, target: Target) -> list[Exchange]:
     """Send the plan, and stop on a signal: a load may take minutes."""
-    async with target.connect(clock) as send:
-        sending = asyncio.ensure_future(send_load(plan, send, clock))
+    async with target.connect(_WALL) as send:
+        sending = asyncio.ensure_future(send_load(plan, send))
         try:
             while not sending.done():
                 await asyncio.wait([sending], timeout=_SIGNAL_SECONDS)

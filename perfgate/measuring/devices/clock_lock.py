@@ -24,14 +24,12 @@ _UNLOCK_SECONDS = 30.0
 
 
 @contextmanager
-def locked_clock(
-    device: str, megahertz: int, *, say: Callable[[str], None], host: Host | None = None
-) -> Iterator[None]:
+def locked_clock(device: str, megahertz: int, *, say: Callable[[str], None]) -> Iterator[None]:
     """Lock the clock of a device such as ``cuda:1``; with 0 MHz, or where that is not possible, only say so."""
     if not megahertz:
         yield
         return
-    host = host or Host()
+    host = Host()
     try:
         commands = clock_commands(device, megahertz, host)
     except MeasuringError as error:
