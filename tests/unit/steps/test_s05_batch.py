@@ -140,7 +140,7 @@ def test_batch__fixed_batch__not_applicable_with_the_models_own_words() -> None:
     assert outcome.status == "not_applicable"
     assert reason_of(outcome) == (
         "the batch size is fixed at 4: a batch of 1 is refused "
-        "(RuntimeError: expected a batch of 4, got 1, raised in tests/fakes/workloads.py:36)"
+        "(RuntimeError: expected a batch of 4, got 1, raised in tests/fakes/workloads.py:37)"
     )
 
 
