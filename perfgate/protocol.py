@@ -608,8 +608,11 @@ class ProfileRequest(WorkerRequest, frozen=True):
     calls: int
 
 
-class ProfileSubroutinesRequest(ProfileRequest, frozen=True):
-    """The same of modules and functions."""
+class ProfileSubroutinesRequest(WorkerRequest, frozen=True):
+    """The same for modules and functions."""
+
+    shape: str
+    calls: int
 
 
 class Profiled(Reply, frozen=True):

@@ -157,7 +157,7 @@ def test_memory__times_rounded_by_a_spreadsheet__peaks_all_the_same(tmp_path: Pa
     timeline = only(tmp_path)
 
     assert timeline.device == 3
-    assert timeline.memory == {"PTA.allocated": 1.5 * 2**20, "PTA.reserved": 4 * 2**20, "APP.reserved": 8 * 2**20}
+    assert timeline.memory.peaks == {"PTA.allocated": 1.5 * 2**20, "PTA.reserved": 4 * 2**20, "APP.reserved": 8 * 2**20}
 
 
 def test_cpu_nodes__added_up_by_name(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_cpu_nodes__added_up_by_name(tmp_path: Path) -> None:
     text += "0,1.0\t,Unique,1,1,1,1,3.5\n0,2.0\t,Unique,1,1,1,1,2.5\n"
     written(tmp_path, f"{OUTPUT}/data_preprocess.csv", text)
     written(tmp_path, f"{OUTPUT}/step_trace_time.csv", "Step,Computing\n1,2\n")
-    (total,) = only(tmp_path).calls
+    (total,) = only(tmp_path).totals.calls
 
     assert total == NamedTotal("Unique", 2, 6000, "aicpu")
 

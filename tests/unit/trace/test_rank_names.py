@@ -87,7 +87,7 @@ def test_ranks__one_rank_twice__named_and_compared_once(tmp_path: Path) -> None:
         recorded(tmp_path / f"{name}.pt.trace.json", steps(3), **of_rank(rank))
     document = trace_ranks([Place(tmp_path)], say=lambda _: None).document
     assert [row.rank for row in document.ranks] == [0, 2]
-    (repeated,) = document.repeated
+    (repeated,) = document.gaps.repeated
     assert repeated.rank == 0
     assert [Path(path).name for path in (repeated.chosen, *repeated.others)] == ["a.pt.trace.json", "b.pt.trace.json"]
     assert document.missing == [1, 3]
@@ -134,7 +134,7 @@ def test_ranks__times_that_cannot_be_true__left_out_with_the_reason(tmp_path: Pa
         recorded(tmp_path / f"rank{rank}.json", events, **of_rank(rank, 3))
     document = trace_ranks([Place(tmp_path)], say=lambda _: None).document
     assert [row.rank for row in document.ranks] == [0, 2]
-    assert "have no time or no duration" in document.left_out[0].reason
+    assert "have no time or no duration" in document.gaps.left_out[0].reason
 
 
 @each(

@@ -56,7 +56,7 @@ _PROFILE_NAMES: dict[ProfileKind, Activity] = {
     "operators": Activity("operators"),
     "subroutines": Activity("modules and functions"),
 }
-_PROFILE_REQUESTS: dict[ProfileKind, type[ProfileRequest]] = {
+_PROFILE_REQUESTS: dict[ProfileKind, type[ProfileRequest | ProfileSubroutinesRequest]] = {
     "operators": ProfileRequest,
     "subroutines": ProfileSubroutinesRequest,
 }
