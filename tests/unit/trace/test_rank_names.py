@@ -90,7 +90,7 @@ def test_ranks__one_rank_twice__named_and_compared_once(tmp_path: Path) -> None:
     (repeated,) = document.gaps.repeated
     assert repeated.rank == 0
     assert [Path(path).name for path in (repeated.chosen, *repeated.others)] == ["a.pt.trace.json", "b.pt.trace.json"]
-    assert document.missing == [1, 3]
+    assert document.gaps.missing == [1, 3]
 
 
 def merged(tmp_path: Path, labels: tuple[str, ...]) -> Path:
