@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from perfgate.document.message import Message, ReasonedError, quote
 from perfgate.errors import PerfgateError
 from perfgate.measuring.checklist.mistakes import one_line
+from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.system.processes import kill_descendants, running_below
@@ -71,6 +72,14 @@ def experiment(
     # The exception is gone by now, and with it the tensors that its frames held.
     kill_descendants(spare=before)
     return failed
+
+
+def outcome_of(context: StepContext, measure: Callable[[], StepOutcome], *, failing: str) -> StepOutcome:
+    """The outcome of a step that is one experiment; unavailable if it fails."""
+    measured = experiment(context, measure, failing=failing)
+    if isinstance(measured, FailedExperiment):
+        return unavailable(measured.reason)
+    return measured
 
 
 def own_call(context: StepContext, shape: str) -> None:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.experiment import outcome_of, own_call
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable
 from perfgate.measuring.checklist.recorded import add_rate, busy_window, device_times_missing, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.batches import bytes_of, tensors
@@ -53,10 +53,7 @@ class TransferStep:
         with quiet():
             own_call(context, context.workload.shapes[0])
             # The workload itself uses neither pinned memory nor a second stream, so their failure is not its error.
-            outcome = experiment(context, partial(_measure, context), failing="times.copying-fails")
-        if isinstance(outcome, FailedExperiment):
-            return unavailable(outcome.reason)
-        return outcome
+            return outcome_of(context, partial(_measure, context), failing="times.copying-fails")
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """A recording shows only the copies that no kernel hides; the cost of copying takes a call without it."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, outcome_of, own_call
 from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
 from perfgate.measuring.checklist.recorded import add_rate, busy_window, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
@@ -55,10 +55,7 @@ class CacheStep:
         with quiet():
             own_call(context, shape)
             # The sweep and the copies of the inputs take memory that the workload did not ask for.
-            outcome = experiment(context, partial(_measure, context, shape), failing="system.cache-fails")
-        if isinstance(outcome, FailedExperiment):
-            return unavailable(outcome.reason)
-        return outcome
+            return outcome_of(context, partial(_measure, context, shape), failing="system.cache-fails")
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """The hit rates of the heaviest operators of every rank, and its memory traffic."""

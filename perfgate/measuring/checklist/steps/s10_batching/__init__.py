@@ -13,8 +13,8 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, outcome_of, own_call
+from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copies
@@ -108,11 +108,8 @@ class BatchingStep:
             return not_applicable(Message("times.training-no-requests"))
         with quiet():
             own_call(context, context.workload.shapes[0])
-            served = partial(_serve_requests, context, workload.traffic)
-            outcome = experiment(context, served, failing="times.batching-fails")
-        if isinstance(outcome, FailedExperiment):
-            return unavailable(outcome.reason)
-        return outcome
+            serve = partial(_serve_requests, context, workload.traffic)
+            return outcome_of(context, serve, failing="times.batching-fails")
 
 
 STEP = BatchingStep()
