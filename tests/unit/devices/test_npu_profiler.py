@@ -6,72 +6,74 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends import _npu_profiler
-from perfgate.measuring.devices.backends._npu_profiler import accepted, missing_from, require_msprof
+from perfgate.measuring.devices.backends._npu_profiler import call_supported, missing_from, require_msprof
 from perfgate.trace.readers.ascend.archive import pack
 
 
 # Signatures as torch_npu has them: branch v2.1.0-5.0.0, 6.0.0 and the 2.13.0 wheel.
-def handler_5(dir_name=None, worker_name=None, use_gzip: bool = False): ...
-def handler_6(dir_name=None, worker_name=None, analyse_flag: bool = True): ...
-def handler_13(dir_name=None, worker_name=None, analyse_flag: bool = True, async_mode: bool = False): ...
-def analyse_5(profiler_path: str): ...
-def analyse_6(profiler_path: str, max_process_number: int = 4): ...
-def analyse_13(profiler_path: str, max_process_number: int = 4, export_type=None): ...
+def handler_5(dir_name=None, worker_name=None, use_gzip: bool = False):
+    return dir_name
+
+
+def handler_6(dir_name=None, worker_name=None, analyse_flag: bool = True):
+    return dir_name, analyse_flag
+
+
+def handler_13(dir_name=None, worker_name=None, analyse_flag: bool = True, async_mode: bool = False):
+    return dir_name, analyse_flag
+
+
+def analyse_5(profiler_path: str):
+    return profiler_path
+
+
+def analyse_6(profiler_path: str, max_process_number: int = 4):
+    return profiler_path, max_process_number
+
+
+def analyse_13(profiler_path: str, max_process_number: int = 4, export_type=None):
+    return profiler_path, max_process_number
 
 
 class Config5:
     def __init__(self, profiler_level=0, aic_metrics=None, l2_cache=False, data_simplification=None,
-                 record_op_args=False): ...  # fmt: skip
+                 record_op_args=False):  # fmt: skip
+        self.settings = profiler_level, aic_metrics, data_simplification
 
 
 class Config13:
     def __init__(self, profiler_level=0, aic_metrics=0, l2_cache=False, msprof_tx=False, mstx=False,
                  data_simplification=True, record_op_args=False, op_attr=False, gc_detect_threshold=None,
                  export_type="text", host_sys=None, mstx_domain_include=None, mstx_domain_exclude=None, sys_io=False,
-                 sys_interconnection=False): ...  # fmt: skip
+                 sys_interconnection=False):  # fmt: skip
+        self.settings = profiler_level, aic_metrics, data_simplification
 
 
 @pytest.mark.parametrize(
-    ("function", "taken"),
-    [
-        (handler_5, {"dir_name": "d"}),
-        (handler_6, {"dir_name": "d", "analyse_flag": False}),
-        (handler_13, {"dir_name": "d", "analyse_flag": False}),
-    ],
+    ("function", "received"), [(handler_5, "d"), (handler_6, ("d", False)), (handler_13, ("d", False))]
 )
-def test_accepted__trace_handler__only_what_the_version_knows(
-    function: Callable[..., object], taken: dict[str, Any]
+def test_call_supported__trace_handler__only_what_the_version_knows(
+    function: Callable[..., object], received: object
 ) -> None:
-    arguments = accepted(function, dir_name="d", analyse_flag=False)
-
-    assert arguments == taken
-    function(**arguments)
+    assert call_supported(function, dir_name="d", analyse_flag=False) == received
 
 
-@pytest.mark.parametrize(
-    ("function", "taken"),
-    [(analyse_5, {"profiler_path"}), (analyse_6, {"profiler_path", "max_process_number"}),
-     (analyse_13, {"profiler_path", "max_process_number"})],
-)  # fmt: skip
-def test_accepted__analyse__only_what_the_version_knows(function: Callable[..., object], taken: dict[str, Any]) -> None:
-    arguments = accepted(function, profiler_path="d", max_process_number=2)
-
-    assert arguments.keys() == taken
-    function(**arguments)
+@pytest.mark.parametrize(("function", "received"), [(analyse_5, "d"), (analyse_6, ("d", 2)), (analyse_13, ("d", 2))])
+def test_call_supported__analyse__only_what_the_version_knows(
+    function: Callable[..., object], received: object
+) -> None:
+    assert call_supported(function, profiler_path="d", max_process_number=2) == received
 
 
 @pytest.mark.parametrize("config", [Config5, Config13])
-def test_accepted__settings__level_and_metrics_everywhere(config: type) -> None:
-    arguments = accepted(config, profiler_level=1, aic_metrics=2, data_simplification=True)
-
-    assert arguments.keys() == {"profiler_level", "aic_metrics", "data_simplification"}
-    config(**arguments)
+def test_call_supported__settings__level_and_metrics_everywhere(config: type) -> None:
+    made = call_supported(config, profiler_level=1, aic_metrics=2, data_simplification=False)
+    assert made.settings == (1, 2, False)
 
 
 @pytest.fixture
