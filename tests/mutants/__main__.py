@@ -42,6 +42,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.root, self.records = folder / "tree", folder / "records"
         self.records.mkdir()
+        (self.records / "current").touch()
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
         files = [ROOT / name for name in listed.split("\0") if name]
         for file in [*files, *ROOT.glob("perfgate/trace/scanner/*.so")]:
@@ -123,6 +124,7 @@ def tests_that_reach(copy: Copy, mutants: Sequence[Mutant]) -> list[list[str]]:
         seconds[test] += duration
         if has_failed:
             failed.add(test)
+    assert seconds, (copy.records / "output").read_text()
     print(f"{len(seconds)} tests in {sum(seconds.values()):.0f} s; fail without a change: {sorted(failed)}", flush=True)
     reaching: list[set[str]] = [set() for _ in mutants]
     for number, test in copy.take("reached"):
