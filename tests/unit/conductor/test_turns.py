@@ -363,6 +363,11 @@ def test_foresee__starts_of_several_quads__the_last_one_in_part() -> None:
     assert reach == Reach(10, 2, 90.0)
 
 
+def test_foresee__less_time_than_a_start_takes__part_of_one_start() -> None:
+    reach = foresee(Pace(fewest=4, most=4), quads=32, seconds=18.0, start_seconds=20.0, quad_seconds=4.0)
+    assert reach == Reach(2, 1, 18.0)
+
+
 def test_starts__starting_takes_long__has_at_most_so_many_quads() -> None:
     measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=8), start_seconds=600.0)
     assert [sum(turn.start == start for turn in measured.head) // 2 for start in (0, 1)] == [8, 8]

@@ -210,17 +210,23 @@ STALLS = ((0, 0.0), (50, 0.03))
 
 
 def device_gate(
-    *, waited: tuple[float, float] = (0.0, 0.0), one_after_the_other: bool = False, **stretches: Any
+    *,
+    waited: tuple[float, float] = (0.0, 0.0),
+    one_after_the_other: bool = False,
+    on_device: bool = True,
+    **stretches: Any,
 ) -> dict[str, Paired]:
-    """The times of a gate on a device whose hosts waited for these shares of both sides' turns."""
+    """The times of a gate on a device, or the CPU, whose hosts waited for these shares of both sides' turns."""
     base, head = sides([1.0] * 16, call=0.001)
     runs = []
     for run, members, share in zip((base, head), stretches_of(**stretches), waited):
-        timed = [with_waits(as_device(member), share) for member in members]
+        timed = [with_waits(member, share) for member in members]
         if one_after_the_other and run is head:
             timed = [later(member) for member in timed]
-        pairs = [as_device(replicate) for replicate in run.replicates]
-        runs.append(msgspec.structs.replace(run, replicates=[*pairs, *timed]))
+        replicates = [*run.replicates, *timed]
+        if on_device:
+            replicates = [as_device(replicate) for replicate in replicates]
+        runs.append(msgspec.structs.replace(run, replicates=replicates))
     return times_of(judged(runs[0], runs[1], policy=Policy(looks=LOOKS)))
 
 
@@ -229,10 +235,14 @@ def as_device(replicate: Replicate) -> Replicate:
 
 
 def with_waits(replicate: Replicate, share: float) -> Replicate:
-    return with_columns(
-        replicate,
-        lambda columns: msgspec.structs.replace(columns, run_delay_ns=[round(share * ns) for ns in columns.seen_ns]),
-    )
+    """The replicate, seen for longer by what it waited for CPUs."""
+
+    def waiting(columns: BlockColumns) -> BlockColumns:
+        seen_ns = [round(ns / (1 - share)) for ns in columns.seen_ns]
+        delay_ns = [longer - ns for longer, ns in zip(seen_ns, columns.seen_ns)]
+        return msgspec.structs.replace(columns, seen_ns=seen_ns, run_delay_ns=delay_ns)
+
+    return with_columns(replicate, waiting)
 
 
 def later(replicate: Replicate) -> Replicate:
@@ -258,6 +268,11 @@ def test_stretches__hosts_of_both_sides_waited_for_cpus__mean_and_stalls_inform(
     for metric in ("latency.mean", "latency.stalls"):
         assert (times[metric].outcome, times[metric].gating) == ("informs", False)
         assert times[metric].reason == Message("gate.host-waited")
+
+
+def test_stretches__on_the_cpu_while_both_sides_waited_for_it__the_mean_fails() -> None:
+    """Their clock stops while they wait."""
+    assert device_gate(on_device=False, waited=(0.1, 0.1), ratio=1.2)["latency.mean"].outcome == "regressed"
 
 
 def test_stretches__only_the_host_of_head_waited__fails() -> None:
