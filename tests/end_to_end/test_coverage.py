@@ -14,7 +14,8 @@ from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference, parse_config
 from perfgate.document.coverage import Coverage
 from perfgate.document.run import Side
-from perfgate.flows.check.coverage import CodeWatch, changed_files
+from perfgate.flows.check.changed_files import changed_files
+from perfgate.flows.check.coverage import CodeWatch
 
 CONFIG = 'project = "a"\nworkload = "perf/workload.py:small"\n'
 REFERENCE = WorkloadReference("small", "perf/workload.py", "small")

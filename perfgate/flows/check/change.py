@@ -17,7 +17,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
 from perfgate.document.run import Side, Source
 from perfgate.errors import ConfigError, RepositoryError, UsageError
-from perfgate.flows.check.coverage import ChangedFiles, changed_files
+from perfgate.flows.check.changed_files import ChangedFiles, changed_files
 from perfgate.flows.shared.options import ChangeOptions
 from perfgate.flows.shared.reads import files_read_here, files_that_may_be_read
 from perfgate.flows.trust.commits import BaseConfig, config_at, same_code_between

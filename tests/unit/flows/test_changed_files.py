@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfgate.config import PathSettings
-from perfgate.flows.check.coverage import ChangedFiles, changed_files
+from perfgate.flows.check.changed_files import ChangedFiles, changed_files
 from perfgate.judging.gate.paths import excluded_files, files_taken_in
 
 
