@@ -69,6 +69,12 @@ def test_measure_stretches__head_stalls_in_every_500th_call__more_starts_until_i
     assert judged(*documents_of(measured)).verdict == "FAIL"
 
 
+def test_measure_stretches__added_to_an_earlier_check__numbers_of_the_second_round() -> None:
+    gate = VirtualGate(works(MS), works(MS), device=host, all_looks=True, budget=0.0)
+    measured, _ = gate.measure_stretches(quads=48, round_number=1)
+    assert [(one.pair, one.round) for one in measured.head] == [(100_000, 1), (100_001, 1)]
+
+
 @pytest.mark.parametrize(("budget", "starts"), [(6.0, 4), (12.0, 8)], ids=["before", "after"])
 def test_measure_stretches__budget_ends_around_the_second_look__none_begins_or_the_third_is_reached(
     budget: float, starts: int
