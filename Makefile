@@ -161,7 +161,7 @@ test-ci: $(VENV)/.installed $(CI_TOOLS)/.installed
 	PATH="$(CURDIR)/$(CI_TOOLS)/bin:$$PATH" $(BIN)/python -m pytest -m ci tests/ci
 
 # Change single lines of the gate, the engine and publish, and print which test notices each change; COUNT=10 SEED=2 for others. About
-# 25 minutes on two quiet cores.
+# 20 minutes on a busy machine.
 mutants: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --count $(or $(COUNT),60) --seed $(or $(SEED),1)
 
