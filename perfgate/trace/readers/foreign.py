@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,8 @@ from perfgate.trace.scanner.compressed import damage, opened
 
 _HEAD_BYTES = 4096
 _MOST_FILES = 1000
+_POINTER = rb"version https://git-lfs\.github\.com/spec"
+_POINTER_BYTES = 1024  # a pointer is smaller (git-lfs, docs/spec.md)
 
 
 class _Format(NamedTuple):
@@ -36,7 +38,7 @@ def _matches(pattern: bytes) -> Callable[[str, bytes], object]:
 _FORMATS = (
     _Format(
         "a pointer of Git LFS",
-        _matches(rb"version https://git-lfs\.github\.com/spec"),
+        _matches(_POINTER),
         Activity("fetch the file itself: git lfs pull"),
     ),
     _Format(
@@ -108,6 +110,15 @@ def refuse_foreign_below(folder: Path) -> None:
     """As ``refuse_foreign``, for the first such file in a folder that has no recording."""
     for path in sorted(islice(folder.rglob("*"), _MOST_FILES)):
         refuse_foreign(path)
+
+
+def refuse_pointers(folder: Path, *, but: Collection[str] = ()) -> None:
+    """As ``refuse_foreign``, for the first pointer of Git LFS among the files in a folder: a table of it would be empty."""
+    for path in sorted(folder.iterdir()):
+        if path.name in but or not path.is_file() or path.stat().st_size >= _POINTER_BYTES:
+            continue
+        if re.match(_POINTER, path.read_bytes()):
+            refuse_foreign(path)
 
 
 def refuse_foreign(path: Path) -> None:

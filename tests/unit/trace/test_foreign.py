@@ -10,8 +10,11 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
+from perfgate.flows.trace.gathering import trace_reduce
+from perfgate.flows.trace.places import Place
 from tests.each import each
 
+from .ascend import written
 from .job import recorded, steps
 
 _EVENTS = json.dumps({"traceEvents": steps(2)})
@@ -45,6 +48,51 @@ def test_read__other_format__refused_by_its_name_with_the_remedy(
         with pytest.raises(DocumentError) as caught:
             read(path)
         assert said in str(caught.value)
+
+
+_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+_KERNELS = "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us)\n1,MatMul1,MatMul,AI_CORE,10.5,20\n"
+_STEPS = (
+    "Device_id,Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage\n0,1,20,0,0,0,5,25\n"
+)
+
+
+@each(
+    "name",
+    [
+        "kernel_details.csv",
+        "step_trace_time.csv",
+        "op_statistic.csv",
+        "communication.json",
+        "analysis.db",
+        "trace_view.json",
+    ],
+)
+def test_read__file_of_an_ascend_folder_is_a_pointer__refused_with_the_command(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    output = folder / "ASCEND_PROFILER_OUTPUT"
+    written(output, "kernel_details.csv", _KERNELS)
+    written(output, name, _POINTER)
+
+    with pytest.raises(DocumentError, match=rf"{name} is a pointer of Git LFS, .*git lfs pull"):
+        trace.read(folder)
+
+
+def test_reduce__timeline_is_a_pointer__tables_suffice(tmp_path: Path) -> None:
+    output = tmp_path / "job_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    written(output, "kernel_details.csv", _KERNELS)
+    written(output, "step_trace_time.csv", _STEPS)
+    written(output, "trace_view.json", _POINTER)
+
+    assert trace_reduce([Place(tmp_path)], say=print, workers=1).left_out == []
+
+
+def test_read__folder_with_a_pointer_among_its_traces__refused_with_the_command(tmp_path: Path) -> None:
+    written(tmp_path, "rank0.pt.trace.json", _EVENTS)
+    written(tmp_path, "rank1.pt.trace.json", _POINTER)
+
+    with pytest.raises(DocumentError, match=r"rank1.pt.trace.json is a pointer of Git LFS, .*git lfs pull"):
+        trace.read(tmp_path)
 
 
 @each(

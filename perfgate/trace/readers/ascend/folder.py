@@ -24,6 +24,7 @@ from perfgate.trace.readers.ascend.layout import TRACE_VIEWS, folder_around
 from perfgate.trace.readers.ascend.tables import Tables
 from perfgate.trace.readers.ascend.timeline import device_timelines, events_of_tables
 from perfgate.trace.readers.ascend.view import read_view
+from perfgate.trace.readers.foreign import refuse_foreign, refuse_pointers
 
 _Item = TypeVar("_Item")
 
@@ -34,6 +35,8 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
     With ``tables_suffice``, a timeline is skipped if tables hold its kernels and steps: the events of the device are then
     known, the host's are not.
     """
+    for folder in {output, folder_around(output)}:
+        refuse_pointers(folder, but=TRACE_VIEWS)
     about, rank, groups = read_about(folder_around(output))
     recording = replace(about, path=output)
     tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
@@ -142,6 +145,7 @@ def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
     if views:
         kernels = joined_tables(list(tables.kernels.values()) or [KernelTable.of(())])
         for path in views:
+            refuse_foreign(path)
             timelines += device_timelines(read_view(path), kernels)
     if not timelines:
         return _devices_of_tables(tables, numbers)

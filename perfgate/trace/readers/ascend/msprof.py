@@ -11,6 +11,7 @@ from perfgate.trace.readers.ascend.about import read_cores
 from perfgate.trace.readers.ascend.folder import rank_of, recording_of
 from perfgate.trace.readers.ascend.layout import MAX_FOLDERS, folder_around, msprof_outputs
 from perfgate.trace.readers.ascend.tables import Tables
+from perfgate.trace.readers.foreign import refuse_pointers
 
 _TABLES = ("kernels", "kernels, some", "types", "calls")
 
@@ -33,6 +34,7 @@ def _read_output(output: Path) -> Recording:
         files = [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()]
         return files[:MAX_FOLDERS]
 
+    refuse_pointers(output)
     tables = Tables(files_of, kernels="op_summary")
     cores = read_cores(folder_around(output))
     views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]

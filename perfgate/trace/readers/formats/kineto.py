@@ -23,6 +23,7 @@ from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME
+from perfgate.trace.readers.foreign import refuse_foreign
 from perfgate.trace.readers.kineto.arguments import (
     DEVICE,
     DEVICE_ID,
@@ -123,6 +124,8 @@ def read(path: Path) -> Recording:
             path=path,
             folders=", ".join(folders[:_MOST_FOLDERS]),
         )
+    for file in files:
+        refuse_foreign(file)
     recordings = [_read_file(file) for file in files]
     timelines: list[Timeline] = []
     notes: list[Message] = []
