@@ -240,6 +240,17 @@ class ScannedEvents:
             return ()
         return (Message("notes.events-ignored", {"path": str(self.of.path), "what": ", ".join(ignored)}),)
 
+    def of_unknown_phase(self, known: str) -> tuple[Message, ...]:
+        """A note on events of other phases than these, which their profiler does not write; empty if there are none."""
+        counts = np.bincount(self.phase)
+        unknown = []
+        for code in np.flatnonzero(counts).tolist():
+            if chr(code) not in known:
+                unknown.append(f"{counts[code]} {chr(code)}")
+        if not unknown:
+            return ()
+        return (Message("notes.unknown-phases", {"path": str(self.of.path), "what": ", ".join(unknown)}),)
+
 
 def _duration(text: bytes) -> int:
     """Raises ValueError for a text that is not a duration."""

@@ -138,6 +138,45 @@ def test_losses__an_operator_without_a_duration_among_exact_times__said(tmp_path
     assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.calls-outside", "notes.operators-untimed"]
 
 
+def native_npu() -> list[Event]:
+    """Launches with the names of their kernels, both without numbers, and the arrow between them (torch_npu with mspti)."""
+    events: list[Event] = []
+    for number in range(5):
+        at = 100.0 * number + 0.125
+        launch = {
+            "ph": "X",
+            "cat": "privateuse1_runtime",
+            "name": f"Cast_{number}",
+            "pid": 100,
+            "tid": 101,
+            "ts": at,
+            "dur": 0,
+        }
+        kernel = {"ph": "X", "cat": "kernel", "name": f"Cast_{number}", "pid": 0, "tid": 47, "ts": at + 20, "dur": 1.5}
+        arrow = {"cat": "ac2g", "name": "ac2g", "id": number}
+        events += [launch, {**arrow, "ph": "s", "pid": 100, "tid": 101, "ts": at}]
+        events += [{**kernel, "args": {"streamId": 47, "type": "KERNEL_AIVEC"}}]
+        events += [{**arrow, "ph": "f", "bp": "e", "pid": 0, "tid": 47, "ts": at + 20}]
+    return events
+
+
+def test_losses__launch_with_the_name_of_its_kernel_has_none__said(tmp_path: Path) -> None:
+    events = native_npu()
+    # Of the third launch, the kernel and the end of its arrow.
+    events.pop(10)
+    events.pop(10)
+
+    assert codes_of(tmp_path / "whole.pt.trace.json", native_npu()) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.launches-unmatched"]
+
+
+def test_losses__an_event_of_no_known_phase__said(tmp_path: Path) -> None:
+    events = kineto()
+    events[chosen(events, "kernel", -1)]["ph"] = "Z"
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.unknown-phases"]
+
+
 @pytest.mark.parametrize("tick", [0.042, 0.1])
 def test_losses__short_operators_of_a_coarse_clock__none(tick: float, tmp_path: Path) -> None:
     """Modelled on traces of a Mac (kernelforge) and of Windows (GPU-Profiling-Setup): aten::resolve_conj takes 0 or 1 tick."""

@@ -211,7 +211,7 @@ def render_steps(document: StepDocument, console: TerminalOutput) -> None:
 
 
 def _phases(phases: Sequence[PhaseTotal]) -> Table:
-    table = Table("phase", "steps>", "requests>", "length>", "computing>", "free>")
+    table = Table("phase", "steps>", "requests>", "length>", "compute>", "free>")
     for phase in phases:
         medians = times_of(phase.length, phase.computing, phase.free)
         requests: str = "–"
@@ -225,7 +225,7 @@ def _steps(steps: Sequence[StepRow]) -> Table:
     fused = []
     if any(step.fused for step in steps):
         fused = ["fused>"]
-    table = Table("step>", "length>", "computing>", *fused, "comm.>", "exposed>", "copies>", "prep.>", "free>")
+    table = Table("step>", "length>", "compute>", *fused, "comm.>", "exposed>", "copies>", "prep.>", "free>")
     for step in steps:
         label = [_label(step.number)]
         if step.phase:

@@ -66,6 +66,8 @@ _DERIVED = lazy_pattern(
     re.IGNORECASE,
 )
 _REQUEST = "request_id"
+# Of events that are neither complete nor arrows (Chrome's trace event format, "Event Descriptions").
+_PHASES = "BEbenCiIMNODPRcSTFpVv(),"
 
 
 def recognises(path: Path) -> bool:
@@ -103,7 +105,10 @@ def _read_file(path: Path) -> Recording:
     is_counter = file.others.is_phase("C")
     counters, unread = read_counters(file.others.select(is_counter))
     is_counter[is_counter] = ~unread
-    timelines = timelines_by_device(path, table, device_of, rank=rank_in_name(path))
+    losses = file.others.of_unknown_phase(_PHASES)
+    timelines = []
+    for timeline in timelines_by_device(path, table, device_of, rank=rank_in_name(path)):
+        timelines.append(replace(timeline, losses=losses))
     absent = dict(absent_device(timelines))
     if unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": unended})

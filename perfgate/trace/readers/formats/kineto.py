@@ -69,6 +69,7 @@ PRIORITY = 0
 # Prefix of args.type of a kernel on an NPU (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
 _NPU_KERNEL = b'"KERNEL_'
 _ALLOCATION = "[memory]"
+_PHASES = "BEbenCiIM"  # of events that are neither complete nor arrows
 # The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
 # output_json.cpp, finalizeTrace and handleTraceSpan).
 _RECORDING, _TORCH = "Trace", lazy_pattern("PyTorch Profiler")
@@ -243,6 +244,7 @@ def _spans(path: Path) -> _Spans:
     if is_counter.any():
         ignored = others.select(~is_counter)
     notes = (*ignored.ignored("BEbenC"), *_not_understood(path, spans, unknown))
+    losses = [*others.of_unknown_phase(_PHASES)]
     readings = _readings(allocations, counters)
     del others, ignored, allocations, read_arrows  # there may be millions: free their memory first
     devices = _devices(spans, on_device)
@@ -271,7 +273,6 @@ def _spans(path: Path) -> _Spans:
         tracks=tuple(tracks),
     )
     give_shapes(events, spans, label)
-    losses: list[Message] = []
     if not label.any():
         is_recording = texts.flagged(spans.category, _RECORDING.__eq__) & texts.flagged(spans.name, _TORCH.match)
         losses += [*_missing_indices(indices), *_out_of_order(events, spans.arguments[EVENT_INDEX])]
