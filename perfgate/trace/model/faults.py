@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, Codes, FloatColumn, IntColumn, Mask, enclosing
-from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 
 # Kernels of one graph run side by side although the profiler gives them one stream (cudaGraphLaunch, hipGraphLaunch,
@@ -34,6 +34,7 @@ _DAY_NS = 86_400_000_000_000
 _CLOCK_NS = 1000
 _FOUND = "_time_faults"  # of an EventTable, as its cached properties
 _NONE = np.zeros(0, dtype=np.int64)
+_WORK = frozenset(KIND_CODES[kind] for kind in DEVICE_KINDS)
 
 
 class TimeFaults(NamedTuple):
@@ -82,7 +83,9 @@ def _search(events: EventTable) -> TimeFaults:
     timed = np.flatnonzero(~untimed)
     overlapping = timed[_overlapping(events, work[timed])]
     host = np.flatnonzero(~events.is_kind(*DEVICE_KINDS, "python", "memory"))
-    everything = np.concatenate((work[timed], host))
+    is_believed = ~untimed
+    is_believed[overlapping] = False
+    everything = np.concatenate((work[is_believed], host))
     apart = everything[_apart(events, everything)]
     return TimeFaults(work.size, work[untimed], work[overlapping], apart)
 
@@ -202,22 +205,27 @@ def _usual_durations(events: EventTable, work: IntColumn, groups: Codes) -> Floa
     return usual[groups]
 
 
-def _is_mostly_empty(start: IntColumn) -> bool:
-    """Whether a single gap may be most of the window: a look at a few bins is cheaper than sorting millions of events."""
+def _is_mostly_empty(start: IntColumn, end: int) -> bool:
+    """Whether nothing starts in most of the window: a look at a few bins is cheaper than sorting millions of events."""
     low = int(start.min())
-    width = (int(start.max()) - low) // _BINS + 1
+    width = (end - low) // _BINS + 1
     filled = np.flatnonzero(np.bincount((start - low) // width, minlength=_BINS))
-    return int(np.diff(filled).max(initial=0)) > _BINS * 3 // 4
+    return int(np.diff(filled, append=_BINS).max(initial=0)) > _BINS * 3 // 4
 
 
 def _apart(events: EventTable, rows: IntColumn) -> IntColumn:
-    """The places among ``rows`` of the events on the smaller side of a jump."""
+    """The places among ``rows`` of the events on the smaller side of a jump, or of work that outlasts all else together."""
     start, end = events.start[rows], events.end[rows]
     if start.size < 2:
         return _NONE
     length = int(end.max()) - int(start.min())
-    if length <= _JUMP_NS or not _is_mostly_empty(start):
+    if length <= _JUMP_NS or not _is_mostly_empty(start, int(end.max())):
         return _NONE
+    longest = int(np.argmax(end - start))
+    if events.kind[rows[longest]] in _WORK:
+        length_of_rest = int(np.delete(end, longest).max()) - int(np.delete(start, longest).min())
+        if int(end[longest] - start[longest]) > max(_JUMP_NS, _JUMP * length_of_rest):
+            return np.array([longest])
     order = np.argsort(start, kind="stable")
     in_order = start[order]
     gaps = in_order[1:] - np.maximum.accumulate(end[order])[:-1]

@@ -92,17 +92,17 @@ def _of_operators(events: EventTable) -> Iterator[Message]:
     """Operators that neither contain one another nor follow one another on their thread, and operators without a duration.
 
     No recorded sample has either, except for operators of less than a microsecond where times are whole microseconds, and for
-    short operators of a coarse clock: 100 ns on Windows, 42 ns on a Mac.
+    short operators of a coarse clock: 100 ns on Windows, 42 ns on a Mac. A profiler that lost a buffer leaves zeros.
     """
     operators = np.flatnonzero(events.is_kind("host_op"))
     _, crossing = enclosing_calls(events, events.track, operators.astype(np.int32))
     if crossing:
         yield Message("notes.operators-cross", {"count": crossing, "operators": operators.size})
     duration = events.duration[operators]
-    untimed = 0
+    is_lost = (duration == 0) & (events.start[operators] == 0)
     if (duration % _MICROSECOND_NS).any():
-        is_lost = (duration == 0) & ~are_short(duration, events.group[operators])
-        untimed = int(np.count_nonzero(is_lost))
+        is_lost |= (duration == 0) & ~are_short(duration, events.group[operators])
+    untimed = int(np.count_nonzero(is_lost))
     if untimed:
         yield Message("notes.operators-untimed", {"count": untimed, "operators": operators.size})
 

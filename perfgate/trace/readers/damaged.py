@@ -161,6 +161,8 @@ class _Repair:
             return replaced
         closing = len(end) - len(end.lstrip(b"] }\r\n\t"))
         self._around += behind - closing
+        # Only the brackets that follow the list are missing.
+        self._unended = behind == closing
         return plain
 
     def _text(self) -> Iterator[bytes]:
@@ -335,7 +337,10 @@ def _first_member(text: bytes) -> int:
 
 
 def _with_nulls(text: bytes) -> tuple[bytes, int]:
-    """The text with null for each value that only its writer takes for a number, and the number of such values."""
+    """The text with null for each value that only its writer takes for a number, in UTF-8, and how many values that changed.
+
+    All texts of an event that are not UTF-8 count as one value.
+    """
     count = 0
 
     def replaced(match: re.Match[bytes]) -> bytes:
@@ -345,7 +350,12 @@ def _with_nulls(text: bytes) -> tuple[bytes, int]:
         count += 1
         return b"null"
 
-    return _NO_NUMBER.sub(replaced, text), count
+    mended = _NO_NUMBER.sub(replaced, text)
+    try:
+        mended.decode()
+    except UnicodeDecodeError:
+        return mended.decode("utf-8", "replace").encode(), count + 1
+    return mended, count
 
 
 def _is_document(text: bytes) -> bool:

@@ -36,6 +36,12 @@ def _matches(pattern: bytes) -> Callable[[str, bytes], object]:
 
 # In this order; the names of files count only if their content is binary.
 _FORMATS = (
+    _Format("an empty file", _matches(rb"\s*\Z"), Activity("copy it again, or record the trace again")),
+    _Format(
+        "a zip archive",
+        lambda name, head: head.startswith(b"PK\x03\x04") and not name.endswith(".zip"),
+        Activity("unpack it: unzip FILE"),
+    ),
     _Format(
         "a pointer of Git LFS",
         _matches(_POINTER),

@@ -17,6 +17,9 @@ Compression = Literal["gzip", "zstd"]
 SUFFIXES = (".json", ".json.gz", ".json.zst")
 _GZIP = 31  # zlib's manual, inflateInit2: 15 bits of window, and 16 for gzip
 _PACKED_BYTES = 256 << 10
+# The messages of zlib at the end of a member, and the bytes of it that follow the one at which zlib says so.
+_CHECKS = {"incorrect data check": 4, "incorrect length check": 0}
+_CHECKS_BYTES = 8
 # RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
 _MAGIC: dict[Compression, bytes] = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 _BY_SUFFIX: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
@@ -116,28 +119,36 @@ class ReadableText:
                 before = member.copy()
                 try:
                     text = member.decompress(packed)
+                    packed = member.unused_data
+                    is_new = member.eof
                 except zlib.error:
-                    yield from self._bytewise(before, packed)
-                    return
+                    text, packed = self._bytewise(before, packed + stream.read(_CHECKS_BYTES))
+                    is_new = True
                 yield text
-                packed = member.unused_data
-                is_new = member.eof
+                if self.fault == "cut":
+                    return
                 if is_new:
                     member = zlib.decompressobj(wbits=_GZIP)
         if not is_new:
             self.fault = "cut"
 
-    def _bytewise(self, member: Any, packed: bytes) -> Iterator[bytes]:
-        """The text before the damage, byte by byte: zlib returns no data of a damaged block."""
-        self.fault = "cut"
+    def _bytewise(self, member: Any, packed: bytes) -> tuple[bytes, bytes]:
+        """The text before the damage, byte by byte, because zlib returns no data of a damaged block; and what follows a check.
+
+        zlib compares the checksum and the length behind the last byte of a member, so the next member may be intact.
+        """
+        text = bytearray()
         for place in range(len(packed)):
             try:
-                yield member.decompress(packed[place : place + 1])
+                text += member.decompress(packed[place : place + 1])
             except zlib.error as error:
-                # zlib compares these two behind the last byte of the text.
-                if any(check in str(error) for check in ("incorrect data check", "incorrect length check")):
-                    self.fault = "checksum"
-                return
+                for check, behind in _CHECKS.items():
+                    if check in str(error):
+                        self.fault = "checksum"
+                        return bytes(text), packed[place + 1 + behind :]
+                break
+        self.fault = "cut"
+        return bytes(text), b""
 
     def _zstd(self, stream: IO[bytes]) -> Iterator[bytes]:
         zstd = _zstd(self._path)

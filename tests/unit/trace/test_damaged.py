@@ -154,6 +154,44 @@ def test_salvage__another_sum_of_a_gzip__everything_is_read_and_said(tmp_path: P
     assert note.code == "notes.wrong-checksum"
 
 
+@pytest.mark.parametrize("place", [-8, -4])
+def test_salvage__another_sum_of_the_first_member_of_a_gzip__the_second_is_read(tmp_path: Path, place: int) -> None:
+    text = kineto([json.dumps(event) for event in EVENTS]).encode()
+    first = bytearray(gzip.compress(text[:2000]))
+    first[place] ^= 0x11
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(bytes(first) + gzip.compress(text[2000:]))
+
+    names, note = salvaged(path)
+
+    assert names == [event["name"] for event in EVENTS]
+    assert note is not None
+    assert note.code == "notes.wrong-checksum"
+
+
+def test_salvage__names_that_are_not_utf8__their_events_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(kineto([json.dumps(event) for event in EVENTS]).encode().replace(b'"k7"', b'"k\xff7"'))
+
+    names, note = salvaged(path)
+
+    assert names[7] == "k\ufffd7"
+    assert len(names) == 50
+    assert note is not None
+    assert (note.code, note.values["count"]) == ("notes.no-json-numbers", 1)
+
+
+def test_salvage__last_bracket_is_missing__said_to_be_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(kineto([json.dumps(event) for event in EVENTS], end="]"))
+
+    names, note = salvaged(path)
+
+    assert len(names) == 50
+    assert note is not None
+    assert note.code == "notes.cut-off"
+
+
 def test_salvage__whole_file__as_read_without_a_note(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text(kineto([json.dumps(event) for event in EVENTS]))

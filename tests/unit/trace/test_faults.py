@@ -208,3 +208,24 @@ def test_time_faults__device_alone_recorded__a_length_unlike_all_others_of_its_n
     side_by_side[4]["dur"] = 90_000_000
     (timeline,) = trace.read(recorded(tmp_path / "overflow.json", side_by_side)).timelines
     assert [note.values["count"] for note in contradictions(timeline)] == [1]
+
+
+def test_time_faults__last_kernel_outlasts_all_others_together__is_apart(tmp_path: Path) -> None:
+    events = steps()
+    last = [event for event in events if is_kernel(event)][-1]
+    last["dur"] = 1e9
+    (timeline,) = trace.read(recorded(tmp_path / "trace.json", events)).timelines
+
+    (place,) = time_faults(timeline.events).apart.tolist()
+    assert timeline.events.duration[place] == 10**12
+    assert [note.code for note in contradictions(timeline)] == ["notes.clock-jumped"]
+
+
+def test_contradictions__all_operators_at_time_zero__said(tmp_path: Path) -> None:
+    events = steps()
+    for event in events:
+        if event.get("cat") == "cpu_op":
+            event.update(ts=0, dur=0)
+    (timeline,) = trace.read(recorded(tmp_path / "trace.json", events)).timelines
+
+    assert "notes.operators-untimed" in [note.code for note in contradictions(timeline)]

@@ -138,6 +138,19 @@ def test_losses__an_operator_without_a_duration_among_exact_times__said(tmp_path
     assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.calls-outside", "notes.operators-untimed"]
 
 
+def test_read__kernels_without_a_category__are_work_as_they_name_a_stream(tmp_path: Path) -> None:
+    events = kineto()
+    for event in events:
+        if event["cat"] == "kernel":
+            del event["cat"]
+    path = tmp_path / "t.pt.trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+    (timeline,) = trace.read(path).timelines
+
+    assert int(timeline.events.is_kind("compute").sum()) == STEPS * OPERATORS
+
+
 def native_npu() -> list[Event]:
     """Launches with the names of their kernels, both without numbers, and the arrow between them (torch_npu with mspti)."""
     events: list[Event] = []

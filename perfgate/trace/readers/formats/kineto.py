@@ -16,7 +16,7 @@ from perfgate.errors import DocumentError
 from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.communication import kernel_kind
-from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, MAX_NS, EventKind, EventTable
+from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, MAX_NS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
@@ -389,9 +389,10 @@ def _by_category(texts: ScannedTexts, spans: ScannedEvents) -> _Categories:
 
     kind = texts.judged(spans.category, kind_code, otherwise=_OTHER, dtype=np.uint8)
     unknown = texts.flagged(spans.category, lambda word: word != "" and _kind_of_category(word) is None)
+    uncategorised = unknown | (spans.category == NO_TEXT)
     on_device = unknown
-    if unknown.any():
-        on_device = unknown & _names_a_stream(spans)
+    if uncategorised.any():
+        on_device = uncategorised & _names_a_stream(spans)
     kind[on_device] = KIND_CODES["compute"]
     of_mtia = texts.flagged(spans.category, _MTIA_WORK.__eq__)
     kind[of_mtia & texts.flagged(spans.name, _WAITING.search)] = _OTHER
