@@ -33,14 +33,12 @@ from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.protocol import StepSettings
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
 from perfgate.trace.model.communication import add_communication
-from perfgate.trace.model.recording import Recording
+from perfgate.trace.model.recording import SOME_KERNELS, Recording
 from perfgate.trace.readers.contradictions import caveats_about, contradictions_of
 from perfgate.version import __version__
 
 DEFAULT_WORKLOAD = "profile"
 _SHOWN_REASONS = 3
-# Prefix of the readers' name for kernels with rows that were cut off or lack cells.
-_INCOMPLETE = "kernels, some"
 # The checklist steps with times of training steps, kernels and collectives.
 _OF_TIMES = frozenset({1, 2, 3, 4, 16})
 _NAME = re.compile(r"\w[\w.-]{0,99}")
@@ -75,7 +73,7 @@ def run_from_profile(
     out = prepare_out(out)
     remove_results(out, ("run.json",))
     contradicted = contradictions_of([(summary.shape, summary.timeline) for summary in summaries])
-    incomplete = [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)] + contradicted
+    incomplete = [*recording.incomplete, *contradicted]
     testbed = recorded_testbed(recording, summaries)
     settings = StepSettings(expected_kernels=config.expect.kernels, graph_spans=config.graph.spans)
     context = RecordingContext(recording, summaries, workload, config.limit_values, settings)
@@ -207,6 +205,6 @@ def _warnings(
         warnings.append(Message("notes.nothing-counted", {"what": list(incomplete)}))
     warnings += caveats_about([(summary.shape, summary.timeline) for summary in summaries])
     for part, why in recording.absent.items():
-        if not part.startswith(_INCOMPLETE):
+        if not part.startswith(SOME_KERNELS):
             warnings.append(Message("notes.not-recorded", {"what": part, "why": why}))
     return warnings

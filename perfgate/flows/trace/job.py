@@ -121,6 +121,7 @@ def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
     losses: list[Message] = []
     caveats: list[Message] = []
     for recording in recordings.values():
+        losses += recording.incomplete
         if recording.loss:
             losses += recording.notes
         else:

@@ -319,6 +319,10 @@ class Loss(NamedTuple):
         return self.is_cut or self.lost > 0 or self.numbers > 0
 
 
+# Prefix of the part of a recording's ``absent`` for kernels that its tables lack.
+SOME_KERNELS = "kernels, some"
+
+
 @dataclass(frozen=True)
 class Recording:
     """The whole content of a profiler's file or folder.
@@ -339,3 +343,8 @@ class Recording:
     absent: Mapping[str, Message] = field(default_factory=dict)
     notes: tuple[Message, ...] = ()
     loss: Loss | None = None
+
+    @property
+    def incomplete(self) -> list[Message]:
+        """For each table of kernels with rows that were cut off or lack cells, the reason."""
+        return [reason for part, reason in self.absent.items() if part.startswith(SOME_KERNELS)]

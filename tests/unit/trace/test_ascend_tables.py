@@ -14,6 +14,8 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.job import trace_top
 from perfgate.trace.model.recording import NamedTotal
 from perfgate.trace.readers.ascend import archive
 from tests.samples import unpacked
@@ -95,6 +97,24 @@ def test_kernels__row_lacks_a_cell_in_the_middle__left_out_and_said(tmp_path: Pa
 
     assert [kernel.name for kernel in found] == ["A"]
     assert text_of(trace.read(tmp_path).absent["kernels, some"]) == "1 rows of kernel_details lack cells"
+
+
+def test_kernels__cells_shifted_into_the_shapes__refused_though_another_column_has_their_text(tmp_path):
+    # A cell with a quote is left to the csv module.
+    table = 'Name,Type,Duration(us),Input Shapes\n"A",Add,1,"""2,3"""\nB,Add,1,Add\n'
+
+    with pytest.raises(DocumentError, match="line 3, column 'input shapes': 'Add' is not a list of shapes"):
+        kernels(tmp_path, table)
+
+
+def test_top__table_cut_off_within_a_line__said(tmp_path):
+    path = written(tmp_path, "op_summary_1.csv", "Op Name,Task Duration(us),Task Start Time(us)\nA,1.5,10.5\nB,2.5,20")
+
+    (note,) = trace_top(path, Choice(), by="type", host=False).notes
+
+    assert (
+        text_of(note) == "op_summary_1.csv is cut off in its last line; what followed is unknown, so totals are too low"
+    )
 
 
 def test_kernels__start_rounded_by_a_spreadsheet__no_start_and_no_event(tmp_path: Path) -> None:
@@ -265,7 +285,7 @@ def test_archive__damaged_table_inside__error_names_the_zip(tmp_path: Path) -> N
 def test_archive__no_profile_in_it__said(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "trace.zip").write_bytes(content)
 
-    with pytest.raises(DocumentError, match=r"trace\.zip: (not a readable zip|holds no output)"):
+    with pytest.raises(DocumentError, match=r"trace\.zip(: (not a readable zip|holds no output)| is an empty file)"):
         trace.read(tmp_path / "trace.zip")
 
 

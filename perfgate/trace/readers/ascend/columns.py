@@ -191,14 +191,17 @@ class _Column:
 def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow], float]:
     """The function that reads a cell of a column."""
     if kind in ("text", "shapes"):
+        # Columns share their texts, so a text of another column may be no shapes.
+        shapes: set[str] = set()
 
         def read_text(row: TableRow) -> int:
             cell = row.raw(name)
-            if cell not in texts and kind == "shapes":
+            if kind == "shapes" and cell not in shapes:
                 try:
                     shapes_of(cell)
                 except ValueError:
                     raise row.wrong(name, Activity("is not a list of shapes")) from None
+                shapes.add(cell)
             return texts.setdefault(cell, len(texts))
 
         return read_text

@@ -203,6 +203,14 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
         ) from error
 
 
+def is_cut_off(path: Path) -> bool:
+    """Whether a table ends within a line: torch_npu and msprof end the last one too. Raises DocumentError as ``stamp_of``."""
+    size, _ = stamp_of(path)
+    with path.open("rb") as stream:
+        stream.seek(max(size - 1, 0))
+        return stream.read() != b"\n"
+
+
 def stamp_of(path: Path) -> Stamp:
     """Raises DocumentError if there is no such file."""
     try:

@@ -13,7 +13,7 @@ from perfgate.trace.readers.ascend.layout import MAX_FOLDERS, folder_around, msp
 from perfgate.trace.readers.ascend.tables import Tables
 from perfgate.trace.readers.foreign import refuse_pointers
 
-_TABLES = ("kernels", "kernels, some", "types", "calls")
+_TABLES = ("kernels", "types", "calls")
 
 
 def read_msprof(path: Path, *, table: str | None = None) -> Recording:
@@ -46,7 +46,7 @@ def _read_output(output: Path) -> Recording:
 def _rank(output: Path, tables: Tables, settings: dict[str, str], views: list[Path]) -> Recording:
     rank = rank_of(Recording(output, "msprof", (), settings=settings), None, tables, views)
     # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
-    absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
+    absent = {name: reason for name, reason in rank.absent.items() if name.startswith(_TABLES)}
     if not views:
         absent["host"] = Message("notes.no-msprof-timeline")
     return replace(rank, absent=absent)

@@ -28,6 +28,7 @@ from perfgate.trace.model.kernel_table import KernelTable, joined_tables
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import (
+    SOME_KERNELS,
     AllocationTotal,
     Collective,
     Kernel,
@@ -41,7 +42,7 @@ from perfgate.trace.model.recording import (
 from perfgate.trace.model.steps import profiler_steps, shows_copies, steps_of_tables
 from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
 from perfgate.trace.readers.ascend.columns import NO_TEXT, Kind, TableColumns, columns_of
-from perfgate.trace.readers.ascend.files import MAX_ROWS, Device, by_device, clean_cell, rows_of
+from perfgate.trace.readers.ascend.files import MAX_ROWS, Device, by_device, clean_cell, is_cut_off, rows_of
 from perfgate.trace.readers.ascend.kernels import read_kernels
 from perfgate.trace.readers.ascend.timeline import task_events
 
@@ -160,8 +161,10 @@ class Tables:
             of_file, incomplete_rows = read_kernels(path)
             parts += of_file.items()
             incomplete += incomplete_rows
+            if is_cut_off(path):
+                self.absent[f"{SOME_KERNELS}, of {path.name}"] = Message("notes.table-cut-off", {"table": path.name})
         if incomplete:
-            self.absent["kernels, some"] = Message("notes.rows-incomplete", {"rows": incomplete, "table": stem})
+            self.absent[SOME_KERNELS] = Message("notes.rows-incomplete", {"rows": incomplete, "table": stem})
         tables = {device: joined_tables(own) for device, own in by_device(parts).items()}
         rates = self._find("l2_cache")
         if rates:
