@@ -28,7 +28,7 @@ from perfgate.document.trace import (
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of, several_recordings
-from perfgate.trace.analysis.comparable import comparable_part
+from perfgate.trace.analysis.comparable import comparable_part, unit_names, with_units
 from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
 from perfgate.trace.readers.contradictions import possible_losses
@@ -62,7 +62,8 @@ def trace_diff(
     notes: list[Message] = []
     timelines = []
     for label in shared:
-        picks = [_comparable(recording[label], notes) for recording in recordings]
+        parts = [_comparable(recording[label], notes) for recording in recordings]
+        picks = _with_the_same_steps(parts, notes)
         _refuse_lost_device(picks)
         works = _works(picks, by)
         if by == "operator":
@@ -123,7 +124,14 @@ def _shared_labels(paths: Sequence[Path], recordings: Sequence[_Labelled], first
     return shared
 
 
-def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
+class _ComparablePick(NamedTuple):
+    """A timeline with its complete steps, and whether steps or events of it are missing."""
+
+    pick: ChosenTimeline
+    lacks_some: bool
+
+
+def _comparable(pick: ChosenTimeline, notes: list[Message]) -> _ComparablePick:
     """The complete steps of a timeline, with a note on the others.
 
     Raises DocumentError if work is missing and no step is known to be complete.
@@ -139,7 +147,28 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
         notes.append(
             Message("notes.steps-left-out", {"path": str(path), "count": count, "units": part.units, "named": names})
         )
-    return pick._replace(timeline=part.timeline)
+    return _ComparablePick(pick._replace(timeline=part.timeline), lacks_events or bool(part.left_out))
+
+
+def _with_the_same_steps(parts: Sequence[_ComparablePick], notes: list[Message]) -> list[ChosenTimeline]:
+    """The timelines with the steps that all of them have, if any of them lacks some.
+
+    Steps of one program differ, the first from all others: without the first on one side alone, the other looks slower.
+    """
+    picks = [part.pick for part in parts]
+    if not any(part.lacks_some for part in parts):
+        return picks
+    shared = set(unit_names(picks[0].timeline))
+    for pick in picks[1:]:
+        shared.intersection_update(unit_names(pick.timeline))
+    picks = []
+    for part in parts:
+        timeline = with_units(part.pick.timeline, shared)
+        if timeline is not part.pick.timeline:
+            path = str(part.pick.recording.path)
+            notes.append(Message("notes.same-steps-left-out", {"path": path}))
+        picks.append(part.pick._replace(timeline=timeline))
+    return picks
 
 
 def _refuse_lost_device(picks: Sequence[ChosenTimeline]) -> None:

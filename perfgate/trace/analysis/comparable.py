@@ -7,7 +7,7 @@ faster than a complete one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -73,6 +73,23 @@ def comparable_part(timeline: Timeline, *, lacks_events: bool, is_cut: bool = Fa
     left_out = tuple(units.names[place] for place in incomplete.tolist())
     chosen = _with_units(timeline, units, complete, intact)
     return ComparablePart(chosen, left_out, len(units.names), True)
+
+
+def unit_names(timeline: Timeline) -> tuple[str, ...]:
+    units = _marked(timeline.events) or _tabled(timeline)
+    return () if units is None else units.names
+
+
+def with_units(timeline: Timeline, names: Collection[str]) -> Timeline:
+    """The timeline with its units of these names alone; unchanged if it has none of them, or no others."""
+    units = _marked(timeline.events) or _tabled(timeline)
+    if units is None:
+        return timeline
+    stays = np.array([name in names for name in units.names])
+    if stays.all() or not stays.any():
+        return timeline
+    everything = np.ones(len(timeline.events), dtype=bool)
+    return _with_units(timeline, units, stays, everything)
 
 
 def cut_ends(timeline: Timeline) -> list[CutUnit]:

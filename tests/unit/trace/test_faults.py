@@ -178,7 +178,8 @@ def test_diff__operator_at_another_time__its_step_is_left_out(tmp_path: Path) ->
     paths = [recorded(tmp_path / f"{name}.json", events) for name, events in (("good", good), ("moved", moved))]
     document = trace_diff(paths[:1], paths[1:], Choice())
     assert [row.change for row in document.timelines[0].rows] == []
-    assert [note.code for note in document.notes] == ["verdict.about", "notes.steps-left-out"]
+    codes = [note.code for note in document.notes]
+    assert codes == ["verdict.about", "notes.steps-left-out", "notes.same-steps-left-out"]
 
 
 @each("name", [*LOST, "apart"])

@@ -352,6 +352,39 @@ def test_diff__a_kernel_is_gone__its_step_is_left_out(tmp_path: Path) -> None:
     assert "notes.steps-left-out" in [note.code for note in document.notes]
 
 
+def test_diff__slow_first_step_lost_a_kernel__left_out_of_both_sides(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.pt.trace.json", tmp_path / "cut.pt.trace.json"
+    events = kineto()
+    for event in events:
+        if event["cat"] == "kernel" and event["ts"] < 1000:
+            event["dur"] += 100
+    whole.write_text(json.dumps({"traceEvents": events}))
+    del events[chosen(events, "kernel", 1)]
+    cut.write_text(json.dumps({"traceEvents": events}))
+
+    document = trace_diff([whole], [cut], Choice())
+
+    (timeline,) = document.timelines
+    assert (timeline.units, timeline.rows) == ((3, 3), [])
+    assert "notes.same-steps-left-out" in [note.code for note in document.notes]
+
+
+def test_diff__mark_of_the_slow_first_step_is_damaged__left_out_of_both_sides(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.pt.trace.json", tmp_path / "cut.pt.trace.json"
+    events = kineto()
+    for event in events:
+        if event["cat"] == "kernel" and event["ts"] < 1000:
+            event["dur"] += 100
+    text = json.dumps({"traceEvents": events})
+    whole.write_text(text)
+    cut.write_text(text.replace("ProfilerStep#0", 'ProfilerStep"0'))
+
+    document = trace_diff([whole], [cut], Choice())
+
+    (timeline,) = document.timelines
+    assert (timeline.units, timeline.rows) == ((3, 3), [])
+
+
 def test_diff__a_kernel_is_gone_from_the_only_step__refused(tmp_path: Path) -> None:
     events = [event for event in kineto() if event["ts"] < 1000]
     whole, cut = tmp_path / "whole.pt.trace.json", tmp_path / "cut.pt.trace.json"
