@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +19,12 @@ from perfgate.plugins import RESULTS, load_members, member_names
 
 Better = Literal["lower", "higher"]
 # How tools of one family spell the number of failed requests, and of all that were sent.
-_FAILED = frozenset(
-    {"failed", "num_failed", "failures", "failed_requests", "num_failed_requests", "error_count", "errors"}
+_FAILED = re.compile(
+    r"(?:num_|total_)?(?:failed|failures?|errors?|unsuccessful|aborted|cancell?ed|timed_out|timeouts?)"
+    r"(?:_(?:requests|reqs|count|num))?"
 )
 _ASKED = frozenset({"num_prompts", "num_requests", "total_requests", "requests_sent"})
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # A result with the raw samples of a long run has some megabytes.
 MAX_BYTES = 64 * 2**20
 
@@ -134,7 +137,7 @@ class Content:
 
     def all_answered(self, result: Mapping[str, object]) -> None:
         """Raises ResultsError if a result counts failed requests in any spelling, or fewer answers than requests."""
-        for key in _FAILED & result.keys():
+        for key in filter(_FAILED.fullmatch, result):
             failed = result[key]
             if isinstance(failed, list):
                 failed = sum(map(bool, failed))
@@ -250,7 +253,9 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
 
 
 def _refuse_broken(content: Content) -> None:
-    """Raise ResultsError with the place of the error for a file that is meant to be JSON."""
+    """Raise ResultsError for an empty file, and with the place of the error for a file that is meant to be JSON."""
+    if not content.text.strip():
+        raise content.refused("it is empty; the program was stopped before it wrote its results")
     is_meant = any(line.lstrip().startswith("{") for line in content.text.splitlines())
     if is_meant and content.fault is not None:
         raise content.refused(
@@ -270,7 +275,10 @@ def _text(path: Path) -> str:
                 size=size,
                 most_bytes=MAX_BYTES,
             )
-        return path.read_text(encoding="utf-8", errors="replace")
+        data = path.read_bytes()
+        # A shell of Windows redirects output as UTF-16.
+        encoding = "utf-16" if data.startswith(_UTF16_MARKS) else "utf-8-sig"
+        return data.decode(encoding, errors="replace")
     except OSError as error:
         raise ResultsError(
             "the results {name} cannot be read: {error}; check `file`", name=path.name, error=error.strerror

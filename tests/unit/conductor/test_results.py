@@ -236,9 +236,12 @@ def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "no format recognises it"),
+        ("", "it is empty"),
         ("{}", "no format recognises it"),
         (dumped(**{**VLLM, "failed": 2}), "2 requests failed"),
+        (dumped(**{**VLLM, "error_requests": 2}), "2 requests failed"),
+        (dumped(**{**VLLM, "unsuccessful_requests": 2}), "2 requests failed"),
+        (dumped(**{**SGLANG, "timeouts": 2}), "2 requests failed"),
         (dumped(**{**VLLM, "output_throughput": float("nan")}), "output_throughput is nan, not a valid measurement"),
         (dumped(**{**VLLM, "mean_ttft_ms": -1}), "mean_ttft_ms is -1|mean_ttft is -1"),
         (2 * FILES["sglang"], "it holds 2 runs"),
@@ -272,6 +275,14 @@ def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
 def test_file__that_cannot_count__is_refused_with_the_reason(tmp_path: Path, text: str, error: str) -> None:
     with pytest.raises(ResultsError, match=error):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_file__written_on_windows__is_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "out.json"
+    path.write_text(FILES["vllm_bench"], encoding=encoding)
+
+    assert read_results(path).format == "vllm_bench"
 
 
 def names_of(results: Results) -> list[str]:
