@@ -89,6 +89,11 @@ _FORMATS = (
         Activity("name the Kineto trace that was recorded with it"),
     ),
     _Format(
+        "a result of rocprofv3",
+        _matches(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:'),
+        Activity("record with --output-format pftrace, and convert that: traceconv json FILE trace.json"),
+    ),
+    _Format(
         "a snapshot of memory",
         _matches(rb'\s*\{\s*"(?:segments|device_traces)"\s*:'),
         Activity("it holds no times; look at it with docs.pytorch.org/memory_viz"),

@@ -18,6 +18,7 @@ from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import trace_top
 from perfgate.trace.model.recording import NamedTotal
 from perfgate.trace.readers.ascend import archive
+from perfgate.trace.readers.ascend.columns import shapes_of
 from tests.samples import unpacked
 from tests.wording import text_of
 
@@ -84,6 +85,11 @@ def test_kernels__quoted_shapes_and_words_of_two_generations__one_wording(tmp_pa
     # Quotes around nothing are one scalar, nothing at all is no tensor.
     assert first.outputs.shapes == ((),)
     assert (second.inputs.shapes, second.inputs.dtypes, second.outputs.shapes) == ((), (), ())
+
+
+@pytest.mark.parametrize("cell", ["N/A", "NULL", '"NULL"', ""])
+def test_shapes_of__operator_without_tensors__none(cell):
+    assert shapes_of(cell) is None
 
 
 def test_kernels__row_cut_short__read_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
         ("et.json", b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra"),
         ("a.json", b'{"segments": [], "device_traces": []}', "memory_viz"),
         ("a.json", b"<!DOCTYPE html><html>", "download the file"),
+        ("a.json.gz", gzip.compress(b'{"rocprofiler-sdk-tool":[{"metadata":{}}]}'), "--output-format pftrace"),
         ("a.json", b"", "an empty file"),
         ("a.json.gz", gzip.compress(b"\n"), "an empty file"),
         ("a.json", b"PK\x03\x04\x14\x00", "unzip"),

@@ -47,6 +47,8 @@ _CELLS: dict[Kind, CellKind] = {
     "number": "number",
     "counter": "real",
 }
+# As msprof writes the shapes of an operator without tensors (op_summary; its database: msinsight full_db/msprof_0.db).
+_NO_SHAPES = frozenset(("N/A", "NULL"))
 _REALS: frozenset[Kind] = frozenset(("number", "counter"))
 _Value = TypeVar("_Value", bound=Hashable)
 
@@ -225,15 +227,16 @@ def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow]
 
 
 def shapes_of(raw: str) -> Shapes | None:
-    """One shape per tensor of ``"64,3,11,11;;8"``, an empty one being a scalar; None for an empty cell.
+    """One shape per tensor of ``"64,3,11,11;;8"``, an empty one being a scalar; None for an empty cell, N/A and NULL.
 
     Raises ValueError for other text.
     """
     cell = raw.strip()
-    if not cell or cell == "N/A":
+    plain = cell.strip('"')
+    if not cell or plain in _NO_SHAPES:
         return None
     shapes: list[tuple[int, ...]] = []
-    for tensor in cell.strip('"').split(";"):
+    for tensor in plain.split(";"):
         if not tensor.strip():
             shapes.append(())  # a scalar
         else:
