@@ -23,6 +23,7 @@ _GRAPH_LAUNCH = re.compile(r"graph_?launch|aclmdl|ModelExecute", re.IGNORECASE)
 # its time.
 _MOST_UNDER = 0.5
 _UNLIKE = 10
+_RARELY = 0.01
 _MICROSECOND_NS = 1000
 # A clock that jumped leaves a gap of more than this, and of many times all other time. A server may idle as long; then no work
 # is launched before the gap that runs after it.
@@ -186,12 +187,17 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     places = np.flatnonzero(close & is_under)
     launch = events.launch[rows[places]]
     present = launch != NOT_RECORDED
-    alone = np.zeros(places.size, dtype=bool)
-    alone[present] = ~events.is_named(_GRAPH_LAUNCH.search)[launch[present]]
-    # Whether a graph launched the others is not recorded. Of these only a length unlike all others of its name is a fault.
-    unknown = rows[places[~present]]
-    if unknown.size:
-        alone[~present] = events.duration[unknown] > _UNLIKE * _usual_durations(events, work, events.group[unknown])
+    of_graph = np.zeros(places.size, dtype=bool)
+    of_graph[present] = events.is_named(_GRAPH_LAUNCH.search)[launch[present]]
+    # Whether a graph launched the others is not recorded. Of these only a length unlike all others of its name is a fault, and
+    # of a graph's kernels too, if hardly any others run side by side.
+    doubtful = ~present
+    if int(of_graph.sum()) <= _RARELY * work.size:
+        doubtful |= of_graph
+    alone = present & ~of_graph
+    if doubtful.any():
+        pieces = rows[places[doubtful]]
+        alone[doubtful] = events.duration[pieces] > _UNLIKE * _usual_durations(events, work, events.group[pieces])
     chosen: IntColumn = order[places[alone]]
     return chosen
 

@@ -222,6 +222,19 @@ def test_time_faults__last_kernel_outlasts_all_others_together__is_apart(tmp_pat
     assert [note.code for note in contradictions(timeline)] == ["notes.clock-jumped"]
 
 
+def test_time_faults__one_kernel_of_a_graph_runs_over_the_next_and_is_long__overlaps(tmp_path: Path) -> None:
+    """Modelled on TraceLens' sglang_Qwen3-8B_decode: 544 kernels of a graph, of which none overlaps the next."""
+    events = steps(40)
+    for event in events:
+        if event["name"] == "cudaLaunchKernel":
+            event["name"] = "cudaGraphLaunch"
+    kernels = [event for event in events if is_kernel(event)]
+    kernels[1]["dur"] *= 20
+    (timeline,) = trace.read(recorded(tmp_path / "trace.json", events)).timelines
+
+    assert time_faults(timeline.events).overlapping.size == 1
+
+
 def test_contradictions__all_operators_at_time_zero__said(tmp_path: Path) -> None:
     events = steps()
     for event in events:
