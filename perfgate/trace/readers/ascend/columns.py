@@ -28,7 +28,7 @@ from perfgate.trace.model.arithmetic import (
 from perfgate.trace.model.events import MAX_NS
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import Shapes
-from perfgate.trace.readers.ascend.files import MAX_NUMBER_TEXT, TableRow, clean_cell, plain_header, rows_of
+from perfgate.trace.readers.ascend.files import MAX_NUMBER_TEXT, TableRow, clean_cell, plain_header, rows_of, unreadable
 from perfgate.trace.scanner.table import CellKind, ScannedTable, scan_table
 
 # The content of a column. A timestamp rounded by a spreadsheet counts as absent, a duration is not negative, and a counter
@@ -115,9 +115,7 @@ def columns_of(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = Fal
     try:
         return scan_columns(path, kinds) or read_columns(path, kinds, leave_short=leave_short)
     except OSError as error:
-        raise DocumentError(
-            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
-        ) from error
+        raise unreadable(path, error) from error
 
 
 def scan_columns(path: Path, kinds: Mapping[str, Kind]) -> TableColumns | None:

@@ -198,9 +198,7 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
             "{path}: is not a CSV table: {error}; analyse the profile again", path=path, error=error
         ) from error
     except OSError as error:
-        raise DocumentError(
-            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
-        ) from error
+        raise unreadable(path, error) from error
 
 
 def is_cut_off(path: Path) -> bool:
@@ -211,14 +209,16 @@ def is_cut_off(path: Path) -> bool:
         return stream.read() != b"\n"
 
 
+def unreadable(path: Path, error: OSError) -> DocumentError:
+    return DocumentError("{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error)
+
+
 def stamp_of(path: Path) -> Stamp:
     """Raises DocumentError if there is no such file."""
     try:
         status = path.stat()
     except OSError as error:
-        raise DocumentError(
-            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
-        ) from error
+        raise unreadable(path, error) from error
     return status.st_size, status.st_mtime_ns
 
 
@@ -246,9 +246,7 @@ def decode_file(path: Path, kind: type[_Item]) -> _Item:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DocumentError("{path}: is damaged: {error}; analyse the profile again", path=path, error=error) from error
     except OSError as error:
-        raise DocumentError(
-            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
-        ) from error
+        raise unreadable(path, error) from error
 
 
 def member(values: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from perfgate.errors import DocumentError
 from perfgate.trace.model.patterns import lazy_pattern
+from perfgate.trace.readers.ascend.files import unreadable
 from perfgate.trace.scanner.compressed import named
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -80,9 +81,7 @@ def _entries(path: Path) -> list[Path]:
     try:
         entries = sorted(islice(path.iterdir(), MAX_FOLDERS + 1))
     except OSError as error:
-        raise DocumentError(
-            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
-        ) from error
+        raise unreadable(path, error) from error
     if len(entries) > MAX_FOLDERS:
         raise DocumentError(
             "{path}: more than {limit} entries; name the profiler's own folder", path=path, limit=MAX_FOLDERS

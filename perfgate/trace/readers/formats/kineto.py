@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,6 @@ from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, MAX_NS, NO_TEXT, EventKind, EventTable
-from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import Readings
@@ -29,7 +28,6 @@ from perfgate.trace.readers.kineto.arguments import (
     DEVICE_ID,
     DEVICE_TYPE,
     EVENT_INDEX,
-    EXTERNAL,
     HELD,
     NUMBERS,
     REQUEST,
@@ -46,6 +44,7 @@ from perfgate.trace.readers.kineto.correlations import (
     unique_by_label,
 )
 from perfgate.trace.readers.kineto.header import KinetoHeader
+from perfgate.trace.readers.kineto.losses import losses_of, marks_of
 from perfgate.trace.readers.rank_names import process_label, ranks_of_labels
 from perfgate.trace.scanner.chrome_events import (
     DEVICE_CATEGORIES,
@@ -61,7 +60,7 @@ from perfgate.trace.scanner.chrome_events import (
 from perfgate.trace.scanner.compressed import files_named, is_json, named
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.scan import scan
-from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, SparseColumn, requests_named
+from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, requests_named
 
 READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of them"
 PRIORITY = 0
@@ -70,10 +69,6 @@ PRIORITY = 0
 _NPU_KERNEL = b'"KERNEL_'
 _ALLOCATION = "[memory]"
 _PHASES = "BEbenCiIM"  # of events that are neither complete nor arrows
-# The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
-# output_json.cpp, finalizeTrace and handleTraceSpan).
-_RECORDING, _TORCH = "Trace", lazy_pattern("PyTorch Profiler")
-_MARKS = lazy_pattern(r"Iteration Start: PyTorch Profiler|Record Window End")
 _LOOKS = re.compile(
     rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:'
     rb'|"cat"\s*:\s*"(?:cpu_op|operator|kernel|user_annotation|cuda_runtime|cpu_instant_event|python_function)"',
@@ -88,12 +83,6 @@ _PROCESS_DIGITS = 10  # a process id that may be the number of a device has fewe
 _NUMBER_DIGITS = 19  # a number of 64 bits may have as many
 _LAUNCHING = tuple(KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS))
 _OTHER = KIND_CODES["other"]
-# A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
-# cpu_only_rank-34); in other recordings none is missing.
-_MOST_OF_INDICES = 2
-_FEWEST_INDICES = 10
-_MOST_UNLIKE = 0.5
-_ROUNDING_NS = 2000  # of times in whole microseconds
 # Kinds recognised by name, and the kind that the event must have by its category; None for any. In 2021 the steps were
 # operators, and allocations had no category.
 _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
@@ -233,7 +222,7 @@ def _spans(path: Path) -> _Spans:
     texts, spans, others, read_arrows, around = scan(path, numbers=NUMBERS, texts=TEXTS)
     indices = np.concatenate((spans.arguments[EVENT_INDEX].values, others.arguments[EVENT_INDEX].values))
     allocations = _allocations(others)
-    marks = others.of.flagged(others.name, _MARKS.match) & others.is_phase("i")
+    marks = marks_of(others)
     spans = spans.with_others(allocations)
     by_category, on_device, unknown = _by_category(texts, spans)
     correlation = correlations(spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING)))
@@ -274,97 +263,8 @@ def _spans(path: Path) -> _Spans:
     )
     give_shapes(events, spans, label)
     if not label.any():
-        is_recording = texts.flagged(spans.category, _RECORDING.__eq__) & texts.flagged(spans.name, _TORCH.match)
-        losses += [*_missing_indices(indices), *_out_of_order(events, spans.arguments[EVENT_INDEX])]
-        losses += _missing_operators(events, spans)
-        losses += [*_outside_recording(events, is_recording), *_missing_marks(marks, is_recording, indices)]
+        losses += losses_of(events, spans, indices, marks)
     return _Spans(events, devices, collective_kernels(events, spans, devices), readings, around, notes, tuple(losses))
-
-
-def _missing_indices(indices: IntColumn) -> tuple[Message, ...]:
-    """A note on events of the host that are missing or repeated; empty for an excerpt."""
-    if not indices.size:
-        return ()
-    first = int(indices.min())
-    width = int(indices.max()) - first + 1
-    if width > _MOST_OF_INDICES * indices.size:
-        return ()
-    counts = np.bincount(indices - first, minlength=width)
-    missing, repeated = int((counts == 0).sum()), int((counts > 1).sum())
-    if not missing and not repeated:
-        return ()
-    return (Message("notes.indices-differ", {"missing": missing, "repeated": repeated, "events": width}),)
-
-
-def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
-    """A note on operators that start before one of their thread with a smaller number: torch numbers them by their start."""
-    is_operator = events.kind[index.rows] == KIND_CODES["host_op"]
-    rows = index.rows[is_operator]
-    rows = rows[np.lexsort((index.values[is_operator], events.track[rows]))]
-    start, track = events.start[rows], events.track[rows]
-    count = int(np.count_nonzero((start[1:] < start[:-1]) & (track[1:] == track[:-1])))
-    if count:
-        yield Message("notes.operators-out-of-order", {"count": count})
-
-
-def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Message]:
-    """Notes on work that names an operator that is not in the file, and on calls outside of the operator that made them.
-
-    Most work and most calls must agree with their operators: some versions of torch write another number there (sample
-    cuda-hta/a100_alexnet).
-    """
-    external = spans.numbers(EXTERNAL)
-    operators = np.flatnonzero(events.is_kind("host_op", "annotation") & (external > 0))
-    if not operators.size:
-        return
-    operators = operators[np.argsort(external[operators], kind="stable")]
-    numbers = external[operators]
-    work = external[events.is_kind(*DEVICE_KINDS) & (external > 0)]
-    missing = work.size - int(np.isin(work, numbers).sum())
-    if 0 < missing <= _MOST_UNLIKE * work.size:
-        yield Message("notes.operators-missing", {"count": missing, "work": work.size})
-    calls = np.flatnonzero(events.is_kind("runtime") & (external > 0))
-    place = np.searchsorted(numbers, external[calls]).clip(max=numbers.size - 1)
-    caller = operators[place]
-    joined = (numbers[place] == external[calls]) & (events.track[caller] == events.track[calls])
-    caller, calls = caller[joined], calls[joined]
-    is_early = events.start[calls] < events.start[caller]
-    is_late = events.end[calls] > events.end[caller] + _ROUNDING_NS
-    outside = int(np.count_nonzero(is_early | is_late))
-    if 0 < outside <= _MOST_UNLIKE * calls.size:
-        yield Message("notes.calls-outside", {"count": outside, "calls": calls.size})
-
-
-def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Message]:
-    """A note on events outside of the span of the whole recording, or longer than it.
-
-    A profiler that was started and stopped by time keeps work that began before or ended after it, and calls after it (sample
-    cuda-hta/nccl_data). Engines of MTIA begin to record before the span (HTA's mtia_inference_trace), so work before it counts
-    only if its launch is recorded.
-    """
-    window = events.select(is_recording)
-    if not len(window):
-        return
-    begin, end = int(window.start.min()), int(window.end.max())
-    is_before = events.end < begin
-    is_outside = (events.start > end) | (events.duration > end - begin)
-    is_outside |= is_before & (~events.is_kind(*DEVICE_KINDS) | (events.launch != NOT_RECORDED))
-    is_outside &= events.is_kind("host_op", "annotation", *DEVICE_KINDS)
-    count = int(np.count_nonzero(is_outside | (is_before & events.is_kind("runtime"))))
-    if count:
-        yield Message("notes.outside-recording", {"count": count, "seconds": (end - begin) / 1e9})
-
-
-def _missing_marks(marks: Mask, is_recording: Mask, indices: IntColumn) -> Iterator[Message]:
-    """A note if some of the marks are missing that torch writes at the end of a file, two instants and a span.
-
-    An excerpt need not have them.
-    """
-    present = int(marks.sum())
-    if indices.size < _FEWEST_INDICES or int(np.ptp(indices)) >= _MOST_OF_INDICES * indices.size:
-        return
-    if present and (present == 1 or not is_recording.any()):
-        yield Message("notes.marks-missing")
 
 
 def _allocations(others: ScannedEvents) -> ScannedEvents:

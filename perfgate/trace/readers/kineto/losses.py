@@ -1,0 +1,127 @@
+"""Signs in a Kineto trace that can be read that events are missing or repeated, or that their times were changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from perfgate.document.message import Message
+from perfgate.trace.model.arithmetic import IntColumn, Mask
+from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
+from perfgate.trace.model.launches import NOT_RECORDED
+from perfgate.trace.model.patterns import lazy_pattern
+from perfgate.trace.readers.kineto.arguments import EVENT_INDEX, EXTERNAL
+from perfgate.trace.scanner.scanned import ScannedEvents, SparseColumn
+
+# The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
+# output_json.cpp, finalizeTrace and handleTraceSpan).
+_RECORDING, _TORCH = "Trace", lazy_pattern("PyTorch Profiler")
+_MARKS = lazy_pattern(r"Iteration Start: PyTorch Profiler|Record Window End")
+# A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
+# cpu_only_rank-34); in other recordings none is missing.
+_MOST_OF_INDICES = 2
+_FEWEST_INDICES = 10
+_MOST_UNLIKE = 0.5
+_ROUNDING_NS = 2000  # of times in whole microseconds
+
+
+def marks_of(others: ScannedEvents) -> Mask:
+    """The instants that torch writes for the begin and the end of the recording."""
+    marks: Mask = others.of.flagged(others.name, _MARKS.match) & others.is_phase("i")
+    return marks
+
+
+def losses_of(events: EventTable, spans: ScannedEvents, indices: IntColumn, marks: Mask) -> Iterator[Message]:
+    """A note for each sign; ``indices`` are the numbers that torch gave the events of the host."""
+    is_recording = spans.of.flagged(spans.category, _RECORDING.__eq__) & spans.of.flagged(spans.name, _TORCH.match)
+    yield from _missing_indices(indices)
+    yield from _out_of_order(events, spans.arguments[EVENT_INDEX])
+    yield from _missing_operators(events, spans)
+    yield from _outside_recording(events, is_recording)
+    yield from _missing_marks(marks, is_recording, indices)
+
+
+def _missing_indices(indices: IntColumn) -> Iterator[Message]:
+    """A note on events of the host that are missing or repeated; none for an excerpt."""
+    if not indices.size:
+        return
+    first = int(indices.min())
+    width = int(indices.max()) - first + 1
+    if width > _MOST_OF_INDICES * indices.size:
+        return
+    counts = np.bincount(indices - first, minlength=width)
+    missing, repeated = int((counts == 0).sum()), int((counts > 1).sum())
+    if missing or repeated:
+        yield Message("notes.indices-differ", {"missing": missing, "repeated": repeated, "events": width})
+
+
+def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
+    """A note on operators that start before one of their thread with a smaller number: torch numbers them by their start."""
+    is_operator = events.kind[index.rows] == KIND_CODES["host_op"]
+    rows = index.rows[is_operator]
+    rows = rows[np.lexsort((index.values[is_operator], events.track[rows]))]
+    start, track = events.start[rows], events.track[rows]
+    count = int(np.count_nonzero((start[1:] < start[:-1]) & (track[1:] == track[:-1])))
+    if count:
+        yield Message("notes.operators-out-of-order", {"count": count})
+
+
+def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Message]:
+    """Notes on work that names an operator that is not in the file, and on calls outside of the operator that made them.
+
+    Most work and most calls must agree with their operators: some versions of torch write another number there (sample
+    cuda-hta/a100_alexnet).
+    """
+    external = spans.numbers(EXTERNAL)
+    operators = np.flatnonzero(events.is_kind("host_op", "annotation") & (external > 0))
+    if not operators.size:
+        return
+    operators = operators[np.argsort(external[operators], kind="stable")]
+    numbers = external[operators]
+    work = external[events.is_kind(*DEVICE_KINDS) & (external > 0)]
+    missing = work.size - int(np.isin(work, numbers).sum())
+    if 0 < missing <= _MOST_UNLIKE * work.size:
+        yield Message("notes.operators-missing", {"count": missing, "work": work.size})
+    calls = np.flatnonzero(events.is_kind("runtime") & (external > 0))
+    place = np.searchsorted(numbers, external[calls]).clip(max=numbers.size - 1)
+    caller = operators[place]
+    joined = (numbers[place] == external[calls]) & (events.track[caller] == events.track[calls])
+    caller, calls = caller[joined], calls[joined]
+    is_early = events.start[calls] < events.start[caller]
+    is_late = events.end[calls] > events.end[caller] + _ROUNDING_NS
+    outside = int(np.count_nonzero(is_early | is_late))
+    if 0 < outside <= _MOST_UNLIKE * calls.size:
+        yield Message("notes.calls-outside", {"count": outside, "calls": calls.size})
+
+
+def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Message]:
+    """A note on events outside of the span of the whole recording, or longer than it.
+
+    A profiler that was started and stopped by time keeps work that began before or ended after it, and calls after it (sample
+    cuda-hta/nccl_data). Engines of MTIA begin to record before the span (HTA's mtia_inference_trace), so work before it counts
+    only if its launch is recorded.
+    """
+    window = events.select(is_recording)
+    if not len(window):
+        return
+    begin, end = int(window.start.min()), int(window.end.max())
+    is_before = events.end < begin
+    is_outside = (events.start > end) | (events.duration > end - begin)
+    is_outside |= is_before & (~events.is_kind(*DEVICE_KINDS) | (events.launch != NOT_RECORDED))
+    is_outside &= events.is_kind("host_op", "annotation", *DEVICE_KINDS)
+    count = int(np.count_nonzero(is_outside | (is_before & events.is_kind("runtime"))))
+    if count:
+        yield Message("notes.outside-recording", {"count": count, "seconds": (end - begin) / 1e9})
+
+
+def _missing_marks(marks: Mask, is_recording: Mask, indices: IntColumn) -> Iterator[Message]:
+    """A note if some of the marks are missing that torch writes at the end of a file, two instants and a span.
+
+    An excerpt need not have them.
+    """
+    present = int(marks.sum())
+    if indices.size < _FEWEST_INDICES or int(np.ptp(indices)) >= _MOST_OF_INDICES * indices.size:
+        return
+    if present and (present == 1 or not is_recording.any()):
+        yield Message("notes.marks-missing")
