@@ -65,3 +65,19 @@ def test_table__wider_than_the_terminal__titles_are_folded_and_no_number_loses_i
     assert table.lines(80) is None
     assert max(map(len, lines)) <= 80
     assert [(line.count("463 ms"), line.count("60.0 µs")) for line in lines[-2:]] == [(6, 0), (0, 6)]
+
+
+def test_table__long_texts_beside_a_title_of_one_word__texts_are_folded_and_the_title_is_whole() -> None:
+    table = Table("change", "operator", "difference>", "runs>", "line")
+    table.add_row(
+        *map(
+            Text,
+            ("faster", "autograd::engine::evaluate_function", "-793 us", "3 to 3", "models/layers/attention.py:112"),
+        )
+    )
+
+    lines = by_rich(table)
+
+    assert table.lines(80) is None
+    assert "difference" in lines[0]
+    assert max(map(len, lines)) <= 80

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfgate.judging.report.text.words import say
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
 
 _BETWEEN = 3  # spaces between two columns
-_LEAST_TEXT, _LEAST_TITLE = 8, 4  # letters of a line of a folded text, and of a folded title
+# Letters of a line of a long and of any folded text, and of a folded title.
+_LONG_TEXT, _LEAST_TEXT, _LEAST_TITLE = 20, 8, 4
 _NO_TERMINAL_WIDTH = 80
 # With one of these, rich styles piped output too.
 _STYLING = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
@@ -48,6 +49,26 @@ class Text:
         if not _is_simple(self.plain) or len(self.plain) > width:
             return None
         return [self.plain]
+
+
+class _Letters(NamedTuple):
+    """The letters of a column: of its longest cell, its title, and the longest word of the title."""
+
+    is_number: bool
+    cell: int
+    title: int
+    word: int
+
+    def least(self, text: int | None, *, whole_words: bool) -> int:
+        """The width to which the column may be folded, if texts may be folded to ``text`` letters or not at all."""
+        if self.is_number and whole_words:
+            return max(self.cell, self.word)
+        folded = max(self.cell, min(self.title, _LEAST_TITLE))
+        if self.is_number:
+            return folded
+        if text is None:
+            return max(self.cell, self.title)
+        return min(folded, text)
 
 
 class Table:
@@ -101,26 +122,19 @@ class Table:
     def _widths(self, most: int) -> list[int]:
         """The widths of the columns in a line of ``most`` letters.
 
-        If that is too short, titles of numbers are folded first, then texts: a number without its unit is another number.
+        If that is too short, titles of numbers are folded between their words first, then long texts, then titles within their
+        words, then all texts: a number without its unit is another number.
         """
         from rich.cells import cell_len
 
-        widths: list[int] = []
-        numbers_folded: list[int] = []
-        all_folded: list[int] = []
-        for index, name in enumerate(self._titles):
-            title = cell_len(name)
+        columns = []
+        for index, (title, is_number) in enumerate(zip(self._titles, self._is_number)):
             cell = max((cell_len(row[index].plain) for row in self._rows), default=1)
-            wide, folded = max(cell, title), max(cell, min(title, _LEAST_TITLE))
-            widths.append(wide)
-            if self._is_number[index]:
-                numbers_folded.append(folded)
-                all_folded.append(folded)
-            else:
-                numbers_folded.append(wide)
-                all_folded.append(min(folded, _LEAST_TEXT))
-        _narrow(widths, numbers_folded, most)
-        _narrow(widths, all_folded, most)
+            word = max(map(cell_len, title.split()), default=0)
+            columns.append(_Letters(is_number, cell, cell_len(title), word))
+        widths = [max(column.cell, column.title) for column in columns]
+        for text, whole_words in ((None, True), (_LONG_TEXT, True), (_LONG_TEXT, False), (_LEAST_TEXT, False)):
+            _narrow(widths, [column.least(text, whole_words=whole_words) for column in columns], most)
         return widths
 
     def lines(self, width: int) -> list[str] | None:
