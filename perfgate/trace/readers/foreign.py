@@ -125,11 +125,12 @@ def refuse_foreign_below(folder: Path) -> None:
 
 def refuse_pointers(folder: Path, *, but: Collection[str] = ()) -> None:
     """As ``refuse_foreign``, for the first pointer of Git LFS among the files in a folder: a table of it would be empty."""
-    for path in sorted(folder.iterdir()):
-        if path.name in but or not path.is_file() or path.stat().st_size >= _POINTER_BYTES:
-            continue
-        if re.match(_POINTER, path.read_bytes()):
-            refuse_foreign(path)
+    # A file that cannot be read is refused where it is needed.
+    with suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            is_small = path.is_file() and path.stat().st_size < _POINTER_BYTES
+            if is_small and path.name not in but and re.match(_POINTER, path.read_bytes()):
+                refuse_foreign(path)
 
 
 def refuse_foreign(path: Path) -> None:
