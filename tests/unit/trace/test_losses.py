@@ -81,6 +81,16 @@ def test_losses__an_event_is_gone__said(category: str, codes: list[str], tmp_pat
     assert codes_of(tmp_path / "t.pt.trace.json", events) == codes
 
 
+def test_losses__any_operator_call_or_kernel_but_those_of_the_ends__said_if_it_is_gone_or_twice(tmp_path: Path) -> None:
+    events = kineto()
+    inner = [event for event in events if event["cat"] != "user_annotation"][3:-3]
+    for event in inner:
+        without = [other for other in events if other is not event]
+        assert codes_of(tmp_path / "gone.pt.trace.json", without) != [], event
+        if event["cat"] != "cuda_runtime":
+            assert codes_of(tmp_path / "twice.pt.trace.json", [*events, event]) != [], event
+
+
 def test_losses__an_event_twice__said(tmp_path: Path) -> None:
     events = kineto()
     operator = chosen(events, "cpu_op", 4)
