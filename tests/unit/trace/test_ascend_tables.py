@@ -113,6 +113,16 @@ def test_kernels__cells_shifted_into_the_shapes__refused_though_another_column_h
         kernels(tmp_path, table)
 
 
+def test_read__folder_without_profiler_info__rank_of_its_name(tmp_path):
+    """Modelled on msinsight's test/data/pytorch: rank0_ascend_pt and rank1_ascend_pt."""
+    for rank in range(2):
+        written(
+            tmp_path / f"rank{rank}_ascend_pt/ASCEND_PROFILER_OUTPUT", "kernel_details.csv", "Name,Duration(us)\nA,1\n"
+        )
+
+    assert [timeline.rank for timeline in trace.read(tmp_path).timelines] == [0, 1]
+
+
 def test_top__table_cut_off_within_a_line__said(tmp_path):
     path = written(tmp_path, "op_summary_1.csv", "Op Name,Task Duration(us),Task Start Time(us)\nA,1.5,10.5\nB,2.5,20")
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.files import decode_file, member, plain_text
+from perfgate.trace.readers.rank_names import rank_in_name
 
 _MAX_FILES = 64
 _MOST_DIGITS = 10  # a rank has fewer
@@ -61,6 +62,8 @@ def read_about(folder: Path) -> About:
     rank = _rank(info.get("rank_id"))
     if rank is None:
         rank = _rank(suffix)
+    if rank is None:
+        rank = rank_in_name(folder)
     return About(recording, rank, _groups(metadata))
 
 
