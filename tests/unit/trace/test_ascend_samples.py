@@ -78,7 +78,7 @@ def test_alexnet_level1__first_kernels__every_cell(level1: Recording) -> None:
     assert "l2_hit_rate" not in kernel.counters
     assert "l2_victim_rate" not in level1.timelines[0].kernels[0].counters
     collective = next(kernel for kernel in level1.timelines[0].kernels if kernel.is_collective)
-    assert (collective.core, collective.stream, len(collective.counters)) == ("HCCL", None, 0)
+    assert (collective.core, collective.launch.stream, len(collective.counters)) == ("HCCL", None, 0)
 
 
 @pytest.mark.recordings
