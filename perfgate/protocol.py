@@ -339,6 +339,8 @@ class StepExtent(msgspec.Struct, frozen=True):
     exact_only: bool = False
     # The requested seconds in steady state per shape, 0 for the default.
     steady: float = 0.0
+    # The number of new processes whose calls are compared, on an accelerator.
+    starts: int = 0
 
 
 class StepSettings(msgspec.Struct, frozen=True):

@@ -32,6 +32,8 @@ LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50"
 BUSY, HOST = "device.busy", "latency.host"
 # Of long stretches: the mean of all calls, and the share of those above three times the median.
 MEAN, LATENCY_STALLS = "latency.mean", "latency.stalls"
+# Between new processes with the same code, on an accelerator.
+START_SPREAD = "latency.start_spread"
 STD, TAIL, THROUGHPUT = "latency.std", "latency.tail", "throughput.median"
 HOST_UTILIZATION = "utilization.host"
 BATCH_BEST, BATCH_KNEE, BATCH_THROUGHPUT = "batch.best", "batch.knee", "batch.throughput"

@@ -89,16 +89,21 @@ def commit(folder: Path, layers: str) -> None:
         subprocess.run(["git", *arguments], cwd=folder, check=True)
 
 
-def check(
-    python: Path, folder: Path, head: str, *, variables: Mapping[str, str], settings: str = "", code: int = 0
-) -> Any:
-    """Gate a change of the layers; return the run document of the head and the decision."""
+def project(folder: Path, settings: str = "") -> None:
+    """A repository with the model and one commit."""
     (folder / "perf").mkdir()
     (folder / "perfgate.toml").write_text(SETTINGS + settings)
     (folder / "perf" / "model.py").write_text(WORKLOAD)
     (folder / ".gitignore").write_text("out/\n")
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     commit(folder, BASE)
+
+
+def check(
+    python: Path, folder: Path, head: str, *, variables: Mapping[str, str], settings: str = "", code: int = 0
+) -> Any:
+    """Gate a change of the layers; return the run document of the head and the decision."""
+    project(folder, settings)
     commit(folder, head)
     arguments = ("check", "--base", "HEAD~1", "--always", "--out", "out")
     perfgate(python, *arguments, folder=folder, code=code, variables=variables)
@@ -108,13 +113,13 @@ def check(
 
 def check_large_model(python: Path, folder: Path, head: str, *, code: int, variables: Mapping[str, str] = EMPTY) -> Any:
     """Gate a change of a model that takes four fifths of a card's memory."""
-    memory, project = folder / "memory", folder / "project"
+    memory, repository = folder / "memory", folder / "project"
     memory.mkdir()
-    project.mkdir()
+    repository.mkdir()
     size = {"CARD_MEMORY": str(memory), "MODEL_BYTES": str((1 << 30) * 4 // 5)}
     settings = "[gate]\naa_pairs = 5\nlooks = [8, 16]\n"
     return check(
-        python, project, head, variables={"LOAD_SECONDS": "1", **size, **variables}, settings=settings, code=code
+        python, repository, head, variables={"LOAD_SECONDS": "1", **size, **variables}, settings=settings, code=code
     )
 
 
@@ -256,3 +261,20 @@ def test_check__large_model_whose_weights_cannot_be_moved__whole_processes_alter
     assert len(pairs) >= 8
     # A process serves one pair.
     assert len({replicate["start"] for replicate in pairs}) == len(pairs)
+
+
+@pytest.mark.slow
+def test_baseline_record__card__stores_the_spread_of_new_processes(python: Path, tmp_path: Path) -> None:
+    project(tmp_path)
+
+    arguments = ("baseline", "record", "--out", "out")
+    variables = {"LOAD_SECONDS": "0.5", "PERFGATE_STORE": str(tmp_path / "out" / "store.sqlite")}
+    perfgate(python, *arguments, folder=tmp_path, variables=variables)
+
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    (spread,) = [
+        value for step in run["steps"] for value in step["values"] if value["metric"] == "latency.start_spread"
+    ]
+    assert spread["count"] == 3
+    # A process of the card has luck of 0.2 %.
+    assert 0 < spread["value"] < 0.012

@@ -101,10 +101,10 @@ def record(
 
 def _measure(request: BaselineRequest, config: Config) -> RunDocument:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.run.job import RunOptions, run_here
+    from perfgate.flows.run.job import COMPARED_STARTS, RunOptions, run_here
 
     with TerminalProgress() as progress:
-        return run_here(config, RunOptions(out=request.out, quick=request.quick), progress)
+        return run_here(config, RunOptions(out=request.out, quick=request.quick, starts=COMPARED_STARTS), progress)
 
 
 def _print_recorded(recorded: RecordedRun) -> None:

@@ -65,7 +65,8 @@ class ChecklistOfCheck:
 
     def _repetitions_decide(self) -> bool:
         documents = documents_of(self.check.job, self.check.measured)
-        look = Look(*documents, self.check.job.policy, workload=self._name)
+        check = self.check
+        look = Look(*documents, check.job.policy, workload=self._name, start_luck=check.start_luck)
         return not look.repetitions_would_help()
 
     def _broken_steps(self) -> set[int]:

@@ -30,6 +30,7 @@ from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.check.workload import WorkloadMeasurement
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.session import job_notes, remove_traces
+from perfgate.flows.shared.store import stored_start_luck
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.unmeasured import settles
@@ -64,7 +65,8 @@ def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Mea
         if earlier and not _can_be_extended(earlier, job, of_head, progress):
             earlier = None
         measured = Measured((of_base, of_head), earlier=earlier)
-        check = CheckContext(bench, job, progress, forecast, measured)
+        luck = stored_start_luck(job.config_in_clone, of_base, os.environ, warn=progress.note)
+        check = CheckContext(bench, job, progress, forecast, measured, start_luck=luck)
         job.seals.begin("base", "head")
         if earlier:
             _add_pairs(check)

@@ -38,6 +38,7 @@ from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import assemble_run
 from perfgate.job_settings import JobReference
+from perfgate.judging.gate.evidence.start_luck import StartLuck
 from perfgate.judging.gate.look import Look
 
 
@@ -110,6 +111,7 @@ class CheckContext:
     """What all parts of a check share while they measure; what they measure goes into ``measured``.
 
     The workloads' own check rejects the output of both sides in the workloads ``refused``, so that check itself is wrong.
+    ``start_luck`` is that of main's stored runs.
     """
 
     bench: Bench
@@ -118,6 +120,7 @@ class CheckContext:
     forecast: Forecast
     measured: Measured
     refused: list[str] = field(default_factory=list)
+    start_luck: StartLuck = field(default_factory=dict)
 
     @property
     def options(self) -> CheckOptions:
@@ -137,7 +140,7 @@ class CheckContext:
         if not self.measured.earlier:
             to_come += len(self.job.jobs) - len(self.measured.jobs)
         documents = documents_of(self.job, measured or self.measured)
-        return Look(*documents, self.job.policy, workload=name, to_come=to_come)
+        return Look(*documents, self.job.policy, workload=name, to_come=to_come, start_luck=self.start_luck)
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:

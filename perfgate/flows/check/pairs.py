@@ -170,10 +170,12 @@ class PairsOfWorkload:
 
     def _would_help(self) -> bool:
         """Whether pairs may still decide what an earlier job left open."""
-        earlier = self.check.measured.earlier
+        check, earlier = self.check, self.check.measured.earlier
         if earlier is None:
             return True
-        look = Look(earlier.base, earlier.head, self.check.job.policy, workload=self.reference.name)
+        look = Look(
+            earlier.base, earlier.head, check.job.policy, workload=self.reference.name, start_luck=check.start_luck
+        )
         return look.rerun_would_help()
 
     def _can_be_compared(self) -> bool:

@@ -58,17 +58,23 @@ IMAGE_VARIABLES = ("PERFGATE_IMAGE", "CI_JOB_IMAGE")
 _MOST_IMAGE = 300
 
 
+# New processes whose calls a run of main compares on an accelerator.
+COMPARED_STARTS = 3
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """The command-line options; comment and report are written in ``language``.
 
     ``quick`` measures as a check does, so that the values compare: shortly, and without the time a process waited for a CPU.
+    On an accelerator the calls of ``starts`` new processes are compared.
     """
 
     out: Path
     workloads: tuple[str, ...] = ()
     steps: tuple[int, ...] = AVAILABLE_STEPS
     quick: bool = False
+    starts: int = 0
     language: Language = "en"
 
 
@@ -160,7 +166,9 @@ def _measure(
         for reference in references:
             side = ChecklistSide("head", checkout, out)
             turns = ChecklistTurns(bench, reference, [side], leave_out_waits=options.quick)
-            turns.first(options.steps, quick=options.quick, earlier=durations.get(reference.name))
+            turns.first(
+                options.steps, quick=options.quick, starts=options.starts, earlier=durations.get(reference.name)
+            )
             findings.append(side.found)
         jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
         progress.expect(Foresight())

@@ -12,10 +12,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import START_SPREAD
 from perfgate.config import Config, load_config
 from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.history import Acceptance, History, HistorySeries, Triage
 from perfgate.document.run import RunDocument
+from perfgate.document.testbed import Testbed
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import is_behind
@@ -24,6 +26,7 @@ from perfgate.judging.forge.forge import CiEvent, find_token
 from perfgate.judging.gate.compare.main_level import MIN_RUNS, level
 from perfgate.judging.gate.compare.stored import accepts
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber, leading_numbers
+from perfgate.judging.gate.evidence.start_luck import ASSUMED, StartLuck, start_luck_of
 from perfgate.judging.store.index import Index
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import (
@@ -124,6 +127,7 @@ def stored_history(
         numbers = list(leading_numbers(head))
         comparable = _Comparable(store, config.project, head, numbers)
         series = [_series(number, comparable, of_main, config.root) for number in numbers]
+        series += _start_spreads(store, config.project, head.testbed)
         for why in store.damaged(config.project):
             warn(sentence("a stored run of main is left out: {why}", why=why))
     except StoreError as error:
@@ -138,6 +142,33 @@ def stored_history(
         if commit and entry.commit in commits:
             own.append(msgspec.structs.replace(entry, commit=commit))
     return History(series=[entry for entry in series if entry.values or entry.left_out], accepted=own)
+
+
+def stored_start_luck(
+    config: Config, testbed: Testbed, environ: Mapping[str, str], *, warn: Callable[[str], None]
+) -> StartLuck:
+    """The luck of starts on this testbed by main's stored runs; warns if the store cannot be read."""
+    try:
+        store = open_project_store(config, environ)
+        return start_luck_of(_start_spreads(store, config.project, testbed))
+    except StoreError as error:
+        warn(sentence("stored runs of main are left out: {error}", error=error.shown))
+        return ASSUMED
+
+
+def _start_spreads(store: Store, project: str, testbed: Testbed) -> list[HistorySeries]:
+    """The spreads between processes that main's newest runs of an accelerator measured."""
+    if testbed.device_kind == "cpu":
+        return []
+    index = _newest_values(store, project, testbed.fingerprint, [])
+    spreads = []
+    for place in index.series():
+        if place.metric == START_SPREAD:
+            values = [value for _, value in index.history(place)]
+            spreads.append(
+                HistorySeries(workload=place.workload, shape=place.shape, metric=START_SPREAD, values=values)
+            )
+    return spreads
 
 
 class _Comparable:

@@ -43,6 +43,7 @@ from perfgate.judging.gate.evidence.bounds import deciding_steps
 from perfgate.judging.gate.evidence.fast_path import QUANTILE
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.operating_point import power_cap
+from perfgate.judging.gate.evidence.start_luck import start_luck_of
 from perfgate.judging.gate.evidence.trusted import Required, numbers_of_jobs
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.gate.evidence.unknown import unknown_note
@@ -115,7 +116,7 @@ def decide(
     settled = unmeasured(head, required.changed, policy)
     if settled is not None:
         return _unmeasured(base, head, policy, settled, chosen_because)
-    evidence = Evidence(base, head)
+    evidence = Evidence(base, head, start_luck_of(history.series))
     comparing = _comparing(base, head)
     differences = testbed_differences(base, head)
     is_comparable = comparing == "stack" or not differences

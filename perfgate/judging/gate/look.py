@@ -18,6 +18,7 @@ from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
 from perfgate.judging.gate.evidence.index import Evidence, of_workload
+from perfgate.judging.gate.evidence.start_luck import ASSUMED, StartLuck
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged
 
 
@@ -25,15 +26,23 @@ class Look:
     """The documents' evidence on one workload or job while it is measured; others in them are not judged, only counted.
 
     ``to_come`` workloads and jobs are measured after this one: a result must still hold when all share the gate's alpha.
+    ``start_luck`` is that of main's stored runs.
     """
 
     def __init__(
-        self, base: RunDocument, head: RunDocument, policy: Policy, *, workload: str, to_come: int = 0
+        self,
+        base: RunDocument,
+        head: RunDocument,
+        policy: Policy,
+        *,
+        workload: str,
+        to_come: int = 0,
+        start_luck: StartLuck = ASSUMED,
     ) -> None:
         subjects = 1 + subjects_of(head, but=[workload]) + to_come
         shares = AlphaShares.of_subjects(policy, subjects=subjects, interim=True)
         self._policy = policy
-        self._evidence = Evidence(of_workload(base, workload), of_workload(head, workload))
+        self._evidence = Evidence(of_workload(base, workload), of_workload(head, workload), start_luck)
         session = compare_sides(self._evidence, policy, shares, {})
         self.comparisons = session.comparisons
         # Then a difference of the head is not evidence.

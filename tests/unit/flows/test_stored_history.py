@@ -11,7 +11,8 @@ from perfgate.config import load_config
 from perfgate.document.history import Acceptance, HistorySeries, Triage
 from perfgate.document.run import RunDocument, StepProcedure, StepResult, Value
 from perfgate.flows.baseline import keep
-from perfgate.flows.shared.store import stored_history
+from perfgate.flows.shared.store import stored_history, stored_start_luck
+from perfgate.judging.gate.evidence.start_luck import start_luck_of
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.unit.document.minimal import minimal_run
 
@@ -143,3 +144,35 @@ def test_stored_history__number_that_the_newest_runs_lack__looked_for_in_older_o
     assert series["ops.kernel_time"].values == [0.006, 0.007]
     monkeypatch.setattr("perfgate.flows.shared.store._MOST_RUNS", 2)
     assert "memory.resident" not in shown(project, run_of(8, mib=366))
+
+
+def started_run(number: int, *, spread: float, fingerprint: str = "f" * 8, device_kind: str = "npu") -> RunDocument:
+    """A run that compared new processes."""
+    run = run_of(number, mib=366)
+    value = Value(metric="latency.start_spread", value=spread, labels={"shape": "short"}, count=3)
+    step = msgspec.structs.replace(run.steps[0], number=1, slug="latency", values=[value])
+    testbed = msgspec.structs.replace(run.testbed, fingerprint=fingerprint, device_kind=device_kind)
+    return msgspec.structs.replace(run, steps=[step], testbed=testbed)
+
+
+def luck_of(project: Path, head: RunDocument) -> dict[str, float]:
+    return dict(stored_start_luck(load_config(project), head.testbed, {}, warn=pytest.fail))
+
+
+def test_stored_start_luck__runs_of_this_and_another_testbed__median_of_this_one(project: Path) -> None:
+    for number, spread in enumerate((0.002, 0.004, 0.005), start=1):
+        keep(load_config(project), {}, started_run(number, spread=spread), [], allow_dirty=False)
+    keep(load_config(project), {}, started_run(4, spread=0.009, fingerprint="a" * 8), [], allow_dirty=False)
+    head = started_run(5, spread=0.9)
+
+    assert luck_of(project, head) == {"encoder": 0.004}
+    history = stored_history(load_config(project), head, {}, warn=pytest.fail)
+    assert start_luck_of(history.series) == {"encoder": 0.004}
+
+
+def test_stored_start_luck__other_testbed_or_cpu__none(project: Path) -> None:
+    for number in range(1, 4):
+        keep(load_config(project), {}, started_run(number, spread=0.004), [], allow_dirty=False)
+
+    assert luck_of(project, started_run(5, spread=0.1, fingerprint="b" * 8)) == {}
+    assert luck_of(project, started_run(5, spread=0.1, device_kind="cpu")) == {}

@@ -13,15 +13,22 @@ from perfgate import protocol
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError
 from perfgate.judging.report.text.messages import word
-from perfgate.measuring.checklist.copies.copies import CopiesLevel, start_cold, time_processes, time_threads
+from perfgate.measuring.checklist.copies.copies import (
+    CopiesLevel,
+    level_of_new_process,
+    start_cold,
+    time_processes,
+    time_threads,
+)
 from perfgate.measuring.checklist.step import StepContext, StepProcess
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
+from perfgate.measuring.checklist.steps.s01_latency import start_spread
 from perfgate.measuring.checklist.steps.s10_batching import STEP
 from perfgate.measuring.checklist.steps.s10_batching.copies import best_gain, too_large
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload
-from perfgate.protocol import StepSettings
+from perfgate.protocol import StepExtent, StepSettings
 from tests.wording import finding_text
 
 # Waiting for a device that is no processor: eight copies can wait at once, also on one busy core.
@@ -188,3 +195,23 @@ def test_cold_start__new_process__its_parts_are_positive_and_add_up(tmp_path: Pa
     )
     (total,) = [v for v in LATENCY.measure(failing).values if v.metric == "start.total"]
     assert total.value is None
+
+
+def test_start_spread__processes_that_differ_by_a_percent__spread_of_the_difference_of_two() -> None:
+    assert start_spread([0.001, 0.00101, 0.00099]) == pytest.approx(0.01414, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_level_of_new_process__call_that_sleeps__its_time_by_the_clock_of_the_device(tmp_path: Path) -> None:
+    level = level_of_new_process(_request(tmp_path, "free"), folder=tmp_path)
+
+    assert 0 < level < 0.004
+    with pytest.raises(MeasuringError, match="ValueError: no such weights"):
+        level_of_new_process(_request(tmp_path, "broken"), folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_latency__starts_on_a_cpu__not_compared(tmp_path: Path) -> None:
+    outcome = LATENCY.measure(replace(_context(tmp_path, "free"), extent=StepExtent(starts=3)))
+
+    assert "latency.start_spread" not in {value.metric for value in outcome.values}

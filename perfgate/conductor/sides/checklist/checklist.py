@@ -106,7 +106,8 @@ class ChecklistPlan:
     The steps ``exact_only`` come at the very end and measure only their exact numbers. The steps ``without_experiments`` leave
     those to further turns. Step 1 times calls for ``steady`` seconds a shape, or by default for the configured time.
     ``earlier`` are the seconds that the steps took on the other side, or another time. ``checks`` enables the check of the
-    output, and ``brief`` marks further turns. With ``leave_out_waits`` calls are timed without waits for a CPU.
+    output, and ``brief`` marks further turns. With ``leave_out_waits`` calls are timed without waits for a CPU. On an
+    accelerator step 1 compares the calls of new processes, ``starts`` of them.
     """
 
     steps: tuple[int, ...]
@@ -122,6 +123,7 @@ class ChecklistPlan:
     checks: bool = True
     brief: bool = False
     leave_out_waits: bool = False
+    starts: int = 0
 
     @property
     def every_step(self) -> tuple[int, ...]:
@@ -306,7 +308,11 @@ class _StepRunner:
         """
         config, findings, plan = self.bench.config, self.findings, self.plan
         extent = StepExtent(
-            quick=plan.quick, brief=plan.brief, exact_only=number in plan.exact_only, steady=self.steady
+            quick=plan.quick,
+            brief=plan.brief,
+            exact_only=number in plan.exact_only,
+            steady=self.steady,
+            starts=plan.starts,
         )
         request = StepRequest(
             number=number,

@@ -115,6 +115,7 @@ class ChecklistTurns:
         *,
         exact_only: tuple[int, ...] = (),
         quick: bool = True,
+        starts: int = 0,
         earlier: Mapping[int, float] | None = None,
     ) -> None:
         """Run the steps and the check of the output on every side; ``earlier`` are the seconds that steps took another time.
@@ -137,6 +138,7 @@ class ChecklistTurns:
                 deadline=self.deadline,
                 earlier=earlier or {},
                 leave_out_waits=self.leave_out_waits,
+                starts=starts,
             )
             side.findings = run_checklist(self.bench, side.checkout, self.reference, plan)
             earlier = side.seconds()

@@ -30,6 +30,7 @@ from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumb
 from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.pairs import Pair, paired_effects
+from perfgate.judging.gate.evidence.start_luck import ASSUMED, RESIDENT_LUCK, StartLuck
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
 Kind = Literal["operators", "subroutines"]
@@ -108,10 +109,11 @@ def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
 
 
 class Evidence:
-    """Base and head of one job."""
+    """Base and head of one job; ``start_luck`` is what main's stored runs showed of it."""
 
-    def __init__(self, base: RunDocument, head: RunDocument) -> None:
+    def __init__(self, base: RunDocument, head: RunDocument, start_luck: StartLuck = ASSUMED) -> None:
         self.base, self.head = RunIndex(base), RunIndex(head)
+        self._start_luck = start_luck
         # The differences of the device's clock between the sides, once they were asked for.
         self.clock_shifts: dict[ShapePlace, float | None] = {}
         self._effects: dict[tuple[ShapePlace, Arm], dict[str, PairedEffect]] = {}
@@ -179,8 +181,15 @@ class Evidence:
         if (place, arm) not in self._effects:
             second = self.head if arm == "ab" else self.base
             first = self.base.run.replicates
-            self._effects[place, arm] = paired_effects(first, second.run.replicates, place, arm, self.clocks)
+            luck = self.start_luck(place.workload)
+            self._effects[place, arm] = paired_effects(
+                first, second.run.replicates, place, arm, self.clocks, start_luck=luck
+            )
         return self._effects[place, arm]
+
+    def start_luck(self, workload: str) -> float:
+        """The luck of a start on an accelerator."""
+        return self._start_luck.get(workload, RESIDENT_LUCK)
 
     def profiled(
         self, place: ShapePlace, kind: Kind

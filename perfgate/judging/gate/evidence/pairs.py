@@ -20,12 +20,10 @@ from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.fast_path import Floats, ProcessFastPath, compare_fast_paths
 from perfgate.judging.gate.evidence.kernel_blocks import busy_effect, profiled_pairs
 from perfgate.judging.gate.evidence.process import HARDWARE, Statistics, statistics
+from perfgate.judging.gate.evidence.start_luck import RESIDENT_LUCK
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.stats.summary import median
 
-# On an accelerator both sides stay loaded for several pairs. The assumed difference between two starts of equal code there, as
-# the sd of a logarithm; the starts of a gate correct it as they become more.
-RESIDENT_LUCK = 0.003
 # Fewer calls have no P99 at all; pairs are pooled, in the order of measuring, until both sides have this many. A P99 of few
 # calls is inexact; that shows in its spread, and the test takes it into account; its value is not reported.
 P99_CALLS = 100
@@ -48,10 +46,13 @@ def paired_effects(
     place: ShapePlace,
     arm: Arm = "ab",
     clocks: Clocks = ALL_BY_WALL,
+    *,
+    start_luck: float = RESIDENT_LUCK,
 ) -> dict[str, PairedEffect]:
     """The effects per metric over all pairs in which both members have undisturbed samples of the shape.
 
-    ``clocks`` gives the clock that decides about calls and preprocessing; the wall clock by default.
+    ``clocks`` gives the clock that decides about calls and preprocessing; the wall clock by default. ``start_luck`` is the luck
+    of starts on an accelerator, where both sides stay loaded for several pairs.
     """
     shape = place.shape
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
@@ -78,7 +79,7 @@ def paired_effects(
         effects |= _device_clocks(pairs, clean, shape)
     if any(member.start is None for member, _ in clean):
         return effects
-    return _in_starts(effects, clean, profiled_pairs(clean, shape))
+    return _in_starts(effects, clean, profiled_pairs(clean, shape), luck=start_luck)
 
 
 def members_of_pairs(
@@ -271,6 +272,8 @@ def _in_starts(
     effects: Mapping[str, PairedEffect],
     pairs: Iterable[Pair],
     profiled: Iterable[Pair],
+    *,
+    luck: float,
 ) -> dict[str, PairedEffect]:
     """The effects, with the starts of pairs of processes that stayed loaded; a P99 pools pairs of several starts."""
     clustered = dict(effects)
@@ -279,5 +282,5 @@ def _in_starts(
         of_effect = profiled if name == BUSY else pairs
         starts = [first.pair if first.start is None else first.start for first, _ in of_effect]
         if differences.size == len(starts):
-            clustered[name] = effect._replace(differences=differences.in_starts(starts, luck=RESIDENT_LUCK))
+            clustered[name] = effect._replace(differences=differences.in_starts(starts, luck=luck))
     return clustered

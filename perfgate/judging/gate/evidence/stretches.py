@@ -19,7 +19,7 @@ from perfgate.document.samples import BlockColumns, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import WAITED, awake_by_block, sum_by_block
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.pairs import RESIDENT_LUCK, Pair
+from perfgate.judging.gate.evidence.pairs import Pair
 from perfgate.judging.gate.evidence.stalls import is_stall
 from perfgate.judging.gate.evidence.undisturbed import clean_pair, waited_share
 from perfgate.judging.gate.evidence.values import rounded
@@ -174,7 +174,7 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
         len(starts),
         line=_line_of_stalls(pairs, place.shape),
         # Minutes may lie between processes that were not on the device together.
-        start_luck=RESIDENT_LUCK if is_resident and in_turns else START_LUCK,
+        start_luck=evidence.start_luck(place.workload) if is_resident and in_turns else START_LUCK,
         clock="device" if on_device else "awake",
         in_turns=in_turns,
         waited=on_device and _have_waited(used, in_turns=in_turns),

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from perfgate import protocol
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.copies.process import Go, Stands, Times, time_copy
+from perfgate.measuring.checklist.copies.process import Go, Level, Stands, TimeLevel, Times, time_copy
 from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -33,6 +33,8 @@ _PROCESS = "perfgate.measuring.checklist.copies.process"
 # From telling the copies to begin until they do.
 _LEAD_NS = 50_000_000
 _START_SECONDS, _END_SECONDS = 120.0, 5.0
+# As for the sides of a check on an accelerator, whose clock and temperature settle first.
+_WARM_UP_SECONDS, _LEVEL_SECONDS = 1.5, 0.5
 # Over the levels; fewer visits give no interval.
 _PASSES = FEWEST_QUADS
 
@@ -133,6 +135,15 @@ def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:
     """Start one process, have it make its first call, and end it."""
     with _process(request, folder) as connection:
         return _stands(connection)
+
+
+def level_of_new_process(request: protocol.LoadRequest, *, folder: Path) -> float:
+    """The seconds of a call in a new process that is warm, by the device's clock. Raises MeasuringError."""
+    with _process(request, folder) as connection:
+        _stands(connection)
+        protocol.send(connection, TimeLevel(warm_up_seconds=_WARM_UP_SECONDS, seconds=_LEVEL_SECONDS))
+        level: Level = _receive(connection, Level)
+        return level.seconds
 
 
 def _up_and_down(run: Callable[[int], list[Seconds]], levels: Sequence[int]) -> list[CopiesLevel]:

@@ -15,22 +15,40 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from perfgate import protocol
+from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.timing.calls import find_steady_state, timed_call
+from perfgate.measuring.timing.blocks import run_block
+from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls, timed_call
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload
+from perfgate.protocol import FEWEST_CALLS
+from perfgate.stats.summary import low_location
 from perfgate.system.processes import die_with_parent
 
 _WARM_UP_SECONDS = 1.0
 
 
-class Go(msgspec.Struct, frozen=True, kw_only=True):
+class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Make calls from ``begin_ns`` of the monotonic clock, which processes of a machine share, until ``end_ns``."""
 
     begin_ns: int
     end_ns: int
+
+
+class TimeLevel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Make calls for ``warm_up_seconds``, and time calls for ``seconds`` after that by the device's clock."""
+
+    warm_up_seconds: float
+    seconds: float
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """The seconds of a call that nothing disturbed."""
+
+    seconds: float
 
 
 class Stands(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,8 +115,18 @@ def _serve(connection: socket.socket, spawned_ns: int) -> None:
     stands = Stands(import_ns=imported_ns - spawned_ns, load_ns=loaded_ns - imported_ns, first_call_ns=first_call_ns)
     protocol.send(connection, stands)
     while True:
-        go = msgspec.json.decode(protocol.receive(connection), type=Go)
-        protocol.send(connection, Times(walls_ns=time_copy(call, device.synchronize, go)))
+        order = msgspec.json.decode(protocol.receive(connection), type=Go | TimeLevel)
+        if isinstance(order, TimeLevel):
+            protocol.send(connection, Level(seconds=_level(call, device, order)))
+        else:
+            protocol.send(connection, Times(walls_ns=time_copy(call, device.synchronize, order)))
+
+
+def _level(call: Callable[[], Any], device: Device, order: TimeLevel) -> float:
+    walls = time_calls(call, device, CallBudget(1, order.warm_up_seconds, order.warm_up_seconds)).wall
+    calls = max(FEWEST_CALLS, round(order.seconds * 1e9 / float(np.median(walls))))
+    block = run_block(call, device, calls=calls)
+    return low_location(block.calls.cpu / 1e9)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
+from perfgate.catalogue.names import START_SPREAD
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.copies.copies import start_cold
+from perfgate.measuring.checklist.copies.copies import level_of_new_process, start_cold
 from perfgate.measuring.checklist.experiment import experiment
 from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
@@ -67,6 +69,9 @@ class LatencyStep:
                 _measure_shape(outcome.under(shape=shape), context, shape)
         if context.settings.cold_start and context.process.load is not None:
             _cold_start(outcome.under(shape=shapes[0]), context, context.process.load)
+        has_queue = "queue" in context.device.capabilities
+        if context.extent.starts and context.process.load is not None and has_queue:
+            _time_starts(outcome.under(shape=shapes[0]), context, context.process.load)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -136,6 +141,27 @@ def _cold_start(outcome: StepOutcome, context: StepContext, load: LoadRequest) -
             return
     seconds = np.median(np.array(rows), axis=0) / 1e9
     outcome.numbers(dict(zip(_COLD_START, seconds.tolist())), count=count)
+
+
+def _time_starts(outcome: StepOutcome, context: StepContext, load: LoadRequest) -> None:
+    """Time the calls of new processes on an accelerator, and add the spread between them."""
+    levels: list[float] = []
+
+    def start() -> None:
+        context.doing("starting a process to compare its calls with those of other processes")
+        levels.append(level_of_new_process(load, folder=context.artifacts))
+
+    while len(levels) < context.extent.starts:
+        failed = experiment(context, start, failing="times.cold-start-failed")
+        if failed is not None:
+            outcome.missing([START_SPREAD], failed.reason)
+            return
+    outcome.number(START_SPREAD, start_spread(levels), count=len(levels))
+
+
+def start_spread(levels: Sequence[float]) -> float:
+    """The standard deviation of the difference between two processes, as that of a logarithm, from seconds of their calls."""
+    return math.sqrt(2) * float(np.std(np.log(levels), ddof=1))
 
 
 def _judge_steadiness(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> None:
