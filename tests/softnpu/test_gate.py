@@ -53,7 +53,7 @@ def test_check__another_process_on_the_device__inconclusive_and_says_so(project:
 def test_check__clock_below_its_rate_while_pairs_run__inconclusive_and_says_so(project: Project) -> None:
     # Blocks that last longer than an answer of npu-smi.
     settings = project.root / "perfgate.toml"
-    settings.write_text(settings.read_text().replace("quads = 3", "quads = 10\nblock_seconds = 0.1"))
+    settings.write_text(settings.read_text().replace("quads = 2", "quads = 10\nblock_seconds = 0.1"))
     project.commit("other words", ("return self.last(x)", "scores = self.last(x)\n        return scores"))
     done, decision, comment = project.check(SOFTNPU_SMI_FREQUENCY="1200", SOFTNPU_SMI_UTILIZATION="80")
     assert (done.returncode, decision["verdict"]) == (4, "INCONCLUSIVE"), comment

@@ -141,6 +141,14 @@ def test_measure_stretches__device_holds_one_process__each_side_has_it_once_a_st
     assert len(machine.workers) == 2 * len(stretches)
 
 
+def test_measure_stretches__resident_sides__one_stretch_has_the_quads_of_a_look() -> None:
+    measured, _ = VirtualGate(works(MS), works(MS), policy=THREE_LOOKS, resident=True).measure_stretches()
+
+    (stretch,) = [replicate for replicate in measured.head if replicate.arm == "stretch"]
+    assert len(set(stretch.shapes[SHAPE].quad)) == 16
+    assert sum(stretch.shapes[SHAPE].calls) >= 1000
+
+
 def test_measure_pairs__sides_on_the_cpu__no_start_is_shared() -> None:
     measured, _ = VirtualGate(works(MS), works(MS), policy=THREE_LOOKS).measure()
 

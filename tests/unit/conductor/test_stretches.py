@@ -138,6 +138,10 @@ def test_plan__by_the_seconds_of_a_call(seconds: float, quads: int, calls: int) 
     assert StretchPlan.of({"a": seconds}, block_seconds=0.05) == (quads, {"a": calls})
 
 
+def test_plan__sides_that_stay_loaded__quads_of_two_starts_with_the_calls_of_one() -> None:
+    assert StretchPlan.of({"a": 1e-3}, block_seconds=0.05, resident=True) == (16, {"a": 32})
+
+
 def test_plan__shorter_blocks__fewer_calls() -> None:
     assert StretchPlan.of({"a": 1e-3}, block_seconds=0.005) == (16, {"a": 16})
 

@@ -1,8 +1,8 @@
 """Long stretches of calls, for the mean call and for rare slow calls, which the few calls of a pair hardly meet.
 
-Each start loads both sides anew, and their processes take turns of many calls: as a service makes them, with their garbage
-collected and without moving in memory. Both sides make equally many, so that what happens in every n-th call of a process
-happens on both sides alike.
+Each start loads both sides anew, unless they stay loaded. Their processes take turns of many calls: as a service makes them,
+with their garbage collected and without moving in memory. Both sides make equally many, so that what happens in every n-th
+call of a process happens on both sides alike.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from perfgate.protocol import (
 STRETCH_CALLS, MOST_CALLS = 1000, 4000
 SHORT_SECONDS, MOST_BLOCKS = 1.0, 100
 # Quads of a start. A stretch of more than half of that has the quads of two shorter stretches: another start would take too
-# long.
+# long. So have sides that stay loaded, because another stretch has no new processes.
 QUADS, QUADS_OF_LONG = 8, 16
 _TURNS_OF_A_SIDE = 2  # in a quad
 # Lines are sampled if head stalls at least this often in a start, and this many times as often as base, until enough calls
@@ -63,8 +63,8 @@ class StretchPlan(NamedTuple):
     calls: dict[str, int]
 
     @classmethod
-    def of(cls, call_seconds: Mapping[str, float], *, block_seconds: float) -> StretchPlan:
-        """The plan for shapes, by the seconds of a call."""
+    def of(cls, call_seconds: Mapping[str, float], *, block_seconds: float, resident: bool = False) -> StretchPlan:
+        """The plan for shapes, by the seconds of a call, of sides that are loaded for a start or stay ``resident``."""
         most_seconds = MOST_BLOCKS * block_seconds
         seconds = most_seconds / len(call_seconds)
         calls: dict[str, float] = {}
@@ -72,7 +72,7 @@ class StretchPlan(NamedTuple):
         for shape, call in call_seconds.items():
             calls[shape] = min(MOST_CALLS, max(STRETCH_CALLS, SHORT_SECONDS / call), seconds / call)
             planned += calls[shape] * call
-        quads = QUADS_OF_LONG if planned > most_seconds / 2 else QUADS
+        quads = QUADS_OF_LONG if resident or planned > most_seconds / 2 else QUADS
         turns = quads * _TURNS_OF_A_SIDE
         return cls(quads, {shape: max(1, math.ceil(count / turns)) for shape, count in calls.items()})
 
@@ -179,7 +179,8 @@ class StretchTurns:
             # By the slower side, within reason.
             first, second = seconds
             slower = {shape: of_the_slower(first[shape], second[shape]) for shape in first if shape in second}
-            self._plan = StretchPlan.of(slower, block_seconds=block_seconds)
+            is_resident = self.sides.residents is not None
+            self._plan = StretchPlan.of(slower, block_seconds=block_seconds, resident=is_resident)
         return Quads.exactly(self._plan.quads)
 
     def quad(self, quad: QuadTurns) -> bool:
