@@ -45,7 +45,9 @@ def _read_folder(path: Path) -> Recording:
     folders = analysed_folders(path)
     if not folders and not raw_folders(path):
         raise DocumentError(
-            "{path}: holds no output of torch_npu.profiler; name or pack its *_ascend_pt folder", path=path
+            "{path}: holds no output of torch_npu.profiler; name or pack its *_ascend_pt folder, or unpack it if it holds the "
+            "trace of another profiler",
+            path=path,
         )
     if not folders:
         raise DocumentError(
