@@ -28,7 +28,7 @@ from perfgate.document.trace import (
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of, several_recordings
-from perfgate.trace.analysis.comparable import comparable_part, unit_names, with_units
+from perfgate.trace.analysis.comparable import ComparablePart, comparable_part, with_units
 from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
 from perfgate.trace.readers.contradictions import possible_losses
@@ -125,10 +125,15 @@ def _shared_labels(paths: Sequence[Path], recordings: Sequence[_Labelled], first
 
 
 class _ComparablePick(NamedTuple):
-    """A timeline with its complete steps, and whether steps or events of it are missing."""
+    """A timeline with its complete steps, and whether it lost events."""
 
     pick: ChosenTimeline
-    lacks_some: bool
+    part: ComparablePart
+    lacks_events: bool
+
+    @property
+    def lacks_some(self) -> bool:
+        return self.lacks_events or bool(self.part.left_out)
 
 
 def _comparable(pick: ChosenTimeline, notes: list[Message]) -> _ComparablePick:
@@ -143,11 +148,12 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> _ComparablePick:
         raise _incomparable(pick)
     if part.left_out:
         count = len(part.left_out)
+        units = count + len(part.names)
         names = ", ".join(part.left_out[:_MOST_NAMES])
         notes.append(
-            Message("notes.steps-left-out", {"path": str(path), "count": count, "units": part.units, "named": names})
+            Message("notes.steps-left-out", {"path": str(path), "count": count, "units": units, "named": names})
         )
-    return _ComparablePick(pick._replace(timeline=part.timeline), lacks_events or bool(part.left_out))
+    return _ComparablePick(pick._replace(timeline=part.timeline), part, lacks_events)
 
 
 def _with_the_same_steps(parts: Sequence[_ComparablePick], notes: list[Message]) -> list[ChosenTimeline]:
@@ -155,19 +161,17 @@ def _with_the_same_steps(parts: Sequence[_ComparablePick], notes: list[Message])
 
     Steps of one program differ, the first from all others: without the first on one side alone, the other looks slower.
     """
-    picks = [part.pick for part in parts]
-    if not any(part.lacks_some for part in parts):
-        return picks
-    shared = set(unit_names(picks[0].timeline))
-    for pick in picks[1:]:
-        shared.intersection_update(unit_names(pick.timeline))
+    if not any(comparable.lacks_some for comparable in parts):
+        return [comparable.pick for comparable in parts]
+    shared = set(parts[0].part.names)
+    for comparable in parts[1:]:
+        shared.intersection_update(comparable.part.names)
     picks = []
-    for part in parts:
-        timeline = with_units(part.pick.timeline, shared)
-        if timeline is not part.pick.timeline:
-            path = str(part.pick.recording.path)
-            notes.append(Message("notes.same-steps-left-out", {"path": path}))
-        picks.append(part.pick._replace(timeline=timeline))
+    for pick, part, _ in parts:
+        timeline = with_units(part, shared)
+        if timeline is not part.timeline:
+            notes.append(Message("notes.same-steps-left-out", {"path": str(pick.recording.path)}))
+        picks.append(pick._replace(timeline=timeline))
     return picks
 
 

@@ -27,14 +27,15 @@ _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
 class ComparablePart(NamedTuple):
-    """A timeline with its complete units alone, the names of those ``left_out``, and the number of all.
+    """A timeline with its complete units alone, their names, and the names of those ``left_out``.
 
-    ``is_whole`` is false if the recording lacks work and no unit is known to be complete.
+    Calls have their place in the recording as a name. ``is_whole`` is false if the recording lacks work and no unit is known
+    to be complete.
     """
 
     timeline: Timeline
+    names: tuple[str, ...]
     left_out: tuple[str, ...]
-    units: int
     is_whole: bool
 
 
@@ -61,35 +62,29 @@ def comparable_part(timeline: Timeline, *, lacks_events: bool, is_cut: bool = Fa
     is_damaged = lacks_events or faults.size > 0
     units = _marked(events) or _tabled(timeline)
     if units is None:
-        return ComparablePart(timeline, (), 0, not is_damaged)
+        return ComparablePart(timeline, (), (), not is_damaged)
     intact = np.ones(len(events), dtype=bool)
     intact[faults] = False
     complete = _complete(events, units.spans, intact, is_damaged=is_damaged, is_cut=is_cut)
     if not complete.any():
-        return ComparablePart(timeline, units.names, len(units.names), False)
+        return ComparablePart(timeline, (), units.names, False)
     if complete.all() and not faults.size and units.rows.size:
-        return ComparablePart(timeline, (), len(units.names), True)
-    incomplete = np.flatnonzero(~complete)
-    left_out = tuple(units.names[place] for place in incomplete.tolist())
+        return ComparablePart(timeline, units.names, (), True)
+    names = np.array(units.names)
     chosen = _with_units(timeline, units, complete, intact)
-    return ComparablePart(chosen, left_out, len(units.names), True)
+    return ComparablePart(chosen, tuple(names[complete].tolist()), tuple(names[~complete].tolist()), True)
 
 
-def unit_names(timeline: Timeline) -> tuple[str, ...]:
-    units = _marked(timeline.events) or _tabled(timeline)
-    return () if units is None else units.names
-
-
-def with_units(timeline: Timeline, names: Collection[str]) -> Timeline:
-    """The timeline with its units of these names alone; unchanged if it has none of them, or no others."""
-    units = _marked(timeline.events) or _tabled(timeline)
-    if units is None:
-        return timeline
-    stays = np.array([name in names for name in units.names])
+def with_units(part: ComparablePart, names: Collection[str]) -> Timeline:
+    """The timeline of a part with its units of these names alone; unchanged if it has none of them, or no others."""
+    stays = np.array([name in names for name in part.names], dtype=bool)
     if stays.all() or not stays.any():
-        return timeline
-    everything = np.ones(len(timeline.events), dtype=bool)
-    return _with_units(timeline, units, stays, everything)
+        return part.timeline
+    units = _marked(part.timeline.events) or _tabled(part.timeline)
+    if units is None or len(units.names) != stays.size:
+        return part.timeline
+    everything = np.ones(len(part.timeline.events), dtype=bool)
+    return _with_units(part.timeline, units, stays, everything)
 
 
 def cut_ends(timeline: Timeline) -> list[CutUnit]:

@@ -44,7 +44,7 @@ def test_comparable_part__first_and_last_step_lack_kernels__left_out(tmp_path: P
     path = recorded(tmp_path / "trace.json", [event for event in events if id(event) not in lost])
     (timeline,) = trace.read(path).timelines
     part = comparable_part(timeline, lacks_events=False)
-    assert (part.left_out, part.units, part.is_whole) == (("0", "1", "7"), 8, True)
+    assert (part.left_out, part.names, part.is_whole) == (("0", "1", "7"), ("2", "3", "4", "5", "6"), True)
     assert cut_ends(timeline) == [("0", 0, 4), ("1", 3, 4), ("7", 3, 4)]
     assert [note.code for note in trace_steps(path, Choice()).notes] == ["notes.cut-ends"]
 
@@ -52,7 +52,8 @@ def test_comparable_part__first_and_last_step_lack_kernels__left_out(tmp_path: P
 def test_comparable_part__steps_of_several_sizes__all_of_them(tmp_path: Path) -> None:
     events = [*steps(3, kernels=2), step_mark(9, 9000)]
     (timeline,) = trace.read(recorded(tmp_path / "trace.json", events)).timelines
-    assert comparable_part(timeline, lacks_events=False).units == 4
+    part = comparable_part(timeline, lacks_events=False)
+    assert (part.names, part.left_out) == (("0", "1", "2"), ("9",))
 
 
 def test_diff__shapes_on_one_side__compared_without_and_said_once(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from perfgate.flows.trace.diff import trace_diff
 from perfgate.flows.trace.gathering import trace_reduce
 from perfgate.flows.trace.places import Place
 from perfgate.flows.trace.ranks import trace_ranks
+from perfgate.trace.model.events import CALL
 from perfgate.trace.readers.contradictions import contradictions
 
 STEPS, OPERATORS = 4, 3
@@ -362,10 +363,13 @@ def test_diff__a_kernel_is_gone__its_step_is_left_out(tmp_path: Path) -> None:
     assert "notes.steps-left-out" in [note.code for note in document.notes]
 
 
-def test_diff__slow_first_step_lost_a_kernel__left_out_of_both_sides(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", ["ProfilerStep#", CALL])
+def test_diff__slow_first_step_lost_a_kernel__left_out_of_both_sides(mark: str, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.pt.trace.json", tmp_path / "cut.pt.trace.json"
     events = kineto()
     for event in events:
+        if event["cat"] == "user_annotation" and mark == CALL:
+            event["name"] = CALL
         if event["cat"] == "kernel" and event["ts"] < 1000:
             event["dur"] += 100
     whole.write_text(json.dumps({"traceEvents": events}))
