@@ -169,7 +169,7 @@ def _reduced_anew(recording: Path, *, keeps: bool) -> ReducedRecording:
     world = _world(content)
     tables = []
     for timeline in content.timelines:
-        doubts = [*contradictions(timeline), *content.notes]
+        doubts = [*content.incomplete, *contradictions(timeline), *content.notes]
         tables.append(reduce_timeline(timeline, str(recording), world=world, doubts=doubts))
     kept = keeps
     if keeps:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfgate import trace
+from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.flows.trace.gathering import trace_reduce
 from perfgate.flows.trace.places import Place
@@ -89,6 +90,18 @@ def test_reduce__timeline_is_a_pointer__tables_suffice(tmp_path: Path) -> None:
     written(output, "trace_view.json", _POINTER)
 
     assert trace_reduce([Place(tmp_path)], say=print, workers=1).left_out == []
+
+
+def test_reduce__table_of_kernels_is_cut_off__said(tmp_path: Path) -> None:
+    output = tmp_path / "job_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    written(output, "kernel_details.csv", _KERNELS + "1,MatMul2,MatMul,AI_CORE,40.5,2")
+    written(output, "step_trace_time.csv", _STEPS)
+
+    notes = trace_reduce([Place(tmp_path)], say=print, workers=1).notes
+
+    what = notes[0].values["what"]
+    assert isinstance(what, Message)
+    assert what.code == "notes.table-cut-off"
 
 
 def test_read__folder_with_a_pointer_among_its_traces__refused_with_the_command(tmp_path: Path) -> None:
