@@ -172,7 +172,7 @@ def test_trace__no_such_rank__exit_2_and_what_there_is(tmp_path: Path) -> None:
         ("absent.json", None, "does not exist; name a profiler's output folder or trace file"),
         ("notes.txt", "hello", "is not profiler output that perfgate can read; it reads: "),
         ("numbers.json", '{"a": 1}', "no list of trace events"),
-        ("empty", "", "is not profiler output"),
+        ("empty", "", "is an empty file"),
     ],
 )
 @pytest.mark.parametrize("command", ["top", "gaps", "steps"])

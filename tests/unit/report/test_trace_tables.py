@@ -44,7 +44,7 @@ def test_render_steps__terminal_too_narrow_for_the_table__a_line_for_each_number
     render_steps(document, Console(file=stream, width=width))
     text = stream.getvalue()
     assert "length 1.50 ms\n" in text
-    assert "computing 320 µs\n" in text
+    assert "compute 320 µs\n" in text
     assert max(map(len, text.splitlines())) <= width
 
 
