@@ -112,8 +112,11 @@ def _server_of(bench: Bench) -> int:
 
 def _shares(measured: PairedMeasurement, asked: dict[str, float], wall: float) -> dict[str, Any]:
     lanes = [blocks for side in (*measured.base, *measured.head) for _, blocks in side.lanes]
-    recorded = sum(float(unpack(blocks.wall).sum()) for blocks in lanes) / 1e9
-    took, seen = (sum(sum(times) for times in column) / 1e9 for column in zip(*((b.took_ns, b.seen_ns) for b in lanes)))
+    recorded = sum(float(unpack(blocks.times.wall).sum()) for blocks in lanes) / 1e9
+    took, seen = (
+        sum(sum(times) for times in column) / 1e9
+        for column in zip(*((b.worker.took_ns, b.conductor.seen_ns) for b in lanes))
+    )
     parts = {part: sum(asked.get(name, 0.0) for name in names) / wall for part, names in PARTS.items()}
     parts |= {"beside calls": (took - recorded) / wall, "messages": (seen - took) / wall}
     pairs = sum(side.member == "first" for side in measured.base)

@@ -113,7 +113,7 @@ def _samples(run: RunDocument) -> Iterable[PackedArray]:
         yield from (kept.samples for kept in step.samples)
     for replicate in run.replicates:
         for _, blocks in replicate.lanes:
-            yield from (blocks.wall, blocks.cpu, *(stage.wall for stage in blocks.stages))
+            yield from blocks.times.arrays
 
 
 def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import stat
+from collections.abc import Sized
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -266,40 +267,37 @@ def _left_out(value: Any, whole: Any) -> str | None:
 
 def misfit(columns: BlockColumns) -> str | None:
     """The mismatch, None if all fit; samples are counted by the declared length, not unpacked."""
-    blocks = len(columns.calls)
-    whole = (columns.quad, columns.sequence, columns.start_ns, columns.end_ns)
-    counted = (columns.involuntary_switches, columns.minor_faults)
+    blocks, calls = len(columns.calls), sum(columns.calls)
+    times, worker, conductor, device = columns.times, columns.worker, columns.conductor, columns.device
+    whole = (columns.quad, columns.sequence, worker.start_ns, worker.end_ns)
+    counted = (worker.involuntary_switches, worker.minor_faults)
     seen = (
-        columns.seen_ns,
-        columns.run_delay_ns,
-        columns.used_ns,
-        columns.out_of_turn_ns,
-        columns.waited_ns,
-        columns.asked_ns,
-        columns.conductor_delay_ns,
-        columns.took_ns,
-        columns.took_delay_ns,
+        conductor.seen_ns,
+        conductor.run_delay_ns,
+        conductor.used_ns,
+        conductor.out_of_turn_ns,
+        conductor.waited_ns,
+        conductor.asked_ns,
+        conductor.conductor_delay_ns,
+        worker.took_ns,
+        worker.took_delay_ns,
     )
-    of_hardware = (columns.instructions, columns.cycles, columns.cache_misses)
-    reported = (columns.throttled, columns.power_capped, columns.clock_share, columns.foreign_processes)
+    reported: tuple[Sized, ...] = (device.throttled, device.power_capped, device.clock_share, device.foreign_processes)
     if not blocks:
         return "columns without a block"
     if any(len(column) != blocks for column in (*whole, *counted)):
         return f"columns of different lengths, where {blocks} blocks ran"
-    if any(len(column) not in (0, blocks) for column in (*seen, *of_hardware, *reported)):
+    if any(len(column) not in (0, blocks) for column in (*seen, *worker.counts, *reported)):
         return f"a column of what was seen of {blocks} blocks has another length"
     if min(columns.calls) < 1:
         return "a block without a call"
-    times = [columns.wall, columns.cpu, *([] if columns.host is None else [columns.host])]
-    if any(packed.count != sum(columns.calls) for packed in times):
+    if any(packed.count != calls for packed in times.arrays):
         return "not one sample a call"
-    if any(stage.wall.count != sum(columns.calls) for stage in columns.stages):
-        return "not one sample a call of every stage"
-    if any(end <= start for start, end in zip(columns.start_ns, columns.end_ns)):
+    if any(end <= start for start, end in zip(worker.start_ns, worker.end_ns)):
         return "a block that ends before it starts"
     if any(column and min(column) < 0 for column in seen):
         return "a time below zero"
-    if any(column and min(column) < 0 for column in of_hardware):
+    if any(column and min(column) < 0 for column in worker.counts):
         return "a count below zero"
     return None
 

@@ -89,29 +89,52 @@ class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
     line: str | None = None
 
 
-class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """The blocks of one worker for one shape, column by column, in the order they ran.
+class PackedTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of every call of all blocks in nanoseconds, one block after another, by each clock."""
 
-    The columns from ``seen_ns`` to ``conductor_delay_ns`` are observed by the conductor from outside, by its own clock. Those
-    from ``took_ns`` to ``cache_misses`` are reported by the worker for the whole block, with its unrecorded call. Each has one
-    entry per block. A column that is empty, or a None in it, was not available.
-    """
-
-    quad: list[int]
-    sequence: list[int]
-    # Calls per block.
-    calls: list[int]
-    start_ns: list[int]
-    end_ns: list[int]
-    involuntary_switches: list[int]
-    minor_faults: list[int]
-    # Nanoseconds of every call of every block, one block after another.
     wall: PackedArray
-    # The same in thread CPU time, or in device time from before the call to after it (``cpu_source``).
+    # Thread CPU time, or device time from before the call to after it (``cpu_source``).
     cpu: PackedArray
     cpu_source: Literal["thread_cpu", "device"] = "thread_cpu"
     # On a device with its own clock: the time until each call returned, without the wait for the device.
     host: PackedArray | None = None
+    # Of calls of the preprocessing: their times add up to ``wall``.
+    stages: list[StageTimes] = []
+
+    @property
+    def arrays(self) -> list[PackedArray]:
+        """The times by every clock that was read, and of every stage."""
+        arrays = [self.wall, self.cpu, *(stage.wall for stage in self.stages)]
+        return arrays if self.host is None else [*arrays, self.host]
+
+
+class WorkerColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """What the worker reports about its blocks. From ``took_ns`` on, a block includes its unrecorded call."""
+
+    start_ns: list[int]
+    end_ns: list[int]
+    involuntary_switches: list[int]
+    minor_faults: list[int]
+    # From the request to the reply.
+    took_ns: list[int] = []
+    # The part of it in which the worker was ready to run without a CPU.
+    took_delay_ns: list[int] = []
+    # Counts in user space, of all threads.
+    instructions: list[int] = []
+    cycles: list[int] = []
+    cache_misses: list[int] = []
+
+    @property
+    def counts(self) -> list[list[int]]:
+        """The columns of the processor's counters."""
+        return [self.instructions, self.cycles, self.cache_misses]
+
+
+class ConductorColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """What the conductor observes of the blocks from outside, by its own clock; user code cannot influence it."""
+
+    # When the conductor sent the request.
+    asked_ns: list[int] = []
     # From the request to the reply.
     seen_ns: list[int] = []
     # In which the worker was ready to run and another process had the CPU.
@@ -121,27 +144,35 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     # CPU time that they used since the last block, while it was not their turn for ``waited_ns``.
     out_of_turn_ns: list[int] = []
     waited_ns: list[int] = []
-    # When the conductor sent the request.
-    asked_ns: list[int] = []
     # In which the conductor itself was ready to run without a CPU.
     conductor_delay_ns: list[int] = []
-    # From the request to the reply, by the clock of the worker.
-    took_ns: list[int] = []
-    # The part of it in which the worker was ready to run without a CPU.
-    took_delay_ns: list[int] = []
-    # Counts in user space, of all threads.
-    instructions: list[int] = []
-    cycles: list[int] = []
-    cache_misses: list[int] = []
-    # Reported by the device.
+
+
+class DeviceColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the device during the blocks, as it reports it."""
+
     throttled: list[bool | None] = []
     power_capped: list[bool | None] = []
     # Clock over rated clock.
     clock_share: list[float | None] = []
     # Other processes on the device.
     foreign_processes: list[int | None] = []
-    # Of calls of the preprocessing: their times add up to ``wall``.
-    stages: list[StageTimes] = []
+
+
+class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """The blocks of one worker for one shape, column by column, in the order they ran.
+
+    Each column has one entry per block. A column that is empty, or a None in it, was not available.
+    """
+
+    quad: list[int]
+    sequence: list[int]
+    # Calls per block.
+    calls: list[int]
+    times: PackedTimes
+    worker: WorkerColumns
+    conductor: ConductorColumns = msgspec.field(default_factory=ConductorColumns)
+    device: DeviceColumns = msgspec.field(default_factory=DeviceColumns)
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +204,34 @@ class KernelBlocks(msgspec.Struct, frozen=True, kw_only=True):
 STOPPED = "stopped"
 
 
+class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
+    """How the process of a replicate was started, where it ran, and whether it was warm."""
+
+    # Weights and inputs of a quad lie at addresses drawn from it and the number of the quad.
+    layout_seed: int
+    # Whether weights and inputs lay elsewhere in every quad; None, unknown, is held to the stricter rules.
+    moved: bool | None = None
+    cpus: list[int]
+    # The number of the warm process that it was forked from; None if it loaded and warmed up by itself.
+    forked_from: int | None = None
+    # Of the warm process.
+    start_up: float
+    warm_up_calls: int
+    steady: bool
+    # Of torch, the garbage collector and the threads (as the kernel reports them) after the last block. They must be
+    # equal on both sides.
+    settings: dict[str, str] = {}
+
+
+class ProfiledParts(msgspec.Struct, frozen=True, kw_only=True):
+    """Typical seconds of the parts of one call, from profiled calls of a process of a pair, by shape and name."""
+
+    # Self times of operators. OUTSIDE_OPERATORS is the rest of the call.
+    operators: dict[str, dict[str, float]] = {}
+    # ``module.NAME`` or ``function.FILE:NAME``: host time with all that it calls.
+    subroutines: dict[str, dict[str, float]] = {}
+
+
 class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     """One worker process of a pair.
 
@@ -185,33 +244,17 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     arm: Arm
     member: Literal["first", "second"]
     workload: str
-    # Weights and inputs of a quad lie at addresses drawn from it and the number of the quad.
-    layout_seed: int
-    cpus: list[int]
-    # Of the warm process that it was forked from, as ``warm_up_calls`` is.
-    start_up: float
-    # The number of that process; None if it loaded and warmed up by itself.
-    forked_from: int | None = None
     # On an accelerator processes stay loaded for the pairs of a start, which has the number of its first pair.
     start: int | None = None
-    warm_up_calls: int
-    steady: bool
-    # Whether weights and inputs lay elsewhere in every quad; None, unknown, is held to the stricter rules.
-    moved: bool | None = None
+    # The job that measured the pair: 0 is the first, and each job that added pairs is one more.
+    round: int = 0
+    worker: WorkerState
     shapes: dict[str, BlockColumns]
     # The preprocessing alone, by shape; a call takes a raw batch made beforehand.
     preprocess: dict[str, BlockColumns] = {}
     # The profiled blocks of a device, by shape.
     kernels: dict[str, KernelBlocks] = {}
-    # The job that measured the pair: 0 is the first, and each job that added pairs is one more.
-    round: int = 0
-    # Shape, operator: typical self time in one call, in seconds. OUTSIDE_OPERATORS is the rest of the call.
-    operators: dict[str, dict[str, float]] = {}
-    # Shape, ``module.NAME`` or ``function.FILE:NAME``: typical host time in one call, with all that it calls.
-    subroutines: dict[str, dict[str, float]] = {}
-    # Of torch, the garbage collector and the threads (as the kernel reports them) after the last block. They must be
-    # equal on both sides.
-    settings: dict[str, str] = {}
+    profile: ProfiledParts = msgspec.field(default_factory=ProfiledParts)
     # Shape, line of the project (``file:line``): how often a slow call was sampled there, after a stretch.
     stalled_at: dict[str, dict[str, int]] = {}
     # The device's sensors while the blocks ran, by the clock of ``asked_ns``.

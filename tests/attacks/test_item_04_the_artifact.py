@@ -273,7 +273,7 @@ def test_item_4__samples_that_are_none__refused(github: Job, data: str) -> None:
         pair = json.loads(canonical_bytes(make_run(side, pairs=8), name=side))  # type: ignore[arg-type]
         for replicate in pair["replicates"]:
             columns = replicate["shapes"].pop("long")
-            columns["wall"]["data"] = data
+            columns["times"]["wall"]["data"] = data
             replicate["shapes"]["short"] = columns
         path.write_text(json.dumps({**json.loads(canonical_bytes(run, name=side)), "replicates": pair["replicates"]}))
     _refused(github, "packed samples")

@@ -20,7 +20,20 @@ from perfgate.conductor.sides.function.plan import FURTHER_WARM_UP_SECONDS, WARM
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.run import OpCount, RunDocument
-from perfgate.document.samples import Arm, BlockColumns, KernelBlocks, KernelRow, PackedArray, Replicate, pack
+from perfgate.document.samples import (
+    Arm,
+    BlockColumns,
+    ConductorColumns,
+    DeviceColumns,
+    KernelBlocks,
+    KernelRow,
+    PackedArray,
+    PackedTimes,
+    Replicate,
+    WorkerColumns,
+    WorkerState,
+    pack,
+)
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.look import Look
 from tests.fakes.power import Clocked, PowerCap
@@ -309,13 +322,10 @@ class CardGate:
             arm=arm,
             member=member,  # type: ignore[arg-type]
             workload=WORKLOAD,
-            layout_seed=1,
-            cpus=[0],
-            start_up=LOAD_SECONDS,
+            worker=WorkerState(
+                layout_seed=1, cpus=[0], start_up=LOAD_SECONDS, warm_up_calls=100, steady=True, moved=True
+            ),
             start=start,
-            warm_up_calls=100,
-            steady=True,
-            moved=True,
             shapes={SHAPE: _columns(process)},
             kernels=kernels,
         )
@@ -331,24 +341,32 @@ def _columns(process: _Process) -> BlockColumns:
         quad=[block.quad for block in blocks],
         sequence=[block.sequence for block in blocks],
         calls=calls,
-        start_ns=began,
-        end_ns=[start + span for start, span in zip(began, spans)],
-        involuntary_switches=[0] * len(blocks),
-        minor_faults=[0] * len(blocks),
-        wall=_packed([block.wall for block in blocks]),
-        cpu=_packed([block.span for block in blocks]),
-        cpu_source="device",
-        host=_packed([block.host for block in blocks]),
-        seen_ns=turns,
-        run_delay_ns=[0] * len(blocks),
-        used_ns=[0] * len(blocks),
-        out_of_turn_ns=[0] * len(blocks),
-        waited_ns=turns,
-        asked_ns=began,
-        took_ns=turns,
-        throttled=[False] * len(blocks),
-        power_capped=[block.clock.capped for block in blocks],
-        clock_share=[round(block.clock.share, 4) for block in blocks],
+        worker=WorkerColumns(
+            start_ns=began,
+            end_ns=[start + span for start, span in zip(began, spans)],
+            involuntary_switches=[0] * len(blocks),
+            minor_faults=[0] * len(blocks),
+            took_ns=turns,
+        ),
+        times=PackedTimes(
+            wall=_packed([block.wall for block in blocks]),
+            cpu=_packed([block.span for block in blocks]),
+            cpu_source="device",
+            host=_packed([block.host for block in blocks]),
+        ),
+        conductor=ConductorColumns(
+            seen_ns=turns,
+            run_delay_ns=[0] * len(blocks),
+            used_ns=[0] * len(blocks),
+            out_of_turn_ns=[0] * len(blocks),
+            waited_ns=turns,
+            asked_ns=began,
+        ),
+        device=DeviceColumns(
+            throttled=[False] * len(blocks),
+            power_capped=[block.clock.capped for block in blocks],
+            clock_share=[round(block.clock.share, 4) for block in blocks],
+        ),
     )
 
 

@@ -43,7 +43,15 @@ from perfgate.document.run import (
     Value,
     WorkloadRecord,
 )
-from perfgate.document.samples import BlockColumns, PackedArray, Replicate, pack
+from perfgate.document.samples import (
+    BlockColumns,
+    PackedArray,
+    PackedTimes,
+    Replicate,
+    WorkerColumns,
+    WorkerState,
+    pack,
+)
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.judging.advice.advise import suggested
@@ -485,21 +493,14 @@ def _calls(pair: int, arm: Any, member: Any, slowdown: float, calls: int) -> Pac
 def _replicate(pair: int, arm: Any, member: Any, slowdown: float, calls: int) -> Replicate:
     samples = _calls(pair, arm, member, slowdown, calls)
     block = calls // 6
-    return Replicate(
-        pair=pair,
-        arm=arm,
-        member=member,
-        workload="encoder",
-        layout_seed=pair,
-        cpus=[1],
-        start_up=1.1,
-        warm_up_calls=12,
-        steady=True,
-        settings={"stopped": "0"},
-        shapes={
-            "long": BlockColumns(
-                quad=list(range(6)), sequence=[0] * 6, calls=[block] * 6, start_ns=[0] * 6, end_ns=[1] * 6,
-                involuntary_switches=[0] * 6, minor_faults=[0] * 6, wall=samples, cpu=samples,
-            )
-        },
-    )  # fmt: skip
+    columns = BlockColumns(
+        quad=list(range(6)),
+        sequence=[0] * 6,
+        calls=[block] * 6,
+        times=PackedTimes(wall=samples, cpu=samples),
+        worker=WorkerColumns(start_ns=[0] * 6, end_ns=[1] * 6, involuntary_switches=[0] * 6, minor_faults=[0] * 6),
+    )
+    worker = WorkerState(
+        layout_seed=pair, cpus=[1], start_up=1.1, warm_up_calls=12, steady=True, settings={"stopped": "0"}
+    )
+    return Replicate(pair=pair, arm=arm, member=member, workload="encoder", worker=worker, shapes={"long": columns})

@@ -184,7 +184,8 @@ def test_check__captured_graph__is_measured_as_replayed(python: Path, tmp_path: 
     assert 0.03 < low["delta"] < 0.07
     # A process captures before its blocks, which takes at least half a second.
     longest = [
-        max(unpack(msgspec.convert(replicate["shapes"]["default"]["wall"], PackedArray))) for replicate in pairs_of(run)
+        max(unpack(msgspec.convert(replicate["shapes"]["default"]["times"]["wall"], PackedArray)))
+        for replicate in pairs_of(run)
     ]
     assert max(longest) < 0.5e9
 
@@ -227,7 +228,7 @@ def test_check__equal_code_at_the_power_limit__passes(python: Path, tmp_path: Pa
     assert decision["verdict"] == "PASS"
     capped: list[bool] = []
     for replicate in run["replicates"]:
-        capped += replicate["shapes"]["default"]["power_capped"]
+        capped += replicate["shapes"]["default"]["device"]["power_capped"]
     assert sum(capped) > 0.9 * len(capped)
     assert min(decision["power_cap"].values()) > 0.9
 

@@ -22,7 +22,7 @@ def _told(project: Project, column: str) -> list[Any]:
     """Return a column of what the watcher told of every block of the head."""
     run = json.loads((project.root / "out" / "head" / "run.json").read_text())
     shapes = [columns for member in run["replicates"] for columns in member["shapes"].values()]
-    return [value for columns in shapes for value in columns[column]]
+    return [value for columns in shapes for value in columns["device"][column]]
 
 
 def _of(decision: dict[str, Any], metric: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.protocol import BlockRequest
 from tests.fakes.jobs import SETTINGS, Does, job_documents, reference_of
+from tests.fakes.records import changed
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import names
 from tests.traps.virtual import judged
@@ -145,7 +146,13 @@ def in_head(change: Callable[[BlockColumns], BlockColumns]) -> Sides:
     named="invalid worker_clock",
 )
 def test_calls_of_no_time() -> set[str]:
-    return names(judged(*in_head(lambda columns: replace(columns, wall=pack([0] * 80), cpu=pack([0] * 80)))))
+    return names(
+        judged(
+            *in_head(
+                lambda columns: replace(columns, times=replace(columns.times, wall=pack([0] * 80), cpu=pack([0] * 80)))
+            )
+        )
+    )
 
 
 def damaged(change: Callable[[Any], None]) -> bytes:
@@ -168,7 +175,7 @@ def columns_of(value: Any) -> Any:
 )
 def test_not_a_number() -> set[str]:
     with pytest.raises(DocumentError, match="NaN"):
-        parse_run(damaged(lambda value: value["replicates"][0].update(start_up=float("nan"))), name="head")
+        parse_run(damaged(lambda value: value["replicates"][0]["worker"].update(start_up=float("nan"))), name="head")
     return {"refused DocumentError"}
 
 
@@ -181,9 +188,9 @@ def test_not_a_number() -> set[str]:
 def test_negative_times() -> set[str]:
     negative = pack(np.full(80, -5))
     with pytest.raises(DocumentError, match="2\\^63"):
-        judged(*in_head(lambda columns: replace(columns, wall=negative)))
+        judged(*in_head(lambda columns: replace(columns, times=replace(columns.times, wall=negative))))
     with pytest.raises(DocumentError):
-        parse_run(damaged(lambda value: columns_of(value).update(seen_ns=[-1, 1, 1, 1])), name="head")
+        parse_run(damaged(lambda value: columns_of(value)["conductor"].update(seen_ns=[-1, 1, 1, 1])), name="head")
     return {"refused DocumentError"}
 
 
@@ -195,7 +202,7 @@ def test_negative_times() -> set[str]:
 )
 def test_block_ends_before_it_starts() -> set[str]:
     def turned(value: Any) -> None:
-        found = columns_of(value)
+        found = columns_of(value)["worker"]
         found["start_ns"], found["end_ns"] = found["end_ns"], found["start_ns"]
 
     with pytest.raises(DocumentError, match="ends before it starts"):
@@ -212,7 +219,7 @@ def test_block_ends_before_it_starts() -> set[str]:
 def test_calls_left_out() -> set[str]:
     fewer = json.loads(msgspec.json.encode(pack([10_000_000] * 70)))
     with pytest.raises(DocumentError, match="not one sample a call"):
-        parse_run(damaged(lambda value: columns_of(value).update(wall=fewer)), name="head")
+        parse_run(damaged(lambda value: columns_of(value)["times"].update(wall=fewer)), name="head")
     return {"refused DocumentError"}
 
 
@@ -232,7 +239,7 @@ def test_other_blocks_than_asked_for() -> set[str]:
 
 
 def with_replicates(run: RunDocument, **fields: Any) -> RunDocument:
-    return replace(run, replicates=[replace(member, **fields) for member in run.replicates])
+    return replace(run, replicates=[changed(member, **fields) for member in run.replicates])
 
 
 @caught(
@@ -259,12 +266,15 @@ def with_columns(run: RunDocument, change: Callable[[BlockColumns], BlockColumns
 
 def seen_as(columns: BlockColumns, *, used: float, out_of_turn: float = 0.0) -> BlockColumns:
     """The columns with CPU time used in turn and out of turn, as shares of what the conductor saw."""
-    spans = [int((end - start) * 1.06) for start, end in zip(columns.start_ns, columns.end_ns)]
+    spans = [int((end - start) * 1.06) for start, end in zip(columns.worker.start_ns, columns.worker.end_ns)]
     return replace(
         columns,
-        seen_ns=spans,
-        used_ns=[int(span * used) for span in spans],
-        out_of_turn_ns=[int(span * out_of_turn) for span in spans],
+        conductor=replace(
+            columns.conductor,
+            seen_ns=spans,
+            used_ns=[int(span * used) for span in spans],
+            out_of_turn_ns=[int(span * out_of_turn) for span in spans],
+        ),
     )
 
 
@@ -306,8 +316,10 @@ def test_both_work_out_of_turn() -> set[str]:
 def out_of_turn(columns: BlockColumns, *, waited: float, busy: float) -> BlockColumns:
     """The columns where the turn was elsewhere for so many times a block, and the worker busy for a share of that."""
     seen = seen_as(columns, used=0.9)
-    waits = [int(span * waited) for span in seen.seen_ns]
-    return replace(seen, waited_ns=waits, out_of_turn_ns=[int(wait * busy) for wait in waits])
+    waits = [int(span * waited) for span in seen.conductor.seen_ns]
+    return replace(
+        seen, conductor=replace(seen.conductor, waited_ns=waits, out_of_turn_ns=[int(wait * busy) for wait in waits])
+    )
 
 
 def test_both_work_out_of_turn__one_has_much_longer_turns__still_alike() -> None:

@@ -161,7 +161,8 @@ def test_measure__honest_head_and_conductor_queue_for_one_cpu__no_worker_accused
         os.sched_setaffinity(0, allowed)
 
     waited = [
-        sum(one.shapes["wide"].conductor_delay_ns) for one in (*measured.base.replicates, *measured.head.replicates)
+        sum(one.shapes["wide"].conductor.conductor_delay_ns)
+        for one in (*measured.base.replicates, *measured.head.replicates)
     ]
     assert measured.pairs.failed == []
     assert {f"invalid {entry.kind}" for entry in measured.decision.invalid} <= OF_THE_MACHINE
@@ -259,7 +260,7 @@ def burn(*_):
 signal.signal(signal.SIGALRM, burn)
 signal.setitimer(signal.ITIMER_REAL, 0.03, 0.03)"""
     measured = measure(build=start)
-    assert [replicate.forked_from for replicate in measured.head.replicates] != [None]
+    assert [replicate.worker.forked_from for replicate in measured.head.replicates] != [None]
     return measured.names
 
 
@@ -361,7 +362,7 @@ def test_page_fault_churn(bench: Bench, project: Path) -> set[str]:
             worker.ask(block, BlockDone, timeout=60, doing="measuring")
         columns = worker.ask(CollectRequest(), Collected, timeout=60, doing="collecting").shapes["wide"]
     # The heap may still grow in the first block, if a busy machine ended the warm-up after few calls.
-    faults = min(faults / calls for faults, calls in zip(columns.minor_faults, columns.calls))
+    faults = min(faults / calls for faults, calls in zip(columns.worker.minor_faults, columns.calls))
     return {"fewer than ten page faults a call"} if faults < 10 else {f"{faults:.0f} page faults a call"}
 
 

@@ -133,7 +133,7 @@ def tailed(every: int, extra: int) -> Side:
 def test_filtered_tail() -> set[str]:
     gate = VirtualGate(tailed(40, 0), tailed(40, 2 * MS), block_seconds=0.09)
     base, head = gate.documents()
-    wall = np.concatenate([unpack(member.shapes["default"].wall) for member in head.replicates])
+    wall = np.concatenate([unpack(member.shapes["default"].times.wall) for member in head.replicates])
     first, third = np.quantile(wall, [0.25, 0.75])
     kept = wall[wall <= third + 1.5 * (third - first)]
     assert np.quantile(kept, 0.99) == MS  # what the filter would have left
@@ -292,17 +292,17 @@ def faster_clock(share: float) -> Any:
     """Return the head's columns as a clock reports them that misses ``share`` of the time."""
 
     def reported(columns: BlockColumns) -> BlockColumns:
-        told = (unpack(columns.wall) * (1 - share)).astype(np.int64)
-        starts, ends = np.array(columns.start_ns), np.array(columns.end_ns)
+        told = (unpack(columns.times.wall) * (1 - share)).astype(np.int64)
+        starts, ends = np.array(columns.worker.start_ns), np.array(columns.worker.end_ns)
         # Rounding down call by call never makes the calls longer than their block.
         spans = np.ceil((ends - starts) * (1 - share)).astype(np.int64)
-        took = np.ceil(np.array(columns.took_ns) * (1 - share)).astype(np.int64)
+        took = np.ceil(np.array(columns.worker.took_ns) * (1 - share)).astype(np.int64)
         return msgspec.structs.replace(
             columns,
-            wall=pack(told),
-            cpu=pack(told),
-            end_ns=[int(end) for end in starts + spans],
-            took_ns=[int(turn) for turn in took],
+            times=msgspec.structs.replace(columns.times, wall=pack(told), cpu=pack(told)),
+            worker=msgspec.structs.replace(
+                columns.worker, end_ns=[int(end) for end in starts + spans], took_ns=[int(turn) for turn in took]
+            ),
         )
 
     return reported
@@ -338,7 +338,12 @@ def test_clock_misses_15_percent() -> set[str]:
 )
 def test_false_report_of_calls() -> set[str]:
     def reported(columns: BlockColumns) -> BlockColumns:
-        return msgspec.structs.replace(columns, wall=pack((unpack(columns.wall) * 0.9).astype(np.int64)))
+        return msgspec.structs.replace(
+            columns,
+            times=msgspec.structs.replace(
+                columns.times, wall=pack((unpack(columns.times.wall) * 0.9).astype(np.int64))
+            ),
+        )
 
     return names(VirtualGate(works(MS), works(MS * 10 // 9), device=host_device, reported=reported).decide())
 
@@ -351,7 +356,12 @@ def test_false_report_of_calls() -> set[str]:
 )
 def test_calls_longer_than_their_block() -> set[str]:
     def reported(columns: BlockColumns) -> BlockColumns:
-        return msgspec.structs.replace(columns, wall=pack((unpack(columns.wall) * 1.1).astype(np.int64)))
+        return msgspec.structs.replace(
+            columns,
+            times=msgspec.structs.replace(
+                columns.times, wall=pack((unpack(columns.times.wall) * 1.1).astype(np.int64))
+            ),
+        )
 
     return names(VirtualGate(works(MS), works(MS), device=host_device, reported=reported).decide())
 
@@ -368,7 +378,12 @@ def test_early_reply() -> set[str]:
         msgspec.structs.replace(
             member,
             shapes={
-                shape: msgspec.structs.replace(columns, seen_ns=[100 * US for _ in columns.seen_ns])
+                shape: msgspec.structs.replace(
+                    columns,
+                    conductor=msgspec.structs.replace(
+                        columns.conductor, seen_ns=[100 * US for _ in columns.conductor.seen_ns]
+                    ),
+                )
                 for shape, columns in member.shapes.items()
             },
         )

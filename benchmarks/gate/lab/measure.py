@@ -161,12 +161,12 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
             {
                 "low": low,
                 "calls": sum(one.calls),
-                "timed_seconds": sum(end - start for start, end in zip(one.start_ns, one.end_ns)) / 1e9,
-                "minor_faults": sum(one.minor_faults),
-                "switches": sum(one.involuntary_switches),
-                "start_up": side.start_up,
-                "warm_up_calls": side.warm_up_calls,
-                "steady": side.steady,
+                "timed_seconds": sum(end - start for start, end in zip(one.worker.start_ns, one.worker.end_ns)) / 1e9,
+                "minor_faults": sum(one.worker.minor_faults),
+                "switches": sum(one.worker.involuntary_switches),
+                "start_up": side.worker.start_up,
+                "warm_up_calls": side.worker.warm_up_calls,
+                "steady": side.worker.steady,
             }
             for side, one, low in zip(sides, blocks, lows)
         ],
@@ -176,7 +176,7 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
 def low(blocks: BlockColumns, quads: Container[int] | None = None, *, cpu: bool = False) -> float:
     """Return the mean log low quantile of all calls, or of those of some quads: the statistic of all the findings."""
     kept = [quads is None or quad in quads for quad in blocks.quad]
-    calls = unpack(blocks.cpu if cpu else blocks.wall)[np.repeat(kept, blocks.calls)] / 1e9
+    calls = unpack(blocks.times.cpu if cpu else blocks.times.wall)[np.repeat(kept, blocks.calls)] / 1e9
     return float(np.mean(np.log(np.quantile(calls, LOW_QUANTILES))))
 
 

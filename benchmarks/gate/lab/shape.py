@@ -89,7 +89,7 @@ def _pairs(series: list[Path], conditions: list[str] | None) -> Iterator[tuple[d
 
 def _quads(side: Replicate) -> Quads:
     blocks = side.shapes["default"]
-    calls = np.split(unpack(blocks.wall) / 1e9, np.cumsum(blocks.calls)[:-1])
+    calls = np.split(unpack(blocks.times.wall) / 1e9, np.cumsum(blocks.calls)[:-1])
     found: Quads = [[] for _ in range(max(blocks.quad) + 1)]
     for quad, block in zip(blocks.quad, calls):
         found[quad].append(block)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.config import device_kind
-from perfgate.document.samples import BlockColumns, Replicate
+from perfgate.document.samples import BlockColumns, DeviceColumns, Replicate
 from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.sampling import Sampler, sampling
 from perfgate.trace.model.arithmetic import TimeSpan
@@ -118,7 +118,8 @@ def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Repl
 
 
 def _spans(columns: BlockColumns) -> list[TimeSpan]:
-    return [TimeSpan(began, began + duration) for began, duration in zip(columns.asked_ns, columns.seen_ns)]
+    observed = columns.conductor
+    return [TimeSpan(began, began + duration) for began, duration in zip(observed.asked_ns, observed.seen_ns)]
 
 
 def _overlapping(span: TimeSpan, readings: Sequence[TelemetryReading]) -> list[TelemetryReading]:
@@ -129,13 +130,13 @@ def _with_condition(columns: BlockColumns, whole: TimeSpan, readings: Sequence[T
     spans = _spans(columns)
     with_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
     within = [reading for reading in readings if whole.start <= reading.began_ns and reading.ended_ns <= whole.end]
-    return replace(
-        columns,
+    device = DeviceColumns(
         throttled=_states(spans, readings, lambda state: state.throttled),
         power_capped=_states(spans, readings, lambda state: state.power_capped),
         clock_share=[_clock_share(span, within) for span in spans],
         foreign_processes=[_foreign_count(span, with_processes) for span in spans],
     )
+    return replace(columns, device=device)
 
 
 def _states(

@@ -120,7 +120,7 @@ def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
     for replicate in replicates:
         if replicate.arm == "aa":
             for shape, blocks in replicate.shapes.items():
-                low = low_location(np.maximum(unpack(blocks.wall), 1).astype(np.float64))
+                low = low_location(np.maximum(unpack(blocks.times.wall), 1).astype(np.float64))
                 lows.setdefault((replicate.workload, shape, replicate.pair), {})[replicate.member] = low
     distances: dict[tuple[str, str], list[float]] = {}
     for (workload, shape, _), members in lows.items():

@@ -9,7 +9,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from perfgate.document.samples import BlockColumns, KernelBlocks, StageTimes, pack
+from perfgate.document.samples import (
+    BlockColumns,
+    DeviceColumns,
+    KernelBlocks,
+    PackedTimes,
+    StageTimes,
+    WorkerColumns,
+    pack,
+)
+from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.kernels import KernelRecorder
 from perfgate.measuring.timing.blocks import BlockTimes, run_block
@@ -110,57 +119,58 @@ class BlockRecorder:
         for shape, blocks in self._preprocess_blocks.items():
             if not blocks:
                 continue
-            columns[shape] = _as_columns(blocks, "thread_cpu")
             stage_rows = [block.times.calls.stages for block in blocks if block.times.calls.stages is not None]
+            times: list[StageTimes] = []
             for stage, wall in zip(self.preprocessing[shape].stages, np.concatenate(stage_rows).T):
-                stage_times = StageTimes(name=stage.name, wall=pack(wall), line=line_of(stage.run, root))
-                columns[shape].stages.append(stage_times)
+                times.append(StageTimes(name=stage.name, wall=pack(wall), line=line_of(stage.run, root)))
+            columns[shape] = _as_columns(blocks, "thread_cpu", times)
         return columns
 
 
-def _as_columns(blocks: Sequence[RecordedBlock], source: CpuSource) -> BlockColumns:
+def _as_columns(blocks: Sequence[RecordedBlock], source: CpuSource, stages: Sequence[StageTimes] = ()) -> BlockColumns:
     calls = [block.times.calls for block in blocks]
     host = [block.host for block in calls if block.host is not None]
-    columns = BlockColumns(
-        quad=[],
-        sequence=[],
-        calls=[],
-        start_ns=[],
-        end_ns=[],
-        involuntary_switches=[],
-        minor_faults=[],
-        wall=pack(np.concatenate([block.wall for block in calls])),
-        cpu=pack(np.concatenate([block.cpu for block in calls])),
-        host=pack(np.concatenate(host)) if host else None,
-        cpu_source=source,
-        stages=[],
+    return BlockColumns(
+        quad=[block.quad for block in blocks],
+        sequence=[block.sequence for block in blocks],
+        calls=[block.wall.size for block in calls],
+        times=PackedTimes(
+            wall=pack(np.concatenate([block.wall for block in calls])),
+            cpu=pack(np.concatenate([block.cpu for block in calls])),
+            host=pack(np.concatenate(host)) if host else None,
+            cpu_source=source,
+            stages=list(stages),
+        ),
+        worker=_worker_columns([block.times for block in blocks]),
+        device=_device_columns([block.times.condition for block in blocks]),
     )
+
+
+def _worker_columns(blocks: Sequence[BlockTimes]) -> WorkerColumns:
+    columns = WorkerColumns(start_ns=[], end_ns=[], involuntary_switches=[], minor_faults=[])
     for block in blocks:
-        _append_block(columns, block)
-    for column in (columns.took_delay_ns, columns.instructions, columns.cycles, columns.cache_misses):
+        columns.start_ns.append(block.calls.start_ns)
+        columns.end_ns.append(block.calls.end_ns)
+        columns.involuntary_switches.append(block.involuntary_switches)
+        columns.minor_faults.append(block.minor_faults)
+        columns.took_ns.append(block.took_ns)
+        if block.took_delay_ns is not None:
+            columns.took_delay_ns.append(block.took_delay_ns)
+        for column, count in zip(columns.counts, block.counts):
+            if count is not None:
+                column.append(count)
+    for column in (columns.took_delay_ns, *columns.counts):
         if len(column) < len(blocks):  # some block lacks the number
             column.clear()
     return columns
 
 
-def _append_block(columns: BlockColumns, block: RecordedBlock) -> None:
-    times = block.times
-    columns.quad.append(block.quad)
-    columns.sequence.append(block.sequence)
-    columns.calls.append(times.calls.wall.size)
-    columns.start_ns.append(times.calls.start_ns)
-    columns.end_ns.append(times.calls.end_ns)
-    columns.involuntary_switches.append(times.involuntary_switches)
-    columns.minor_faults.append(times.minor_faults)
-    columns.took_ns.append(times.took_ns)
-    if times.took_delay_ns is not None:
-        columns.took_delay_ns.append(times.took_delay_ns)
-    for column, count in zip((columns.instructions, columns.cycles, columns.cache_misses), times.counts):
-        if count is not None:
-            column.append(count)
-    state = times.condition
-    columns.throttled.append(state.throttled)
-    columns.power_capped.append(state.power_capped)
-    columns.clock_share.append(state.clock_share())
-    processes = state.foreign_processes
-    columns.foreign_processes.append(None if processes is None else len(processes))
+def _device_columns(states: Sequence[DeviceState]) -> DeviceColumns:
+    columns = DeviceColumns()
+    for state in states:
+        columns.throttled.append(state.throttled)
+        columns.power_capped.append(state.power_capped)
+        columns.clock_share.append(state.clock_share())
+        processes = state.foreign_processes
+        columns.foreign_processes.append(None if processes is None else len(processes))
+    return columns

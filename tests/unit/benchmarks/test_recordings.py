@@ -12,7 +12,7 @@ import pytest
 import recordings
 
 from perfgate.catalogue.names import GAP
-from perfgate.document.samples import BlockColumns, Replicate, pack
+from perfgate.document.samples import BlockColumns, PackedTimes, Replicate, WorkerColumns, pack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.pairs import paired_effects
 from tests.samples import recorded
@@ -130,12 +130,16 @@ def columns_of(blocks: Sequence[recordings.Block]) -> BlockColumns:
         quad=[block.quad for block in blocks],
         sequence=list(range(len(blocks))),
         calls=[block.wall.size for block in blocks],
-        start_ns=[int(start) for start in starts],
-        end_ns=[int(end) for end in ends],
-        involuntary_switches=nothing,
-        minor_faults=nothing,
-        wall=pack(np.rint(np.concatenate([block.wall for block in blocks]) * 1e9).astype(np.int64)),
-        cpu=pack(np.rint(np.concatenate([block.cpu for block in blocks]) * 1e9).astype(np.int64)),
+        worker=WorkerColumns(
+            start_ns=[int(start) for start in starts],
+            end_ns=[int(end) for end in ends],
+            involuntary_switches=nothing,
+            minor_faults=nothing,
+        ),
+        times=PackedTimes(
+            wall=pack(np.rint(np.concatenate([block.wall for block in blocks]) * 1e9).astype(np.int64)),
+            cpu=pack(np.rint(np.concatenate([block.cpu for block in blocks]) * 1e9).astype(np.int64)),
+        ),
     )
 
 

@@ -364,9 +364,9 @@ def test_measure_pairs__profiled_pairs__the_first_twelve_of_base_and_head_in_the
     measured, _ = gate.measure()
     again, _ = gate.measure(round_number=1)
 
-    assert [replicate.pair for replicate in measured.head if replicate.operators] == numbers(measured)[:12]
-    assert {bool(replicate.operators) for replicate in measured.base if replicate.arm == "aa"} == {False}
-    assert not any(replicate.operators for replicate in [*again.base, *again.head])
+    assert [replicate.pair for replicate in measured.head if replicate.profile.operators] == numbers(measured)[:12]
+    assert {bool(replicate.profile.operators) for replicate in measured.base if replicate.arm == "aa"} == {False}
+    assert not any(replicate.profile.operators for replicate in [*again.base, *again.head])
 
 
 def test_measure_pairs__nothing_to_name_at_first__profiled_from_the_look_that_finds_something() -> None:
@@ -377,7 +377,7 @@ def test_measure_pairs__nothing_to_name_at_first__profiled_from_the_look_that_fi
     )  # fmt: skip
     measured, _ = gate.measure()
 
-    assert [replicate.pair for replicate in measured.head if replicate.operators] == numbers(measured)[2:]
+    assert [replicate.pair for replicate in measured.head if replicate.profile.operators] == numbers(measured)[2:]
 
 
 def test_measure_pairs__one_look_and_something_to_name_on_the_way__two_thirds_are_profiled() -> None:
@@ -388,7 +388,7 @@ def test_measure_pairs__one_look_and_something_to_name_on_the_way__two_thirds_ar
     )  # fmt: skip
     measured, _ = gate.measure()
 
-    assert [replicate.pair for replicate in measured.head if replicate.operators] == numbers(measured)[4:]
+    assert [replicate.pair for replicate in measured.head if replicate.profile.operators] == numbers(measured)[4:]
 
 
 def test_measure_pairs__kernel_that_sometimes_does_not_say_who_waited__is_quoted_on_no_block() -> None:
@@ -399,22 +399,22 @@ def test_measure_pairs__kernel_that_sometimes_does_not_say_who_waited__is_quoted
 
     for replicate in waits.head:
         columns = replicate.shapes[SHAPE]
-        shares = np.array(columns.run_delay_ns) / np.array(columns.seen_ns)
+        shares = np.array(columns.conductor.run_delay_ns) / np.array(columns.conductor.seen_ns)
         assert shares == pytest.approx(0.1, rel=0.001)
-    lengths = {len(replicate.shapes[SHAPE].run_delay_ns) for replicate in [*silent.base, *silent.head]}
+    lengths = {len(replicate.shapes[SHAPE].conductor.run_delay_ns) for replicate in [*silent.base, *silent.head]}
     assert lengths == {0}
 
 
 def test_measure_pairs__hardware_counters__in_the_blocks_of_both_sides() -> None:
     measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, counters=FakeProcessor().counters()).measure()
     for replicate in (*measured.base, *measured.head):
-        assert set(replicate.shapes[SHAPE].instructions) == {3000}
+        assert set(replicate.shapes[SHAPE].worker.instructions) == {3000}
     assert measured.uncounted is None
 
 
 def test_measure_pairs__no_hardware_counters__no_columns_and_said_why() -> None:
     measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, counters=no_processor().counters()).measure()
-    assert all(replicate.shapes[SHAPE].instructions == [] for replicate in (*measured.base, *measured.head))
+    assert all(replicate.shapes[SHAPE].worker.instructions == [] for replicate in (*measured.base, *measured.head))
     assert measured.uncounted is not None
     assert measured.uncounted.endswith("this machine has no hardware counters (a virtual machine?)")
 
@@ -426,16 +426,18 @@ def test_measure_pairs__books__cpu_time_of_a_block_and_of_the_time_between_are_t
     measured, _ = VirtualGate(works(MS), busy, aa_pairs=0, quads=2).measure()
 
     head = measured.head[0].shapes[SHAPE]
-    assert head.used_ns == [MS * (calls + 1) for calls in head.calls]
-    assert head.out_of_turn_ns == [0] * 4
+    assert head.conductor.used_ns == [MS * (calls + 1) for calls in head.calls]
+    assert head.conductor.out_of_turn_ns == [0] * 4
     base = measured.base[0].shapes[SHAPE]
-    assert base.used_ns == [0] * 4  # its device works, not the host
-    assert sum(head.waited_ns) > 0
+    assert base.conductor.used_ns == [0] * 4  # its device works, not the host
+    assert sum(head.conductor.waited_ns) > 0
 
 
 def test_measure_pairs__clock_of_the_cpu_without_resolution__fewest_quads_and_no_warning() -> None:
     def timeless(blocks: BlockColumns) -> BlockColumns:
-        return msgspec.structs.replace(blocks, cpu=pack([0] * blocks.cpu.count))
+        return msgspec.structs.replace(
+            blocks, times=msgspec.structs.replace(blocks.times, cpu=pack([0] * blocks.times.cpu.count))
+        )
 
     measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, quads=None, reported=timeless).measure()
     assert not measured.failed
@@ -444,7 +446,10 @@ def test_measure_pairs__clock_of_the_cpu_without_resolution__fewest_quads_and_no
 
 def test_measure_pairs__samples_that_cannot_be_unpacked__a_failed_pair_and_no_end_of_the_job() -> None:
     def cut(blocks: BlockColumns) -> BlockColumns:
-        return msgspec.structs.replace(blocks, cpu=msgspec.structs.replace(blocks.cpu, data="cut"))
+        return msgspec.structs.replace(
+            blocks,
+            times=msgspec.structs.replace(blocks.times, cpu=msgspec.structs.replace(blocks.times.cpu, data="cut")),
+        )
 
     measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, reported=cut).measure()
     assert {failed.error.kind for failed in measured.failed} == {"protocol"}
@@ -456,7 +461,7 @@ def numbers(measured: PairedMeasurement) -> list[int]:
 
 
 def call_ns(replicate: Replicate) -> int:
-    return int(np.median(unpack(replicate.shapes[SHAPE].wall)))
+    return int(np.median(unpack(replicate.shapes[SHAPE].times.wall)))
 
 
 def blocks_by_pair(machine: Machine) -> list[Sequence[Block]]:

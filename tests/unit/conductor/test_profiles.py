@@ -16,7 +16,7 @@ from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
-from perfgate.document.samples import Replicate
+from perfgate.document.samples import BlockColumns, ConductorColumns, Replicate, WorkerState
 from perfgate.measuring.counting.collect import read_calls
 from perfgate.protocol import (
     BlockDone,
@@ -68,6 +68,11 @@ def bench(shared_bench: SharedBench, tmp_path_factory: pytest.TempPathFactory) -
         yield bench
 
 
+def seen_from_outside(blocks: BlockColumns) -> BlockColumns:
+    span = blocks.worker.end_ns[0] - blocks.worker.start_ns[0]
+    return msgspec.structs.replace(blocks, conductor=ConductorColumns(seen_ns=[span]))
+
+
 def measured_pair(
     bench: Bench, stack: ExitStack, name: str
 ) -> tuple[tuple[Worker, Worker], tuple[Replicate, Replicate]]:
@@ -84,16 +89,9 @@ def measured_pair(
         worker.ask(block, BlockDone, timeout=TIMEOUT, doing="measuring")
         columns = worker.ask(CollectRequest(), Collected, timeout=TIMEOUT, doing="collecting").shapes
         workers.append(worker)
-        replicates.append(
-            Replicate(
-                pair=3, arm="ab", member=member, workload=name, layout_seed=1, cpus=[0], start_up=0.1, warm_up_calls=9,
-                steady=True,
-                shapes={
-                    shape: msgspec.structs.replace(blocks, seen_ns=[blocks.end_ns[0] - blocks.start_ns[0]])
-                    for shape, blocks in columns.items()
-                },
-            )
-        )  # fmt: skip
+        seen = {shape: seen_from_outside(blocks) for shape, blocks in columns.items()}
+        state = WorkerState(layout_seed=1, cpus=[0], start_up=0.1, warm_up_calls=9, steady=True)
+        replicates.append(Replicate(pair=3, arm="ab", member=member, workload=name, worker=state, shapes=seen))
     return (workers[0], workers[1]), (replicates[0], replicates[1])
 
 
@@ -104,8 +102,8 @@ def test_with_profile__operators__both_say_what_each_operator_takes(bench: Bench
 
     for before, after in zip(replicates, pair):
         assert after.shapes == before.shapes
-        assert after.operators.keys() == {"default"}
-        times = after.operators["default"]
+        assert after.profile.operators.keys() == {"default"}
+        times = after.profile.operators["default"]
         assert {"aten::linear", "aten::addmm", "aten::relu", "aten::clamp_min"} <= times.keys()
         assert 0 < times["aten::addmm"] < 5
 
@@ -135,7 +133,7 @@ def test_with_profile__profiler_that_takes_long_to_start__fewer_turns_of_both(
         )  # type: ignore[arg-type]
 
     assert [worker.turns for worker in counted] == [2 * quads, 2 * quads]
-    assert all("aten::addmm" in replicate.operators["default"] for replicate in pair)
+    assert all("aten::addmm" in replicate.profile.operators["default"] for replicate in pair)
 
 
 def test_with_profile__operators_of_a_workload_that_fails_under_the_profiler__pair_without_them_and_a_word(
@@ -159,8 +157,10 @@ def test_with_profile__subroutines__both_say_what_each_module_and_function_takes
         pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=pytest.fail, clock=time.monotonic)
 
     for before, after in zip(replicates, pair):
-        assert after == msgspec.structs.replace(before, subroutines=after.subroutines)
-        times = after.subroutines["default"]
+        assert after == msgspec.structs.replace(
+            before, profile=msgspec.structs.replace(before.profile, subroutines=after.profile.subroutines)
+        )
+        times = after.profile.subroutines["default"]
         assert times.keys() == {"module.Sequential", "module.Sequential.*"}
         assert 0 < times["module.Sequential.*"] < times["module.Sequential"] < 5
 

@@ -189,9 +189,9 @@ def test_measure_pairs__resident_sides__every_pair_has_its_own_blocks() -> None:
     ).measure()
 
     ends = [replicate.shapes["default"] for replicate in measured.head]
-    assert all(len(blocks.start_ns) == 6 for blocks in ends)
+    assert all(len(blocks.worker.start_ns) == 6 for blocks in ends)
     for earlier, later in itertools.pairwise(ends):
-        assert later.start_ns[0] != earlier.start_ns[0]
+        assert later.worker.start_ns[0] != earlier.worker.start_ns[0]
 
 
 @pytest.mark.parametrize("side", [0, 1])

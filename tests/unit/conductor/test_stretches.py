@@ -36,7 +36,7 @@ def test_measure_stretches__equal_sides__two_starts_of_equally_many_calls_in_tur
     measured, machine = VirtualGate(works(MS), works(MS), device=host).measure_stretches()
     assert machine.workers.count("base") == machine.workers.count("head") == 2
     for side in (measured.base, measured.head):
-        assert [(one.arm, one.pair, one.moved) for one in side] == [("stretch", 0, None), ("stretch", 1, None)]
+        assert [(one.arm, one.pair, one.worker.moved) for one in side] == [("stretch", 0, None), ("stretch", 1, None)]
         calls = [sum(one.shapes[SHAPE].calls) for one in side]
         assert calls == [1008, 1008]
     quads: dict[int, list[int]] = {}
@@ -91,7 +91,7 @@ def test_measure_stretches__waits_for_a_cpu__no_time_of_a_call() -> None:
         device.waited_ns += 5 * MS
 
     measured, _ = VirtualGate(lambda: call, lambda: call, device=host).measure_stretches()
-    assert set(unpack(measured.head[0].shapes[SHAPE].wall).tolist()) == {MS}
+    assert set(unpack(measured.head[0].shapes[SHAPE].times.wall).tolist()) == {MS}
 
 
 def test_measure_stretches__calls_of_a_quarter_second__none() -> None:

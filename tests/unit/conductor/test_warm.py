@@ -226,15 +226,17 @@ def test_measure_pairs__workload_that_can_be_forked__built_once_a_server_and_sid
     assert measured.failed == []
     built = {side.root.name: set(noted(side, "built")) for side in (base, head)}
     called = {side.root.name: set(noted(side, "called")) for side in (base, head)}
-    pairs = {replicate.pair: replicate.forked_from for replicate in measured.head}
+    pairs = {replicate.pair: replicate.worker.forked_from for replicate in measured.head}
     assert len(pairs) == len(called["head"]) == 4  # every member is a process of its own
     assert len(built["head"]) == len(set(pairs.values())) < 4
     assert len(called["base"]) == 4 + 2 * 2
     assert not called["base"] & called["head"]
     twins = {
-        replicate.forked_from for replicate in measured.base if (replicate.arm, replicate.member) == ("aa", "second")
+        replicate.worker.forked_from
+        for replicate in measured.base
+        if (replicate.arm, replicate.member) == ("aa", "second")
     }
-    others = {replicate.forked_from for replicate in measured.base if replicate.member == "first"}
+    others = {replicate.worker.forked_from for replicate in measured.base if replicate.member == "first"}
     assert twins
     assert not twins & others  # with dead functions before its code
     assert len(built["base"]) == len(twins | others)
@@ -247,7 +249,7 @@ def test_measure_pairs__head_alone_starts_a_thread__both_sides_load_in_every_pai
 
     assert measured.failed == []
     for side, replicates in ((base, measured.base), (head, measured.head)):
-        assert [replicate.forked_from for replicate in replicates] == [None] * 3
+        assert [replicate.worker.forked_from for replicate in replicates] == [None] * 3
         assert len(noted(side, "built")) == len(set(noted(side, "called"))) == 3
 
 
@@ -258,7 +260,7 @@ with (PLACES / f"place-{os.getpid()}.txt").open("a") as file:
     side = write(tmp_path / "base", call=where)
     measured = measure(bench, side, write(tmp_path / "head"), pairs=3)
 
-    assert all(replicate.moved for replicate in measured.base)
+    assert all(replicate.worker.moved for replicate in measured.base)
     called = set(noted(side, "called"))
     assert len(called) == 3
     of_members = set()

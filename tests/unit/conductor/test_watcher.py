@@ -61,7 +61,9 @@ def timed(replicate: Replicate) -> Replicate:
     columns = replicate.shapes[SHAPE]
     asked = [(begin + block * TURN_MS) * MS for block in range(len(columns.calls))]
     seen = [SEEN_MS * MS for _ in asked]
-    return replace(replicate, shapes={SHAPE: replace(columns, asked_ns=asked, seen_ns=seen)})
+    return replace(
+        replicate, shapes={SHAPE: replace(columns, conductor=replace(columns.conductor, asked_ns=asked, seen_ns=seen))}
+    )
 
 
 def documents() -> tuple[RunDocument, RunDocument]:
@@ -96,9 +98,9 @@ WHOLE_JOB = (-10, 12 * PAIR_MS)
 def test_put_into__throttled_for_a_moment__the_blocks_of_that_moment_on_both_sides() -> None:
     base, head = watched(watcher(reading(-5, 22, throttled=False), reading(60, 90, throttled=True)))
 
-    assert columns_of(base).throttled == [False, True, None, None]
-    assert columns_of(head).throttled == [None, True, None, None]
-    assert columns_of(base, pair=1).throttled == [None] * BLOCKS
+    assert columns_of(base).device.throttled == [False, True, None, None]
+    assert columns_of(head).device.throttled == [None, True, None, None]
+    assert columns_of(base, pair=1).device.throttled == [None] * BLOCKS
     assert [found.began_ns for found in base.replicates[0].readings] == [-5 * MS, 60 * MS]
 
 
@@ -226,9 +228,9 @@ def test_decide__process_listed_between_the_pairs_and_never_beside_one__was_ther
 
 def test_put_into__process_that_came_or_went_between_two_readings__not_counted_to_the_block() -> None:
     base, _ = watched(watcher(listed(-50, 7, 98), listed(400, 99, 98), listed(3000), listed(5000, 99)))
-    assert columns_of(base).foreign_processes == [1] * BLOCKS  # 98 alone was there before and after
-    assert columns_of(base, pair=1).foreign_processes == [0] * BLOCKS
-    assert columns_of(base, pair=3).foreign_processes == [None] * BLOCKS
+    assert columns_of(base).device.foreign_processes == [1] * BLOCKS  # 98 alone was there before and after
+    assert columns_of(base, pair=1).device.foreign_processes == [0] * BLOCKS
+    assert columns_of(base, pair=3).device.foreign_processes == [None] * BLOCKS
 
 
 def test_put_into__throttled_before_and_after__throttled_between__one_of_both__unknown() -> None:
@@ -236,30 +238,30 @@ def test_put_into__throttled_before_and_after__throttled_between__one_of_both__u
         reading(at, at + 5, throttled=slow) for at, slow in ((-50, True), (400, True), (3000, False), (5000, False))
     ]
     base, _ = watched(watcher(*told))
-    states = [set(columns_of(base, pair=pair).throttled) for pair in range(4)]
+    states = [set(columns_of(base, pair=pair).device.throttled) for pair in range(4)]
     assert states == [{True}, {None}, {False}, {None}]
 
 
 def test_put_into__ids_of_the_host_seen_from_a_container__unknown_and_not_foreign() -> None:
     base, _ = watched(watcher(processes(1_601_114, 1_601_200), own=frozenset({7}), host_ids=False))
-    assert columns_of(base).foreign_processes == [None] * BLOCKS
+    assert columns_of(base).device.foreign_processes == [None] * BLOCKS
 
 
 def test_put_into__container_whose_driver_lists_our_worker__the_other_is_foreign() -> None:
     base, _ = watched(watcher(processes(7, 99), own=frozenset({7}), host_ids=False))
-    assert columns_of(base).foreign_processes == [1] * BLOCKS
+    assert columns_of(base).device.foreign_processes == [1] * BLOCKS
     told = base.replicates[0].readings[0].telemetry.foreign_processes
     assert told == [DeviceProcess(pid=99)]  # what other jobs are called is nobody's business
 
 
 def test_put_into__nobody_lists_processes__unknown() -> None:
     base, _ = watched(watcher(reading(*WHOLE_JOB, temperature=60.0)))
-    assert columns_of(base).foreign_processes == [None] * BLOCKS
+    assert columns_of(base).device.foreign_processes == [None] * BLOCKS
 
 
 def test_put_into__no_watcher__what_the_workers_said_stays() -> None:
     base, _ = watched(Watcher(None, own=()))
-    assert columns_of(base).throttled == []
+    assert columns_of(base).device.throttled == []
 
 
 def test_namespace_ids__this_process__its_own_number() -> None:
@@ -288,7 +290,7 @@ def sampled(device: str, folder: Path, *, identity: str = "", **variables: str) 
 
 def long_blocks(columns: BlockColumns, began: int) -> BlockColumns:
     lasted = time.perf_counter_ns() - began
-    return replace(columns, asked_ns=[began] * BLOCKS, seen_ns=[lasted] * BLOCKS)
+    return replace(columns, conductor=replace(columns.conductor, asked_ns=[began] * BLOCKS, seen_ns=[lasted] * BLOCKS))
 
 
 @pytest.fixture
@@ -302,8 +304,8 @@ def test_watching__npu_below_its_clock_and_a_neighbour_on_it__both_seen(tmp_path
     (found,) = sampled("npu:0", tmp_path, **state, SOFTNPU_SMI_PROCESSES=f"4242:python:177,{os.getpid()}:python:20")
     columns = found.shapes[SHAPE]
 
-    assert columns.clock_share == [pytest.approx(1200 / 1800)] * BLOCKS
-    assert columns.foreign_processes == [1] * BLOCKS
+    assert columns.device.clock_share == [pytest.approx(1200 / 1800)] * BLOCKS
+    assert columns.device.foreign_processes == [1] * BLOCKS
     assert {told.telemetry.temperature for told in found.readings} == {93.0, None}
     assert all(told.began_ns < told.ended_ns for told in found.readings)
 
@@ -315,7 +317,7 @@ def test_watching__module_of_the_change_in_the_folder_it_starts_in__not_imported
     (tmp_path / "msgspec.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
     (found,) = sampled("npu:0", tmp_path, SOFTNPU_SMI_UTILIZATION="95")
-    assert found.shapes[SHAPE].clock_share == [1.0] * BLOCKS
+    assert found.shapes[SHAPE].device.clock_share == [1.0] * BLOCKS
 
 
 @pytest.mark.usefixtures("patient")
@@ -325,8 +327,8 @@ def test_watching__second_npu_of_other_layouts__its_own_clock(chip: str, tmp_pat
     variables = {"SOFTNPU_SMI_CHIP": chip, "SOFTNPU_DEVICES": "4", "ASCEND_RT_VISIBLE_DEVICES": "2,3"}
     (found,) = sampled("npu:1", tmp_path, SOFTNPU_SMI_STATE=str(tmp_path / "state.json"), **variables)
 
-    assert found.shapes[SHAPE].clock_share == [1.0] * BLOCKS
-    assert found.shapes[SHAPE].foreign_processes == [0] * BLOCKS
+    assert found.shapes[SHAPE].device.clock_share == [1.0] * BLOCKS
+    assert found.shapes[SHAPE].device.foreign_processes == [0] * BLOCKS
 
 
 @pytest.mark.usefixtures("patient")
@@ -356,10 +358,10 @@ def test_watching__gpu_by_its_uuid__its_own_reasons_and_processes(mask: str, thr
     (found,) = sampled("cuda:0", tmp_path, identity=UUIDS[0], MASK=mask)
     columns = found.shapes[SHAPE]
 
-    assert columns.throttled == [throttled] * BLOCKS
-    assert columns.power_capped == [mask == "0x0000000000000004"] * BLOCKS
-    assert set(columns.clock_share) <= {None, 1755 / 1980}
-    assert columns.foreign_processes == [1] * BLOCKS
+    assert columns.device.throttled == [throttled] * BLOCKS
+    assert columns.device.power_capped == [mask == "0x0000000000000004"] * BLOCKS
+    assert set(columns.device.clock_share) <= {None, 1755 / 1980}
+    assert columns.device.foreign_processes == [1] * BLOCKS
     pids = [process.pid for told in found.readings for process in told.telemetry.foreign_processes or ()]
     assert set(pids) == {815}
 

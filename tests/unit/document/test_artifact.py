@@ -286,7 +286,7 @@ def test_read_check__samples_announce_gigabytes__refused_without_unpacking() -> 
         columns = replicate["shapes"]["long"]
         columns["calls"] = [10_000_000] * len(columns["calls"])
         for name in ("wall", "cpu"):
-            columns[name]["count"] = sum(columns["calls"])
+            columns["times"][name]["count"] = sum(columns["calls"])
     with pytest.raises(DocumentError, match="at most 20000000 are read"):
         read_check(_zip({**DOCUMENTS, HEAD: json.dumps(run).encode()}))
 

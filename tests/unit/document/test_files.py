@@ -25,18 +25,19 @@ from tests.each import each
 
 from .minimal import minimal_decision, minimal_run
 
+WORKER = {"layout_seed": 1, "cpus": [0], "start_up": 0.5, "warm_up_calls": 3, "steady": True}
 REPLICATE = {
     "pair": 0,
     "arm": "ab",
     "member": "first",
     "workload": "encoder",
-    "layout_seed": 1,
-    "cpus": [0],
-    "start_up": 0.5,
-    "warm_up_calls": 3,
-    "steady": True,
+    "worker": WORKER,
     "shapes": {},
 }
+
+
+def on_cpus(*cpus: object) -> dict[str, object]:
+    return {**REPLICATE, "worker": {**WORKER, "cpus": list(cpus)}}
 
 
 def with_changes(**changes: object) -> bytes:
@@ -217,12 +218,12 @@ def test_parse_run__not_what_the_schema_says__refused_with_place(changes: dict[s
 
 @pytest.mark.parametrize("item", ["1", 1.5, True, None, -(2**63) - 1])
 def test_parse_run__array_of_integers_holds_something_else__refused(item: object) -> None:
-    assert "at $.replicates[0].cpus[1]" in refusal(with_changes(replicates=[{**REPLICATE, "cpus": [0, item]}]))
+    assert "at $.replicates[0].worker.cpus[1]" in refusal(with_changes(replicates=[on_cpus(0, item)]))
 
 
 def test_parse_run__array_of_integers__read() -> None:
-    data = with_changes(replicates=[{**REPLICATE, "cpus": [0, 2**64 - 1, -(2**63)]}])
-    assert parse_run(data, name="x").replicates[0].cpus == [0, 18446744073709551615, -9223372036854775808]
+    data = with_changes(replicates=[on_cpus(0, 2**64 - 1, -(2**63))])
+    assert parse_run(data, name="x").replicates[0].worker.cpus == [0, 18446744073709551615, -9223372036854775808]
 
 
 def test_read_run__file_larger_than_the_limit__refused_unread(tmp_path: Path) -> None:

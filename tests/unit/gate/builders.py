@@ -11,7 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.run import CorrectnessResult, CounterSet, CounterSite, OpCount, RunDocument
-from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, pack
+from perfgate.document.samples import (
+    Arm,
+    BlockColumns,
+    ConductorColumns,
+    PackedArray,
+    PackedTimes,
+    Replicate,
+    WorkerColumns,
+    WorkerState,
+    pack,
+)
 from tests.fakes.documents import make_run
 
 SHAPE = "long"
@@ -29,13 +39,14 @@ def columns(
         quad=[block // 2 for block in range(blocks)],
         sequence=list(range(blocks)),
         calls=[calls] * blocks,
-        start_ns=starts,
-        end_ns=[start + span for start in starts],
-        involuntary_switches=[0] * blocks,
-        minor_faults=[0] * blocks,
-        wall=_equal(blocks * calls, wall_ns),
-        cpu=_equal(blocks * calls, cpu_ns),
-        **seen_of(blocks, round(span * (calls + 1) / calls)),
+        worker=WorkerColumns(
+            start_ns=starts,
+            end_ns=[start + span for start in starts],
+            involuntary_switches=[0] * blocks,
+            minor_faults=[0] * blocks,
+        ),
+        times=PackedTimes(wall=_equal(blocks * calls, wall_ns), cpu=_equal(blocks * calls, cpu_ns)),
+        conductor=seen_of(blocks, round(span * (calls + 1) / calls)),
     )
 
 
@@ -44,10 +55,10 @@ def _equal(count: int, value: int) -> PackedArray:
     return pack(np.full(count, value))
 
 
-def seen_of(blocks: int, seen_ns: int) -> dict[str, list[int]]:
+def seen_of(blocks: int, seen_ns: int) -> ConductorColumns:
     """Return what the conductor sees of blocks of a worker that works in its own turn alone."""
     nothing = [0] * blocks
-    return {"seen_ns": [seen_ns] * blocks, "used_ns": nothing, "out_of_turn_ns": nothing, "waited_ns": nothing}
+    return ConductorColumns(seen_ns=[seen_ns] * blocks, used_ns=nothing, out_of_turn_ns=nothing, waited_ns=nothing)
 
 
 def replicate(
@@ -59,12 +70,9 @@ def replicate(
         arm=arm,
         member=member,
         workload=WORKLOAD,
-        layout_seed=pair + 1,
-        cpus=[0],
-        start_up=0.1,
-        warm_up_calls=20,
-        steady=True,
-        settings={"stopped": "0"},
+        worker=WorkerState(
+            layout_seed=pair + 1, cpus=[0], start_up=0.1, warm_up_calls=20, steady=True, settings={"stopped": "0"}
+        ),
         shapes={shape: columns(call, **fields)},
     )
 
@@ -125,11 +133,13 @@ def _turns(wall: npt.NDArray[np.float64], calls: int, *, first_quad: int) -> Blo
     return msgspec.structs.replace(
         made,
         quad=[first_quad + block // 2 for block in range(spans.size)],
-        start_ns=[int(start) for start in starts],
-        end_ns=[int(start + span) for start, span in zip(starts, spans)],
-        wall=pack(wall_ns),
-        cpu=pack(wall_ns),
-        seen_ns=[int(span * (calls + 1) / calls) for span in spans],
+        worker=msgspec.structs.replace(
+            made.worker,
+            start_ns=[int(start) for start in starts],
+            end_ns=[int(start + span) for start, span in zip(starts, spans)],
+        ),
+        times=msgspec.structs.replace(made.times, wall=pack(wall_ns), cpu=pack(wall_ns)),
+        conductor=msgspec.structs.replace(made.conductor, seen_ns=[int(span * (calls + 1) / calls) for span in spans]),
     )
 
 

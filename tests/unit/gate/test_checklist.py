@@ -288,7 +288,12 @@ def using(run: RunDocument, share: float, *findings: Finding) -> RunDocument:
     replicates = []
     for replicate in run.replicates:
         blocks = replicate.shapes[SHAPE]
-        used = msgspec.structs.replace(blocks, used_ns=[round(seen * share) for seen in blocks.seen_ns])
+        used = msgspec.structs.replace(
+            blocks,
+            conductor=msgspec.structs.replace(
+                blocks.conductor, used_ns=[round(seen * share) for seen in blocks.conductor.seen_ns]
+            ),
+        )
         replicates.append(msgspec.structs.replace(replicate, shapes={SHAPE: used}))
     run = msgspec.structs.replace(run, replicates=replicates)
     run = with_steps(run, value("utilization.host", 0.5), number=2, slug="utilization")

@@ -47,7 +47,11 @@ def measured(times: Times, rows: list[CallRow] | None = None, *, base_rows: list
     def side(run: RunDocument, own: Times, own_rows: list[CallRow]) -> RunDocument:
         replicates = [
             msgspec.structs.replace(
-                replicate, operators={SHAPE: {op: time * (1 + 0.01 * (number % 3 - 1)) for op, time in own.items()}}
+                replicate,
+                profile=msgspec.structs.replace(
+                    replicate.profile,
+                    operators={SHAPE: {op: time * (1 + 0.01 * (number % 3 - 1)) for op, time in own.items()}},
+                ),
             )
             for number, replicate in enumerate(run.replicates)
         ]
@@ -165,7 +169,10 @@ def test_explanations__base_without_the_time_outside_operators__none_is_put_down
     base, head = measured({**BASE, OUTSIDE_OPERATORS: 2e-3}, [*traced(BASE), row("aten::mul", 1e-3, 6)])
     lacking = [
         msgspec.structs.replace(
-            replicate, operators={SHAPE: {op: t for op, t in BASE.items() if op != OUTSIDE_OPERATORS}}
+            replicate,
+            profile=msgspec.structs.replace(
+                replicate.profile, operators={SHAPE: {op: t for op, t in BASE.items() if op != OUTSIDE_OPERATORS}}
+            ),
         )
         for replicate in base.replicates
     ]
@@ -179,7 +186,10 @@ def test_explanations__profiler_slows_every_operator__what_it_adds_is_taken_off(
     documents = measured({**base, "aten::mul": 3e-3}, [*traced(base), row("aten::mul", 3e-3, 2)])
     first = msgspec.structs.replace(
         documents[0],
-        replicates=[msgspec.structs.replace(one, operators={SHAPE: base}) for one in documents[0].replicates],
+        replicates=[
+            msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
+            for one in documents[0].replicates
+        ],
     )
     found = explained((first, documents[1]), slower(1e-3))
     (multiplied,) = (part for part in found.contributions if part.op == "aten::mul")
@@ -200,7 +210,10 @@ def test_explanations__profiler_slows_the_host_of_a_device__taken_off_between_th
     )
     first = msgspec.structs.replace(
         documents[0],
-        replicates=[msgspec.structs.replace(one, operators={SHAPE: base}) for one in documents[0].replicates],
+        replicates=[
+            msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
+            for one in documents[0].replicates
+        ],
     )
     found = explained((first, documents[1]), slower(0.8e-3))
     assert named(found) == [
@@ -216,7 +229,10 @@ def test_explanations__loop_of_small_operators_within_what_was_measured__nothing
     documents = measured({**base, "aten::mul": 100 * US}, [*traced(base), row("aten::mul", 100 * US, 48)])
     first = msgspec.structs.replace(
         documents[0],
-        replicates=[msgspec.structs.replace(one, operators={SHAPE: base}) for one in documents[0].replicates],
+        replicates=[
+            msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
+            for one in documents[0].replicates
+        ],
     )
     found = explained((first, documents[1]), slower(243 * US))
     assert [round(part.seconds / US) for part in found.contributions if part.op == "aten::mul"] == [100]

@@ -380,7 +380,10 @@ def test_decide__workers_that_waited_for_the_cpu__the_share_is_said() -> None:
             one,
             shapes={
                 SHAPE: msgspec.structs.replace(
-                    one.shapes[SHAPE], seen_ns=[300_000_000] * 4, run_delay_ns=[75_000_000] * 4
+                    one.shapes[SHAPE],
+                    conductor=msgspec.structs.replace(
+                        one.shapes[SHAPE].conductor, seen_ns=[300_000_000] * 4, run_delay_ns=[75_000_000] * 4
+                    ),
                 )
             },
         )

@@ -103,10 +103,15 @@ def shift_wall(columns: BlockColumns, *, ns: int) -> BlockColumns:
     more = [calls * ns for calls in columns.calls]
     return msgspec.structs.replace(
         columns,
-        wall=pack(unpack(columns.wall) + ns),
-        end_ns=[end + ns for end, ns in zip(columns.end_ns, more)],
-        seen_ns=[seen + 2 * ns for seen, ns in zip(columns.seen_ns, more)],
-        took_ns=[took + 2 * ns for took, ns in zip(columns.took_ns, more)],
+        times=msgspec.structs.replace(columns.times, wall=pack(unpack(columns.times.wall) + ns)),
+        worker=msgspec.structs.replace(
+            columns.worker,
+            end_ns=[end + ns for end, ns in zip(columns.worker.end_ns, more)],
+            took_ns=[took + 2 * ns for took, ns in zip(columns.worker.took_ns, more)],
+        ),
+        conductor=msgspec.structs.replace(
+            columns.conductor, seen_ns=[seen + 2 * ns for seen, ns in zip(columns.conductor.seen_ns, more)]
+        ),
     )
 
 
@@ -156,8 +161,8 @@ def slower_clock(replicate: Replicate, *, by: float, cycles: bool) -> Replicate:
     columns, kernels = replicate.shapes[SHAPE], replicate.kernels[SHAPE]
     busy_ns = [round(ns / (1 - by)) for ns in kernels.busy_ns]
     slowed = msgspec.structs.replace(kernels, busy_ns=busy_ns, cycles=kernels.busy_ns if cycles else [])
-    shares = [share and share * (1 - by) for share in columns.clock_share]
-    lowered = msgspec.structs.replace(columns, clock_share=shares)
+    shares = [share and share * (1 - by) for share in columns.device.clock_share]
+    lowered = msgspec.structs.replace(columns, device=msgspec.structs.replace(columns.device, clock_share=shares))
     return msgspec.structs.replace(with_kernels(replicate, slowed), shapes={SHAPE: lowered})
 
 
@@ -306,5 +311,8 @@ def on_device(replicate: Replicate, *, ns: int) -> Replicate:
     """The replicate with calls that take the device so long."""
     shapes = {}
     for shape, columns in replicate.shapes.items():
-        shapes[shape] = msgspec.structs.replace(columns, cpu=pack([ns] * columns.cpu.count), cpu_source="device")
+        shapes[shape] = msgspec.structs.replace(
+            columns,
+            times=msgspec.structs.replace(columns.times, cpu=pack([ns] * columns.times.cpu.count), cpu_source="device"),
+        )
     return msgspec.structs.replace(replicate, shapes=shapes)

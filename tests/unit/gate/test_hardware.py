@@ -52,10 +52,13 @@ def _counting(one: Replicate, work: float, cycles: float, source: str) -> Replic
         shapes={
             SHAPE: replace(
                 columns,
-                cpu_source=source,
-                instructions=counts,
-                cycles=[round(count * cycles) for count in counts],
-                cache_misses=[round(count * cycles / 1000) for count in counts],
+                times=replace(columns.times, cpu_source=source),
+                worker=replace(
+                    columns.worker,
+                    instructions=counts,
+                    cycles=[round(count * cycles) for count in counts],
+                    cache_misses=[round(count * cycles / 1000) for count in counts],
+                ),
             )
         },
     )
@@ -151,13 +154,15 @@ def test_decide__instructions_taken_from_pairs_of_one_side__inconclusive(side: s
 def _silent(one: Replicate, pairs: set[int]) -> Replicate:
     if one.pair not in pairs:
         return one
-    return replace(one, shapes={SHAPE: replace(one.shapes[SHAPE], instructions=[])})
+    return replace(
+        one, shapes={SHAPE: replace(one.shapes[SHAPE], worker=replace(one.shapes[SHAPE].worker, instructions=[]))}
+    )
 
 
 def test_misfit__counts_of_some_blocks_or_below_zero__refused() -> None:
     columns = both()[0].replicates[0].shapes[SHAPE]
     assert misfit(columns) is None
-    assert misfit(replace(columns, cycles=columns.cycles[1:])) == (
+    assert misfit(replace(columns, worker=replace(columns.worker, cycles=columns.worker.cycles[1:]))) == (
         "a column of what was seen of 4 blocks has another length"
     )
-    assert misfit(replace(columns, cache_misses=[-1, 0, 0, 0])) == "a count below zero"
+    assert misfit(replace(columns, worker=replace(columns.worker, cache_misses=[-1, 0, 0, 0]))) == "a count below zero"

@@ -78,14 +78,17 @@ def with_parts(slower: dict[str, float], *, pairs: int = 32, seed: int = 1) -> d
             replicates=[
                 msgspec.structs.replace(
                     one,
-                    subroutines={
-                        SHAPE: {
-                            name: time
-                            * float(lot.lognormal(sigma=0.03))
-                            * (slower.get(name, 1) if side == "head" else 1)
-                            for name, time in PARTS.items()
-                        }
-                    },
+                    profile=msgspec.structs.replace(
+                        one.profile,
+                        subroutines={
+                            SHAPE: {
+                                name: time
+                                * float(lot.lognormal(sigma=0.03))
+                                * (slower.get(name, 1) if side == "head" else 1)
+                                for name, time in PARTS.items()
+                            }
+                        },
+                    ),
                 )
                 for one in document.replicates
             ],
@@ -130,7 +133,9 @@ def without(run: RunDocument, name: str, pairs: set[int] | None = None) -> RunDo
     return msgspec.structs.replace(
         run,
         replicates=[
-            msgspec.structs.replace(one, subroutines=kept) if pairs is None or one.pair in pairs else one
+            msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, subroutines=kept))
+            if pairs is None or one.pair in pairs
+            else one
             for one in run.replicates
         ],
     )

@@ -62,7 +62,13 @@ def test_look__samples_of_a_finished_workload__are_never_unpacked() -> None:
             run,
             replicates=[
                 msgspec.structs.replace(
-                    replicate, shapes={SHAPE: msgspec.structs.replace(replicate.shapes[SHAPE], wall=unreadable)}
+                    replicate,
+                    shapes={
+                        SHAPE: msgspec.structs.replace(
+                            replicate.shapes[SHAPE],
+                            times=msgspec.structs.replace(replicate.shapes[SHAPE].times, wall=unreadable),
+                        )
+                    },
                 )
                 for replicate in run.replicates
             ],

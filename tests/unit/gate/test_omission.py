@@ -44,6 +44,7 @@ from perfgate.judging.gate.plan.workloads import WorkloadPlan
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.jobs import SETTINGS, Does, job_documents, reference_of
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides, stretches_of
 from tests.wording import worded
 
@@ -111,16 +112,23 @@ def measured(run: RunDocument) -> RunDocument:
 
 def _with_all(replicate: Replicate) -> Replicate:
     shapes = {
-        shape: replace(columns, run_delay_ns=[0] * len(columns.quad), throttled=[False] * len(columns.quad))
+        shape: replace(
+            columns,
+            conductor=replace(columns.conductor, run_delay_ns=[0] * len(columns.quad)),
+            device=replace(columns.device, throttled=[False] * len(columns.quad)),
+        )
         for shape, columns in replicate.shapes.items()
     }
     return replace(
         replicate,
         shapes=shapes,
         preprocess=dict(shapes) if replicate.arm == "ab" else {},
-        settings={"stopped": "0", "threads": "4"},
-        operators={SHAPE: {"aten::mm": 0.004, "outside operators": 0.001}},
-        subroutines={SHAPE: {"module.net": 0.005}},
+        worker=replace(replicate.worker, settings={"stopped": "0", "threads": "4"}),
+        profile=replace(
+            replicate.profile,
+            operators={SHAPE: {"aten::mm": 0.004, "outside operators": 0.001}},
+            subroutines={SHAPE: {"module.net": 0.005}},
+        ),
     )
 
 
@@ -301,13 +309,13 @@ def of_arm(arm: str, *pairs: int) -> Change:
 def fields(arm: str, *pairs: int, **values: Any) -> Change:
     """Empty fields of the processes of an arm, of some pairs or of all."""
     return replicates(
-        lambda one: replace(one, **values) if one.arm == arm and one.pair in (pairs or (one.pair,)) else one
+        lambda one: changed(one, **values) if one.arm == arm and one.pair in (pairs or (one.pair,)) else one
     )
 
 
 def column(name: str, lanes: str = "shapes") -> Change:
     def emptied(columns: BlockColumns) -> BlockColumns:
-        return replace(columns, **{name: []})
+        return changed(columns, **{name: []})
 
     def of_process(one: Replicate) -> Replicate:
         return replace(one, **{lanes: {shape: emptied(columns) for shape, columns in getattr(one, lanes).items()}})
@@ -370,7 +378,10 @@ PARTS: dict[str, tuple[Change, str]] = {
     "stretches": (of_arm("stretch"), "latency.mean"),
     "start of the stretches": (of_arm("stretch", 1), "latency.mean"),
     "stopped": (fields("ab", settings={"threads": "4"}), "settings.stopped"),
-    "stopped of all": (replicates(lambda one: replace(one, settings={"threads": "4"})), "settings.stopped"),
+    "stopped of all": (
+        replicates(lambda one: replace(one, worker=replace(one.worker, settings={"threads": "4"}))),
+        "settings.stopped",
+    ),
     "operators": (fields("ab", operators={}), "operators"),
     "operators of a pair": (fields("ab", 3, operators={}), "operators"),
     "operator of a pair": (fields("ab", 3, operators={SHAPE: {"aten::add": 0.001}}), "op.aten::mm"),

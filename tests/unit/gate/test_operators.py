@@ -43,12 +43,15 @@ def measured(
         replicates = [
             msgspec.structs.replace(
                 replicate,
-                operators={
-                    SHAPE: {
-                        op: time * ratios.get(op, 1.0) * float(np.exp(lot.normal(0, spread / np.sqrt(2))))
-                        for op, time in TIMES.items()
-                    }
-                },
+                profile=msgspec.structs.replace(
+                    replicate.profile,
+                    operators={
+                        SHAPE: {
+                            op: time * ratios.get(op, 1.0) * float(np.exp(lot.normal(0, spread / np.sqrt(2))))
+                            for op, time in TIMES.items()
+                        }
+                    },
+                ),
             )
             for replicate in side.replicates
         ]
@@ -121,7 +124,11 @@ def test_compare_operators__operator_of_one_side_only__is_for_the_counters() -> 
     base, head = measured()
     without = [
         msgspec.structs.replace(
-            replicate, operators={SHAPE: {op: t for op, t in replicate.operators[SHAPE].items() if op != "aten::mm"}}
+            replicate,
+            profile=msgspec.structs.replace(
+                replicate.profile,
+                operators={SHAPE: {op: t for op, t in replicate.profile.operators[SHAPE].items() if op != "aten::mm"}},
+            ),
         )
         for replicate in head.replicates
     ]
@@ -206,7 +213,11 @@ def test_operator_times__time_outside_operators_by_another_name__is_its_own_row(
             side,
             replicates=[
                 msgspec.structs.replace(
-                    replicate, operators={SHAPE: {**replicate.operators[SHAPE], OUTSIDE_OPERATORS: 0.001}}
+                    replicate,
+                    profile=msgspec.structs.replace(
+                        replicate.profile,
+                        operators={SHAPE: {**replicate.profile.operators[SHAPE], OUTSIDE_OPERATORS: 0.001}},
+                    ),
                 )
                 for replicate in side.replicates
             ],
@@ -224,7 +235,12 @@ def test_operator_times__operator_that_only_one_side_runs__is_zero_on_the_other(
     gone = [
         msgspec.structs.replace(
             replicate,
-            operators={SHAPE: {op: time for op, time in replicate.operators[SHAPE].items() if op != "aten::gelu"}},
+            profile=msgspec.structs.replace(
+                replicate.profile,
+                operators={
+                    SHAPE: {op: time for op, time in replicate.profile.operators[SHAPE].items() if op != "aten::gelu"}
+                },
+            ),
         )
         for replicate in head.replicates
     ]

@@ -137,20 +137,25 @@ def blocks(*, waited: float = 0.0, slept: float = 0.0, source: str = "thread_cpu
     """Return blocks of calls that compute for 10 ms, and wait for a CPU or sleep for so many times as long."""
     made = columns(CALL * (1 + waited + slept), cpu=CALL)
     delays = [round(CALL * waited * (count + 1) * 1e9) for count in made.calls]
-    return msgspec.structs.replace(made, run_delay_ns=delays, cpu_source=source)
+    return msgspec.structs.replace(
+        made,
+        conductor=msgspec.structs.replace(made.conductor, run_delay_ns=delays),
+        times=msgspec.structs.replace(made.times, cpu_source=source),
+    )
 
 
 def unseen(found: BlockColumns) -> BlockColumns:
     """Blocks without what the conductor saw of them."""
-    return msgspec.structs.replace(found, seen_ns=[])
+    return msgspec.structs.replace(found, conductor=msgspec.structs.replace(found.conductor, seen_ns=[]))
 
 
 def twice_counted(found: BlockColumns, *, of: int = 4) -> BlockColumns:
     """Blocks of which the first ``of`` seem to have waited for longer than they took."""
     delays = [
-        2 * seen if block < of else delay for block, (seen, delay) in enumerate(zip(found.seen_ns, found.run_delay_ns))
+        2 * seen if block < of else delay
+        for block, (seen, delay) in enumerate(zip(found.conductor.seen_ns, found.conductor.run_delay_ns))
     ]
-    return msgspec.structs.replace(found, run_delay_ns=delays)
+    return msgspec.structs.replace(found, conductor=msgspec.structs.replace(found.conductor, run_delay_ns=delays))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +210,9 @@ def busy(
 
 def _busy(share: float, work: float, slept: float, told: float) -> BlockColumns:
     made = columns(CALL * (work + share + slept), cpu=CALL * work * told)
-    return msgspec.structs.replace(made, run_delay_ns=[round(CALL * share * 21 * 1e9)] * 4)
+    return msgspec.structs.replace(
+        made, conductor=msgspec.structs.replace(made.conductor, run_delay_ns=[round(CALL * share * 21 * 1e9)] * 4)
+    )
 
 
 def decided(**of_head: float) -> DecisionDocument:

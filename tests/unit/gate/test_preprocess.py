@@ -28,7 +28,7 @@ def _blocks(decode: float, resize: float, *, first_line: int = 30) -> BlockColum
         StageTimes(name="decode", wall=pack(np.full(calls, round(decode * 1e9))), line="data/images.py:12"),
         StageTimes(name="resize", wall=pack(np.full(calls, round(resize * 1e9))), line=f"data/images.py:{first_line}"),
     ]
-    return msgspec.structs.replace(made, stages=stages)
+    return msgspec.structs.replace(made, times=msgspec.structs.replace(made.times, stages=stages))
 
 
 def _with(run: RunDocument, blocks: Sequence[BlockColumns]) -> RunDocument:

@@ -11,6 +11,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 from tests.unit.gate.builders import sides
 from tests.wording import text_of, worded
 
@@ -281,13 +282,8 @@ def test_decide__tail_that_was_not_timed_by_the_wall__is_not_called_a_latency(
 
 
 def other_clock(run, source):
-    replicates = [
-        msgspec.structs.replace(
-            member,
-            shapes={
-                shape: msgspec.structs.replace(columns, cpu_source=source) for shape, columns in member.shapes.items()
-            },
-        )
-        for member in run.replicates
-    ]
+    replicates = []
+    for member in run.replicates:
+        shapes = {shape: changed(columns, cpu_source=source) for shape, columns in member.shapes.items()}
+        replicates.append(changed(member, shapes=shapes))
     return msgspec.structs.replace(run, replicates=replicates)

@@ -78,16 +78,19 @@ def test_decide__many_short_stalls_of_both_sides_beside_the_long_ones__the_long_
 
 def _with_stalls(replicate: Replicate, *, every: int, ns: int) -> Replicate:
     columns = replicate.shapes[SHAPE]
-    wall = unpack(columns.wall)
+    wall = unpack(columns.times.wall)
     wall[every - 1 :: every] += ns
     calls = np.asarray(columns.calls)
     spans = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
     slower = msgspec.structs.replace(
         columns,
-        wall=pack(wall),
-        cpu=pack(wall),
-        end_ns=[int(start + span) for start, span in zip(columns.start_ns, spans)],
-        seen_ns=[int(span * (count + 1) / count) for span, count in zip(spans, calls)],
+        times=msgspec.structs.replace(columns.times, wall=pack(wall), cpu=pack(wall)),
+        worker=msgspec.structs.replace(
+            columns.worker, end_ns=[int(start + span) for start, span in zip(columns.worker.start_ns, spans)]
+        ),
+        conductor=msgspec.structs.replace(
+            columns.conductor, seen_ns=[int(span * (count + 1) / count) for span, count in zip(spans, calls)]
+        ),
     )
     return msgspec.structs.replace(replicate, shapes={SHAPE: slower})
 
@@ -142,7 +145,9 @@ def test_decide__stretches_taken_on_a_throttled_device__inconclusive_by_name() -
 
 def _throttled(replicate: Replicate) -> Replicate:
     columns = replicate.shapes[SHAPE]
-    tainted = msgspec.structs.replace(columns, throttled=[True] * len(columns.calls))
+    tainted = msgspec.structs.replace(
+        columns, device=msgspec.structs.replace(columns.device, throttled=[True] * len(columns.calls))
+    )
     return msgspec.structs.replace(replicate, shapes={SHAPE: tainted})
 
 
@@ -191,5 +196,8 @@ def _with_cpu(replicate: Replicate, ns: int) -> Replicate:
     if replicate.arm != "stretch":
         return replicate
     columns = replicate.shapes[SHAPE]
-    alike = pack(np.full(columns.cpu.count, ns))
-    return msgspec.structs.replace(replicate, shapes={SHAPE: msgspec.structs.replace(columns, cpu=alike)})
+    alike = pack(np.full(columns.times.cpu.count, ns))
+    return msgspec.structs.replace(
+        replicate,
+        shapes={SHAPE: msgspec.structs.replace(columns, times=msgspec.structs.replace(columns.times, cpu=alike))},
+    )

@@ -99,7 +99,14 @@ def test_decide__conductor_saw_some_pairs_only__no_turnaround_rather_than_one_of
     assert of_metric(judged(base, head, Policy()), "throughput.turnaround").pairs == 14
 
     third = head.replicates[3]
-    unseen = msgspec.structs.replace(third, shapes={SHAPE: msgspec.structs.replace(third.shapes[SHAPE], seen_ns=[])})
+    unseen = msgspec.structs.replace(
+        third,
+        shapes={
+            SHAPE: msgspec.structs.replace(
+                third.shapes[SHAPE], conductor=msgspec.structs.replace(third.shapes[SHAPE].conductor, seen_ns=[])
+            )
+        },
+    )
     head = msgspec.structs.replace(head, replicates=[*head.replicates[:3], unseen, *head.replicates[4:]])
     decision = judged(base, head, Policy())
     assert "throughput.turnaround" not in {comparison.metric for comparison in decision.comparisons}
@@ -108,9 +115,16 @@ def test_decide__conductor_saw_some_pairs_only__no_turnaround_rather_than_one_of
 
 def seen_from_outside(replicate: Replicate) -> Replicate:
     blocks = replicate.shapes[SHAPE]
-    per_call = [(end - start) // calls for start, end, calls in zip(blocks.start_ns, blocks.end_ns, blocks.calls)]
+    per_call = [
+        (end - start) // calls for start, end, calls in zip(blocks.worker.start_ns, blocks.worker.end_ns, blocks.calls)
+    ]
     seen = [duration * (calls + 1) for duration, calls in zip(per_call, blocks.calls)]
-    return msgspec.structs.replace(replicate, shapes={SHAPE: msgspec.structs.replace(blocks, seen_ns=seen)})
+    return msgspec.structs.replace(
+        replicate,
+        shapes={
+            SHAPE: msgspec.structs.replace(blocks, conductor=msgspec.structs.replace(blocks.conductor, seen_ns=seen))
+        },
+    )
 
 
 def test_more_pairs_would_help__workloads_to_come__a_regression_must_survive_their_correction() -> None:
@@ -142,7 +156,13 @@ def test_decide__slower_by_less_than_luck_of_one_layout__regresses_where_layouts
     moved: bool | None, outcome: str
 ) -> None:
     base, head = (
-        msgspec.structs.replace(run, replicates=[msgspec.structs.replace(one, moved=moved) for one in run.replicates])
+        msgspec.structs.replace(
+            run,
+            replicates=[
+                msgspec.structs.replace(one, worker=msgspec.structs.replace(one.worker, moved=moved))
+                for one in run.replicates
+            ],
+        )
         for run in sides([1.008] * 16)
     )
     low = of_metric(judged(base, head, Policy()), "latency.low")

@@ -10,7 +10,7 @@ import pytest
 
 from perfgate.document.decision import InvalidKind
 from perfgate.document.run import RunDocument
-from perfgate.document.samples import BlockColumns, pack
+from perfgate.document.samples import BlockColumns, ConductorColumns, PackedTimes, WorkerColumns, pack
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.validity import misconduct
 from tests.fakes.wording import worded
@@ -51,17 +51,16 @@ def loaded(rows: list[tuple[int, ...]], *, calls: int = CALLS, clock: float = 1.
         quad=[block // 2 for block in range(blocks)],
         sequence=list(range(blocks)),
         calls=[calls] * blocks,
-        start_ns=[0] * blocks,
-        end_ns=told,
-        involuntary_switches=[0] * blocks,
-        minor_faults=[0] * blocks,
-        wall=wall,
-        cpu=wall,
-        seen_ns=seen,
-        run_delay_ns=delays,
-        conductor_delay_ns=own_delays,
-        took_ns=[int(turn * clock) for turn in took],
-        took_delay_ns=took_delays,
+        worker=WorkerColumns(
+            start_ns=[0] * blocks,
+            end_ns=told,
+            involuntary_switches=[0] * blocks,
+            minor_faults=[0] * blocks,
+            took_ns=[int(turn * clock) for turn in took],
+            took_delay_ns=took_delays,
+        ),
+        times=PackedTimes(wall=wall, cpu=wall),
+        conductor=ConductorColumns(seen_ns=seen, run_delay_ns=delays, conductor_delay_ns=own_delays),
     )
 
 
@@ -98,7 +97,9 @@ def test_misconduct__half_speed__waits_for_a_cpu_are_named_if_there_were_any(
 
 def test_misconduct__the_kernel_tells_of_no_waits__the_same_time_is_missing() -> None:
     # What nobody explains counts against the worker: who leaves the kernel's word out gains nothing by it.
-    untold = replace(loaded(QUEUED, calls=76), run_delay_ns=[], conductor_delay_ns=[], took_delay_ns=[])
+    blocks = loaded(QUEUED, calls=76)
+    observed = replace(blocks.conductor, run_delay_ns=[], conductor_delay_ns=[])
+    untold = replace(blocks, conductor=observed, worker=replace(blocks.worker, took_delay_ns=[]))
     assert kinds(untold) == {"worker_clock"}
 
 
@@ -118,11 +119,13 @@ def test_misconduct__short_blocks_whose_first_call_takes_a_millisecond_more__not
 def test_misconduct__busy_worker_and_a_conductor_that_waits_between_its_readings__not_more_cpus() -> None:
     # Threads that wait by spinning go on while the conductor, whose books are not read yet, waits for a CPU.
     rows = [(20_000, 19_000, 0, 10_000, 19_900, 0)] * 12
-    spinning = replace(loaded(rows, calls=CALLS), used_ns=[28_000 * MICROSECOND] * 12)
+    blocks = loaded(rows, calls=CALLS)
+    spinning = replace(blocks, conductor=replace(blocks.conductor, used_ns=[28_000 * MICROSECOND] * 12))
     assert kinds(spinning) == set()
 
 
 def test_misconduct__more_cpu_time_than_that__worker_changed() -> None:
     rows = [(20_000, 19_000, 0, 10_000, 19_900, 0)] * 12
-    spinning = replace(loaded(rows, calls=CALLS), used_ns=[36_000 * MICROSECOND] * 12)
+    blocks = loaded(rows, calls=CALLS)
+    spinning = replace(blocks, conductor=replace(blocks.conductor, used_ns=[36_000 * MICROSECOND] * 12))
     assert kinds(spinning) == {"worker_changed"}

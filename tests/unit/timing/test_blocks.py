@@ -96,10 +96,10 @@ def test_block_recorder__blocks_of_a_shape__columns_in_the_order_they_ran() -> N
     recorder.record("default", calls=1, quad=5, sequence=11)
     columns = recorder.columns()["default"]
     assert (columns.quad, columns.sequence, columns.calls) == ([4, 5], [8, 11], [2, 1])
-    assert unpack(columns.wall).tolist() == [1 * MS, 2 * MS, 3 * MS]
-    assert unpack(columns.cpu).tolist() == [1 * MS, 2 * MS, 3 * MS]
-    assert columns.cpu_source == "device"
-    assert columns.start_ns[1] - columns.end_ns[0] == 9 * MS
+    assert unpack(columns.times.wall).tolist() == [1 * MS, 2 * MS, 3 * MS]
+    assert unpack(columns.times.cpu).tolist() == [1 * MS, 2 * MS, 3 * MS]
+    assert columns.times.cpu_source == "device"
+    assert columns.worker.start_ns[1] - columns.worker.end_ns[0] == 9 * MS
 
 
 def test_block_recorder__wait_booked_within_a_short_call__no_time_is_negative() -> None:
@@ -115,9 +115,9 @@ def test_block_recorder__wait_booked_within_a_short_call__no_time_is_negative() 
     recorder.record("default", calls=2, quad=0, sequence=0, as_served=True)
 
     columns = recorder.columns()["default"]
-    assert unpack(columns.wall).tolist() == [1, 1]
-    assert columns.host is not None
-    assert unpack(columns.host).tolist() == [1, 1]
+    assert unpack(columns.times.wall).tolist() == [1, 1]
+    assert columns.times.host is not None
+    assert unpack(columns.times.host).tolist() == [1, 1]
 
 
 def test_block_recorder__shape_without_block__is_left_out() -> None:
@@ -125,7 +125,7 @@ def test_block_recorder__shape_without_block__is_left_out() -> None:
     recorder = BlockRecorder(_bound(device, curve(MS, 0, shapes={"short": {}, "long": {}})), device)
     recorder.record("long", calls=1, quad=0, sequence=0)
     assert list(recorder.columns()) == ["long"]
-    assert recorder.columns()["long"].cpu_source == "thread_cpu"
+    assert recorder.columns()["long"].times.cpu_source == "thread_cpu"
 
 
 def test_block_recorder__unknown_shape__key_error() -> None:

@@ -64,7 +64,11 @@ def test_block_recorder__counters__one_count_a_block() -> None:
     for sequence in range(2):
         recording.record("default", calls=2, quad=0, sequence=sequence)
     columns = recording.columns()["default"]
-    assert (columns.instructions, columns.cycles, columns.cache_misses) == ([3000, 3000], [2000, 2000], [10, 10])
+    assert (columns.worker.instructions, columns.worker.cycles, columns.worker.cache_misses) == (
+        [3000, 3000],
+        [2000, 2000],
+        [10, 10],
+    )
     assert recording.uncounted is None
 
 
@@ -72,7 +76,7 @@ def test_block_recorder__counters_that_others_had_half_of_a_block__what_was_seen
     recording = recorder(FakeProcessor(shared={3: 0.5}).counters())
     for sequence in range(2):
         recording.record("default", calls=2, quad=0, sequence=sequence)
-    assert recording.columns()["default"].instructions == [3000, 3000]
+    assert recording.columns()["default"].worker.instructions == [3000, 3000]
     assert recording.uncounted is None
 
 
@@ -81,14 +85,14 @@ def test_block_recorder__counters_that_others_had_all_of_a_block__no_column_and_
     recording = recorder(FakeProcessor(shared={3: 0.0}).counters())
     for sequence in range(3):
         recording.record("default", calls=2, quad=0, sequence=sequence)
-    assert recording.columns()["default"].instructions == []
+    assert recording.columns()["default"].worker.instructions == []
     assert recording.uncounted == (ALL + "something else had the hardware counters for all of a block")
 
 
 def test_block_recorder__nobody_counts__empty_columns_and_nothing_to_say() -> None:
     recording = recorder(None)
     recording.record("default", calls=2, quad=0, sequence=0)
-    assert recording.columns()["default"].instructions == []
+    assert recording.columns()["default"].worker.instructions == []
     assert recording.uncounted is None
 
 
@@ -96,7 +100,7 @@ def test_block_recorder__one_counter_refused__the_others_count() -> None:
     recording = recorder(FakeProcessor(refused={CACHE_MISSES: errno.ENOENT}).counters())
     recording.record("default", calls=2, quad=0, sequence=0)
     columns = recording.columns()["default"]
-    assert (columns.instructions, columns.cycles, columns.cache_misses) == ([3000], [2000], [])
+    assert (columns.worker.instructions, columns.worker.cycles, columns.worker.cache_misses) == ([3000], [2000], [])
     assert recording.uncounted is not None
     assert recording.uncounted.startswith("cache misses of calls are not counted: ")
 

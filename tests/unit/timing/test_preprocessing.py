@@ -43,12 +43,12 @@ def test_preprocessing__stages__each_timed_and_the_wall_is_their_sum() -> None:
     assert block.calls.wall.tolist() == [5 * MS] * 4
     columns = recorder.preprocess_columns(HERE)["default"]
     assert (columns.quad, columns.sequence, columns.calls) == ([0, 1], [0, 5], [4, 2])
-    assert [(stage.name, unpack(stage.wall).tolist()) for stage in columns.stages] == [
+    assert [(stage.name, unpack(stage.wall).tolist()) for stage in columns.times.stages] == [
         ("decode", [2 * MS] * 6),
         ("resize", [3 * MS] * 6),
     ]
-    assert [stage.line for stage in columns.stages] == ["test_preprocessing.py:25"] * 2
-    assert columns.cpu_source == "thread_cpu"
+    assert [stage.line for stage in columns.times.stages] == ["test_preprocessing.py:25"] * 2
+    assert columns.times.cpu_source == "thread_cpu"
     assert misfit(columns) is None
     assert recorder.columns() == {}
 

@@ -15,7 +15,7 @@ from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
 from perfgate.document.files import misfit
 from perfgate.document.message import Message
 from perfgate.document.run import PAIRS_PER_ROUND, ErrorDetail
-from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
+from perfgate.document.samples import STOPPED, BlockColumns, ConductorColumns, Replicate, WorkerState, unpack
 from perfgate.errors import DocumentError
 from perfgate.protocol import (
     BlockDone,
@@ -32,34 +32,19 @@ from perfgate.protocol import (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class _BlockLog:
-    """The conductor's observations of the blocks of one lane and shape, in order."""
+    """The requests for the blocks of one lane and shape, in order, and what was observed of them."""
 
     requests: list[BlockRequest] = field(default_factory=list)
-    asked_ns: list[int] = field(default_factory=list)
-    seen_ns: list[int] = field(default_factory=list)
-    run_delay_ns: list[int] = field(default_factory=list)
-    used_ns: list[int] = field(default_factory=list)
-    out_of_turn_ns: list[int] = field(default_factory=list)
-    waited_ns: list[int] = field(default_factory=list)
-    conductor_delay_ns: list[int] = field(default_factory=list)
+    observed: ConductorColumns = field(default_factory=ConductorColumns)
 
     def add_to(self, columns: BlockColumns) -> BlockColumns:
         # Waiting times are known of all blocks, or count for none.
-        for delays in (self.run_delay_ns, self.conductor_delay_ns):
+        for delays in (self.observed.run_delay_ns, self.observed.conductor_delay_ns):
             if len(delays) < len(self.requests):
                 delays.clear()
-        return msgspec.structs.replace(
-            columns,
-            asked_ns=self.asked_ns,
-            seen_ns=self.seen_ns,
-            run_delay_ns=self.run_delay_ns,
-            used_ns=self.used_ns,
-            out_of_turn_ns=self.out_of_turn_ns,
-            waited_ns=self.waited_ns,
-            conductor_delay_ns=self.conductor_delay_ns,
-        )
+        return msgspec.structs.replace(columns, conductor=self.observed)
 
 
 @dataclass
@@ -118,6 +103,7 @@ class Member:
         pid, observer = self.worker.pid, self.observer
         log = self._logs.setdefault((request.lane, request.shape), _BlockLog())
         log.requests.append(request)
+        observed = log.observed
         cpu_ns = self._begin_turn()
         conductor_delay: int | None = None
 
@@ -132,18 +118,18 @@ class Member:
         self.ask(request, BlockDone, "measuring", sent=note_sent)
         ended = observer.clock_ns()
         delay_after, conductor_delay_after = observer.run_delay_ns(pid), observer.run_delay_ns(os.getpid())
-        log.asked_ns.append(started)
-        log.seen_ns.append(ended - started)
-        log.waited_ns.append(self._waited_ns)
-        log.out_of_turn_ns.append(self._out_of_turn_ns)
+        observed.asked_ns.append(started)
+        observed.seen_ns.append(ended - started)
+        observed.waited_ns.append(self._waited_ns)
+        observed.out_of_turn_ns.append(self._out_of_turn_ns)
         self._waited_ns = self._out_of_turn_ns = 0
         cpu_ns_after = self._end_turn(ended)
         if delay is not None and delay_after is not None:
-            log.run_delay_ns.append(delay_after - delay)
+            observed.run_delay_ns.append(delay_after - delay)
         if conductor_delay is not None and conductor_delay_after is not None:
-            log.conductor_delay_ns.append(conductor_delay_after - conductor_delay)
+            observed.conductor_delay_ns.append(conductor_delay_after - conductor_delay)
         # The family shrinks if a process below the worker ends.
-        log.used_ns.append(max(0, cpu_ns_after - cpu_ns))
+        observed.used_ns.append(max(0, cpu_ns_after - cpu_ns))
 
     def wake(self, shape: str, *, seconds: float) -> None:
         """Let the worker call a shape for some seconds, unrecorded."""
@@ -181,19 +167,21 @@ class Member:
             arm=start.arm,
             member="second" if index else "first",
             workload=self.workload,
-            layout_seed=start.layout_seed,
-            cpus=cpus,
-            start_up=self.origin.loaded.seconds,
-            forked_from=None if self.worker is self.origin.worker else self.origin.number,
             start=self.origin.start,
-            warm_up_calls=self._warm.calls,
-            steady=self._warm.steady,
-            moved=self._movable,
+            round=start.number // PAIRS_PER_ROUND,
+            worker=WorkerState(
+                layout_seed=start.layout_seed,
+                moved=self._movable,
+                cpus=cpus,
+                forked_from=None if self.worker is self.origin.worker else self.origin.number,
+                start_up=self.origin.loaded.seconds,
+                warm_up_calls=self._warm.calls,
+                steady=self._warm.steady,
+                settings={**collected.settings, **settings, STOPPED: str(self.worker.times_stopped())},
+            ),
             shapes=self._with_logs(collected.shapes, "call"),
             preprocess=self._with_logs(collected.preprocess, "preprocess"),
             kernels=collected.kernels,
-            round=start.number // PAIRS_PER_ROUND,
-            settings={**collected.settings, **settings, STOPPED: str(self.worker.times_stopped())},
         )
 
     def _with_logs(self, shapes: Mapping[str, BlockColumns], lane: Lane) -> dict[str, BlockColumns]:
@@ -217,12 +205,8 @@ def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequ
         blocks = list(zip(columns.quad, columns.sequence, columns.calls))
         if blocks != [(request.quad, request.sequence, request.calls) for request in requests[shape]]:
             raise _false_blocks(f"shape {shape}: other blocks than it was asked for")
-        samples = [columns.wall, columns.cpu]
-        if columns.host is not None:
-            samples.append(columns.host)
-        samples += [stage.wall for stage in columns.stages]
         try:
-            for packed in samples:
+            for packed in columns.times.arrays:
                 unpack(packed)
         except DocumentError as error:
             raise _false_blocks(f"shape {shape}: {error}") from error

@@ -265,6 +265,6 @@ class QuadPlanner:
 def _fastest_of_quads(blocks: BlockColumns) -> npt.NDArray[np.float64]:
     """The logarithm of the fastest call's CPU or device time in each quad."""
     calls, quads = np.asarray(blocks.calls), np.asarray(blocks.quad)
-    fastest = np.minimum.reduceat(unpack(blocks.cpu), np.cumsum(calls) - calls)
+    fastest = np.minimum.reduceat(unpack(blocks.times.cpu), np.cumsum(calls) - calls)
     # A clock without resolution reads 0 ns, which has no logarithm.
     return np.log([max(1, fastest[quads == quad].min()) for quad in np.unique(quads)])

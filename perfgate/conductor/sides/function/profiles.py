@@ -18,7 +18,7 @@ from perfgate.conductor.engine.order import order_of
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
-from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate
+from perfgate.document.samples import BlockColumns, KernelBlocks, ProfiledParts, Replicate
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, sentence
 from perfgate.protocol import (
@@ -85,7 +85,7 @@ def with_profile(
     The workers take turns, A B B A or B A A B by lot, the shapes one after another within each.
     """
     first, second = replicates
-    lot = random.Random(first.layout_seed)
+    lot = random.Random(first.worker.layout_seed)
     doing = Activity("profiling {name}", name=first.workload)
     try:
         calls_of = {
@@ -114,10 +114,16 @@ def with_profile(
             )
         )
         return replicates
-    return (
-        msgspec.structs.replace(first, **{kind: getattr(before, kind)}),
-        msgspec.structs.replace(second, **{kind: getattr(after, kind)}),
-    )
+    return _with_times(first, kind, before), _with_times(second, kind, after)
+
+
+def _with_times(replicate: Replicate, kind: ProfileKind, times: ProfileTimes) -> Replicate:
+    operators, subroutines = replicate.profile.operators, replicate.profile.subroutines
+    if kind == "operators":
+        operators = times.operators
+    else:
+        subroutines = times.subroutines
+    return msgspec.structs.replace(replicate, profile=ProfiledParts(operators=operators, subroutines=subroutines))
 
 
 def record_traces(
@@ -195,7 +201,7 @@ class LateOperators:
     ) -> None:
         """Let both workers record one turn of each shape, first or second by lot; the recordings stay in ``traces``."""
         first, _ = replicates
-        lot = random.Random(first.layout_seed)
+        lot = random.Random(first.worker.layout_seed)
         recordings = []
         try:
             for number, (shape, blocks) in enumerate(first.shapes.items()):
@@ -241,7 +247,9 @@ class LateOperators:
                 key = replicate.pair, replicate.member
                 if key in operators:
                     replicates[index] = msgspec.structs.replace(
-                        replicate, operators=operators[key], kernels=kernels[key]
+                        replicate,
+                        profile=msgspec.structs.replace(replicate.profile, operators=operators[key]),
+                        kernels=kernels[key],
                     )
         traces = []
         for (pair, shape), of_members in files.items():
@@ -278,7 +286,7 @@ def _trace_name(replicate: Replicate, shape_number: int, member: int) -> str:
 
 def _calls(blocks: BlockColumns, turn_seconds: float, fewest: int, most: int) -> int:
     # A block has one call more than its samples.
-    call_seconds = min(blocks.seen_ns) / 1e9 / (blocks.calls[0] + 1)
+    call_seconds = min(blocks.conductor.seen_ns) / 1e9 / (blocks.calls[0] + 1)
     if call_seconds >= SLOW_CALL_SECONDS:
         return 1
     return max(fewest, min(most, round(turn_seconds / call_seconds)))

@@ -296,6 +296,6 @@ class _Stalled(NamedTuple):
 
     @classmethod
     def of(cls, columns: BlockColumns) -> _Stalled:
-        wall = unpack(columns.wall) / 1e9
+        wall = unpack(columns.times.wall) / 1e9
         limit = STALL_FACTOR * float(np.median(wall))
         return cls(int(np.count_nonzero(wall > limit)), int(wall.size), limit)

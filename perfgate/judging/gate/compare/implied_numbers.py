@@ -135,7 +135,7 @@ def _why_instructions_inform(comparison: Paired, of_place: Sequence[Paired], evi
     for replicate in evidence.head.run.replicates:
         columns = replicate.shapes.get(comparison.shape)
         # The slower the device, the longer the host polls it, and every poll takes instructions.
-        if replicate.workload == comparison.workload and columns and columns.cpu_source == "device":
+        if replicate.workload == comparison.workload and columns and columns.times.cpu_source == "device":
             return Message("gate.host-waits")
     if any(row.metric == LATENCY and row.outcome == "improved" for row in of_place):
         return Message("gate.calls-take-less")

@@ -78,8 +78,8 @@ def _stages(evidence: Evidence, place: ShapePlace) -> list[Part]:
     lines = {}
     pairs = members_of_pairs(base.replicates, head.replicates, place, "ab")
     for before, after in preprocess_lanes(pairs, place.shape):
-        walls = {stage.name: stage.wall for stage in before.stages}
-        for stage in after.stages:
+        walls = {stage.name: stage.wall for stage in before.times.stages}
+        for stage in after.times.stages:
             if stage.name in walls:
                 of_base[stage.name].append(_low(walls[stage.name]))
                 of_head[stage.name].append(_low(stage.wall))

@@ -43,5 +43,5 @@ def _timed_ns(replicates: Iterable[Replicate], workload: str) -> int:
     total = 0
     for replicate in replicates:
         if replicate.workload == workload and replicate.arm == "ab":
-            total += sum(sum(blocks.end_ns) - sum(blocks.start_ns) for _, blocks in replicate.lanes)
+            total += sum(sum(blocks.worker.end_ns) - sum(blocks.worker.start_ns) for _, blocks in replicate.lanes)
     return total

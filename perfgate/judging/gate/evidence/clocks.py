@@ -58,14 +58,14 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
     Calls that sleep or leave their work to other threads are timed by how long their blocks were awake. None if that is
     unknown: a thread's CPU time would hide its waits, and the wall clock the scheduler's bias.
     """
-    if base[0].cpu_source == "device":
+    if base[0].times.cpu_source == "device":
         return "device"
     blocks = [*base, *head]
-    if any(columns.seen_ns and awake_seconds(columns) is None for columns in blocks):
+    if any(columns.conductor.seen_ns and awake_seconds(columns) is None for columns in blocks):
         return None
     if (waited_share(blocks) or 0.0) < WAITED:
         return "wall"
-    if not all(columns.seen_ns for columns in blocks):
+    if not all(columns.conductor.seen_ns for columns in blocks):
         return None
     before, after = _computing_share(base), _computing_share(head)
     return "cpu" if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE else "awake"
@@ -90,7 +90,7 @@ def _computing_share(blocks: Sequence[BlockColumns]) -> float:
         calls, block_seconds = np.asarray(columns.calls), awake_by_block(columns)
         known = np.isfinite(block_seconds)
         # One call of every block is made and not recorded.
-        cpu_ns = sum_by_block(unpack(columns.cpu), calls) * (calls + 1) / calls
+        cpu_ns = sum_by_block(unpack(columns.times.cpu), calls) * (calls + 1) / calls
         computed += float(cpu_ns[known].sum()) / 1e9
         awake += float(block_seconds[known].sum())
     return computed / awake
@@ -110,13 +110,14 @@ def awake_by_block(columns: BlockColumns) -> Floats:
 
     Both may have waited in the same moment. A block that seems shorter than its own computation is unknown, and becomes NaN.
     """
-    awake = np.asarray(columns.seen_ns, dtype=np.float64)
-    for delays in (columns.run_delay_ns, columns.conductor_delay_ns):
+    observed = columns.conductor
+    awake = np.asarray(observed.seen_ns, dtype=np.float64)
+    for delays in (observed.run_delay_ns, observed.conductor_delay_ns):
         if delays:
             awake = awake - np.asarray(delays)
     least = np.ones(awake.size)
-    if columns.cpu_source == "thread_cpu":
-        computed = sum_by_block(unpack(columns.cpu), np.asarray(columns.calls))
+    if columns.times.cpu_source == "thread_cpu":
+        computed = sum_by_block(unpack(columns.times.cpu), np.asarray(columns.calls))
         least = np.maximum(least, LEAST_AWAKE * computed)
     awake[awake < least] = np.nan
     return awake / 1e9

@@ -86,7 +86,7 @@ class RunIndex:
     @cached_property
     def kept_layout(self) -> frozenset[str]:
         """The workloads with a pair that kept its memory layout."""
-        return frozenset(replicate.workload for replicate in self.run.replicates if replicate.moved is False)
+        return frozenset(replicate.workload for replicate in self.run.replicates if replicate.worker.moved is False)
 
     def operator_lines(self, place: ShapePlace) -> dict[str, str]:
         """The project line that most often calls each operator of a shape, by the exact counters."""
@@ -97,7 +97,7 @@ class RunIndex:
         """The times of operators (and outside them) or of subroutines, by pair."""
         times = {}
         for replicate in self.run.replicates:
-            shapes = replicate.operators if kind == "operators" else replicate.subroutines
+            shapes = replicate.profile.operators if kind == "operators" else replicate.profile.subroutines
             key = (replicate.workload, replicate.arm, replicate.member)
             if key == (place.workload, "ab", member) and shapes.get(place.shape):
                 times[replicate.pair] = shapes[place.shape]
@@ -142,7 +142,7 @@ class Evidence:
         for workload, pairs in self.pairs.items():
             for first, _ in pairs:
                 for shape, columns in first.shapes.items():
-                    if columns.cpu_source == "device":
+                    if columns.times.cpu_source == "device":
                         timed.add(ShapePlace(workload, shape))
         return frozenset(timed)
 

@@ -35,7 +35,7 @@ def power_cap(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> Pow
 def _capped_share(blocks: Iterable[BlockColumns]) -> float | None:
     states: list[bool] = []
     for columns in blocks:
-        states += [state for state in columns.power_capped if state is not None]
+        states += [state for state in columns.device.power_capped if state is not None]
     return sum(states) / len(states) if states else None
 
 
@@ -68,5 +68,5 @@ def clock_shift_at(evidence: Evidence, place: ShapePlace) -> float | None:
 def _log_clocks(blocks: Iterable[BlockColumns]) -> Floats:
     shares: list[float] = []
     for columns in blocks:
-        shares += filter(None, columns.clock_share)
+        shares += filter(None, columns.device.clock_share)
     return np.log(np.asarray(shares, dtype=np.float64))

@@ -62,7 +62,7 @@ def paired_effects(
     pairs = []
     for member, other in members:
         columns = member.shapes[shape], other.shapes[shape]
-        on_device = on_device or columns[0].cpu_source == "device"
+        on_device = on_device or columns[0].times.cpu_source == "device"
         pair = _summary(*columns, clock)
         if pair is not None:
             clean.append((member, other))

@@ -62,12 +62,13 @@ class UsedBlocks(NamedTuple):
         calls = np.asarray(blocks.calls)
         of_used = np.repeat(is_used, calls)
         # validity.py rejects a worker with calls that take no time; until then the logarithm needs a positive time.
-        wall = np.maximum(unpack(blocks.wall)[of_used], 1) / 1e9
-        cpu = unpack(blocks.cpu)[of_used] / 1e9
+        times = blocks.times
+        wall = np.maximum(unpack(times.wall)[of_used], 1) / 1e9
+        cpu = unpack(times.cpu)[of_used] / 1e9
         quad_of_call = np.repeat(np.asarray(blocks.quad)[is_used], calls[is_used])
         host = None
-        if blocks.host is not None:
-            host = np.maximum(unpack(blocks.host)[of_used] / 1e9, SHORTEST)
+        if times.host is not None:
+            host = np.maximum(unpack(times.host)[of_used] / 1e9, SHORTEST)
         return cls(is_used, calls[is_used], quad_of_call, wall, cpu, host)
 
     def times(self, clock: Clock) -> Floats:
@@ -80,7 +81,7 @@ class UsedBlocks(NamedTuple):
 def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall") -> Statistics:
     """Summarise one process, or only these quads of it, by ``clock``: the metrics' entries have the formulas."""
     used = UsedBlocks.of(blocks, quads)
-    awake = awake_seconds(blocks, used.is_used) if blocks.seen_ns else None
+    awake = awake_seconds(blocks, used.is_used) if blocks.conductor.seen_ns else None
     times = used.times(clock)
     wall_path = used.fast_path(used.wall)
     path = used.fast_path(times) if clock in CPU_CLOCKS else wall_path
@@ -111,7 +112,7 @@ def _turnaround(awake: Floats) -> float:
 def _hardware(blocks: BlockColumns, used: UsedBlocks) -> dict[str, float]:
     counts = {}
     for metric, name in HARDWARE.items():
-        column = getattr(blocks, name)
+        column = getattr(blocks.worker, name)
         if column:
             # One call of every block is made and not recorded. A count of 0 has no logarithm.
             of_blocks = np.maximum(np.asarray(column, dtype=np.float64)[used.is_used], 1)
@@ -121,5 +122,5 @@ def _hardware(blocks: BlockColumns, used: UsedBlocks) -> dict[str, float]:
 
 def block_seconds(blocks: BlockColumns) -> Floats:
     """The duration of each block by the worker's clock."""
-    spans: Floats = (np.asarray(blocks.end_ns) - np.asarray(blocks.start_ns)) / 1e9
+    spans: Floats = (np.asarray(blocks.worker.end_ns) - np.asarray(blocks.worker.start_ns)) / 1e9
     return spans

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
@@ -178,7 +178,7 @@ def _add_replicate(table: RowTable, replicate: Replicate, side: Side, *, profile
     if process not in table.rows and replicate.arm == "aa" and replicate.member == "second":
         table.add(Row(name, "", TWINS, key=(len(table.of_metric(TWINS)),)))
     table.add(process)
-    for key in replicate.settings:
+    for key in replicate.worker.settings:
         table.add(process._replace(metric=f"{SETTING}{key}"))
     if profiles and replicate.arm == "ab":
         _add_profiles(table, process, replicate)
@@ -210,8 +210,8 @@ def _add_start(table: RowTable, replicate: Replicate) -> None:
 def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:
     """Add the operators and subroutines that a process of a pair was profiled in."""
     for kind, prefix, shapes in (
-        (OPERATORS, OPERATOR_TIME, replicate.operators),
-        (SUBROUTINES, "", replicate.subroutines),
+        (OPERATORS, OPERATOR_TIME, replicate.profile.operators),
+        (SUBROUTINES, "", replicate.profile.subroutines),
     ):
         for shape, times in shapes.items():
             if times:
@@ -222,9 +222,9 @@ def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:
 
 def _add_lane(table: RowTable, lane: Row, columns: BlockColumns) -> None:
     table.add(lane)
-    for column in (*ALWAYS_SEEN, *REPORTED):
-        if getattr(columns, column):
-            table.add(column_of(lane, column))
+    for name, column in _named_columns(columns):
+        if column:
+            table.add(column_of(lane, name))
     if lane.metric != LATENCY:
         return
     if lane.arm == "stretch":
@@ -234,6 +234,15 @@ def _add_lane(table: RowTable, lane: Row, columns: BlockColumns) -> None:
         for quad, blocks in Counter(columns.quad).items():
             for block in range(blocks):
                 table.add(lane._replace(metric=QUAD, key=(quad, block)))
+
+
+def _named_columns(columns: BlockColumns) -> Iterator[tuple[str, Sequence[object]]]:
+    """The columns that a trusted document has, in the order of ALWAYS_SEEN and REPORTED."""
+    observed = columns.conductor
+    yield from zip(ALWAYS_SEEN, (observed.seen_ns, observed.used_ns, observed.out_of_turn_ns, observed.waited_ns))
+    device = columns.device
+    reported = (device.throttled, device.clock_share, device.foreign_processes)
+    yield from zip(REPORTED, (observed.run_delay_ns, columns.worker.instructions, *reported))
 
 
 def column_of(lane: Row, column: str) -> Row:

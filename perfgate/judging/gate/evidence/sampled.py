@@ -88,14 +88,14 @@ def _sampled(process: Replicate, place: ShapePlace, quads: frozenset[int], clock
 
 def _host_utilization(process: Replicate, blocks: BlockColumns, quads: frozenset[int]) -> float | None:
     """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; None if that is not known."""
-    if not (blocks.used_ns and blocks.seen_ns and process.cpus):
+    if not (blocks.conductor.used_ns and blocks.conductor.seen_ns and process.worker.cpus):
         return None
-    awake, used_ns = awake_by_block(blocks), np.asarray(blocks.used_ns, dtype=np.float64)
+    awake, used_ns = awake_by_block(blocks), np.asarray(blocks.conductor.used_ns, dtype=np.float64)
     counts = np.isfinite(awake) & np.isin(blocks.quad, list(quads))
     cpu_seconds, awake_seconds = float(used_ns[counts].sum()) / 1e9, float(awake[counts].sum())
     if min(cpu_seconds, awake_seconds) <= 0:
         return None
-    return math.log(cpu_seconds / (awake_seconds * len(process.cpus)))
+    return math.log(cpu_seconds / (awake_seconds * len(process.worker.cpus)))
 
 
 def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> dict[str, float]:

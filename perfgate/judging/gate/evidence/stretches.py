@@ -233,15 +233,15 @@ class _Lane(NamedTuple):
     def of(cls, columns: BlockColumns) -> _Lane:
         calls = np.asarray(columns.calls)
         quads = np.asarray(columns.quad)
-        if columns.cpu_source == "device":
+        if columns.times.cpu_source == "device":
             # The wall of an accelerator's call varies with everything that its host does.
-            times = unpack(columns.cpu) / 1e9
+            times = unpack(columns.times.cpu) / 1e9
             return cls(sum_by_block(times, calls) / calls, quads, np.repeat(quads, calls), times, None)
         seconds = np.full(calls.size, math.nan)
-        if columns.seen_ns:
+        if columns.conductor.seen_ns:
             seconds = awake_by_block(columns) / (calls + 1)
-        cpu = unpack(columns.cpu) / 1e9
-        return cls(seconds, quads, np.repeat(quads, calls), unpack(columns.wall) / 1e9, cpu)
+        cpu = unpack(columns.times.cpu) / 1e9
+        return cls(seconds, quads, np.repeat(quads, calls), unpack(columns.times.wall) / 1e9, cpu)
 
     def quad(self, number: int) -> SideQuad:
         own = self.quad_of_call == number

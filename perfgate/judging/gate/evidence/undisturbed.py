@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
-from perfgate.document.samples import BlockColumns
+from perfgate.document.samples import BlockColumns, DeviceColumns
 
 RATED_CLOCK_SHARE = 0.97
 LEAST_CLEAN = 0.4  # of the quads of a pair, and of the pairs of a shape
@@ -27,7 +27,7 @@ def clean_pair(first: BlockColumns, second: BlockColumns) -> tuple[frozenset[int
     tainted: dict[int, Taint] = {}
     for columns in (first, second):
         for index, quad in enumerate(columns.quad):
-            if taint := _taint(columns, index):
+            if taint := _taint(columns.device, index):
                 tainted.setdefault(quad, taint)
     taints = Counter(tainted.values())
     clean = frozenset(quads - tainted.keys())
@@ -36,21 +36,25 @@ def clean_pair(first: BlockColumns, second: BlockColumns) -> tuple[frozenset[int
     return clean, taints
 
 
-def _taint(columns: BlockColumns, index: int) -> Taint | None:
-    if columns.throttled and columns.throttled[index]:
+def _taint(device: DeviceColumns, index: int) -> Taint | None:
+    if device.throttled and device.throttled[index]:
         return "throttled"
-    clock_share = columns.clock_share[index] if columns.clock_share else None
+    clock_share = device.clock_share[index] if device.clock_share else None
     # A driver that reports throttling is trusted: a lower clock was requested, or its power limit holds it.
-    unexplained = not columns.throttled or columns.throttled[index] is None
+    unexplained = not device.throttled or device.throttled[index] is None
     if unexplained and clock_share is not None and clock_share < RATED_CLOCK_SHARE:
         return "slow_clock"
-    if columns.foreign_processes and columns.foreign_processes[index]:
+    if device.foreign_processes and device.foreign_processes[index]:
         return "foreign_process"
     return None
 
 
 def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
     """The share of the measured time that workers waited for a CPU taken by another process; None if it is unknown."""
-    reported = [columns for columns in blocks if columns.run_delay_ns]
-    seen = sum(sum(columns.seen_ns) for columns in reported)
-    return sum(sum(columns.run_delay_ns) for columns in reported) / seen if seen else None
+    seen = waited = 0
+    for columns in blocks:
+        observed = columns.conductor
+        if observed.run_delay_ns:
+            seen += sum(observed.seen_ns)
+            waited += sum(observed.run_delay_ns)
+    return waited / seen if seen else None

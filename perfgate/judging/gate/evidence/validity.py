@@ -131,7 +131,7 @@ def misconduct(evidence: Evidence) -> Iterator[Invalid]:
                 yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
     for side, replicate in replicates:
         yield from _more_cpus(replicate, side)
-        if replicate.settings.get(STOPPED, "0") != "0":
+        if replicate.worker.settings.get(STOPPED, "0") != "0":
             message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
             yield from _every_shape(replicate, "stopped", message)
     for pairs in (*evidence.pairs.values(), *evidence.stretches.values()):
@@ -142,14 +142,14 @@ def misconduct(evidence: Evidence) -> Iterator[Invalid]:
 
 def _false_clock(columns: BlockColumns) -> Message | None:
     """Compare a worker's own times of its blocks with the conductor's."""
-    calls, wall = np.asarray(columns.calls), unpack(columns.wall)
-    spans = np.asarray(columns.end_ns, dtype=np.float64) - np.asarray(columns.start_ns)
+    calls, wall = np.asarray(columns.calls), unpack(columns.times.wall)
+    spans = np.asarray(columns.worker.end_ns, dtype=np.float64) - np.asarray(columns.worker.start_ns)
     sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
     if (sums > spans).any() or (spans <= 0).any():
         return Message("gate.calls-exceed-block")
     if (wall <= 0).any():
         return Message("gate.no-time")
-    seen = np.asarray(columns.seen_ns, dtype=np.float64)
+    seen = np.asarray(columns.conductor.seen_ns, dtype=np.float64)
     if seen.size and (spans > seen).any():
         return Message("gate.block-exceeds-wait")
     if seen.size < FEWEST_BLOCKS:
@@ -157,7 +157,7 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     unseen = float(np.quantile(_unseen_shares(columns, spans), CLOCK_QUANTILE))
     if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / median(seen)):
         return None
-    waited = float(_or_zeros(columns.run_delay_ns, seen.size).sum() / seen.sum())
+    waited = float(_or_zeros(columns.conductor.run_delay_ns, seen.size).sum() / seen.sum())
     # Caches that other processes emptied look the same, so the message also names a busy machine.
     code = "gate.clock-misses-time" if waited < BUSY_SHARE else "gate.clock-misses-time-busy"
     return Message(code, {"share": rounded(unseen), "waited": rounded(waited)})
@@ -169,14 +169,15 @@ def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
     Compared with the blocks, all of the worker's waiting is subtracted, because the share that fell to the call that is not
     recorded is unknown. Compared with its whole turn, only the waiting outside of that.
     """
-    blocks = len(columns.seen_ns)
-    calls, delays = np.asarray(columns.calls), _or_zeros(columns.run_delay_ns, blocks)
-    awake = np.asarray(columns.seen_ns) - _or_zeros(columns.conductor_delay_ns, blocks)
+    observed, worker = columns.conductor, columns.worker
+    blocks = len(observed.seen_ns)
+    calls, delays = np.asarray(columns.calls), _or_zeros(observed.run_delay_ns, blocks)
+    awake = np.asarray(observed.seen_ns) - _or_zeros(observed.conductor_delay_ns, blocks)
     expected = spans * (calls + 1) / calls  # one call of every block is made and not recorded
     shares: Floats = 1 - expected / np.maximum(1, awake - delays)
-    if columns.took_ns:
-        outside = np.maximum(0, delays - _or_zeros(columns.took_delay_ns, blocks))
-        shares = np.maximum(shares, 1 - np.asarray(columns.took_ns) / np.maximum(1, awake - outside))
+    if worker.took_ns:
+        outside = np.maximum(0, delays - _or_zeros(worker.took_delay_ns, blocks))
+        shares = np.maximum(shares, 1 - np.asarray(worker.took_ns) / np.maximum(1, awake - outside))
     return shares
 
 
@@ -186,8 +187,11 @@ def _or_zeros(column: list[int], blocks: int) -> Floats:
 
 def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
     # CPU times are read before and after the conductor's clock, and the conductor may have waited in between.
-    seen = _total(replicate, "seen_ns") + _total(replicate, "conductor_delay_ns")
-    used, granted = _total(replicate, "used_ns"), len(replicate.cpus)
+    seen = used = 0
+    for _, columns in replicate.lanes:
+        seen += sum(columns.conductor.seen_ns) + sum(columns.conductor.conductor_delay_ns)
+        used += sum(columns.conductor.used_ns)
+    granted = len(replicate.worker.cpus)
     if seen and used > CPU_SHARE * granted * seen:
         cpus: dict[str, MessageValue] = {"used": rounded(used / seen), "granted": granted}
         message = Message("gate.too-many-cpus", {"side": side, "pair": replicate.pair, **cpus})
@@ -196,8 +200,9 @@ def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
 
 def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
     for first, second in pairs:
-        for name in sorted((first.settings.keys() & second.settings.keys()) - {STOPPED}):
-            before, after = first.settings[name], second.settings[name]
+        of_base, of_head = first.worker.settings, second.worker.settings
+        for name in sorted((of_base.keys() & of_head.keys()) - {STOPPED}):
+            before, after = of_base[name], of_head[name]
             if before != after:
                 values: dict[str, MessageValue] = {"pair": first.pair, "name": name, "before": before, "after": after}
                 yield from _every_shape(first, "worker_changed", Message("gate.settings-differ", values))
@@ -212,9 +217,11 @@ def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
 
 
 def _out_of_turn_share(member: Replicate) -> float:
-    # Documents older than waited_ns: turns of both sides were assumed to be equally long.
-    waited = _total(member, "waited_ns") or _total(member, "seen_ns")
-    return _total(member, "out_of_turn_ns") / max(1, waited)
+    used = waited = 0
+    for _, columns in member.lanes:
+        used += sum(columns.conductor.out_of_turn_ns)
+        waited += sum(columns.conductor.waited_ns)
+    return used / max(1, waited)
 
 
 def _works_out_of_turn(base: float, head: float) -> Message | None:
@@ -229,14 +236,10 @@ def _works_out_of_turn(base: float, head: float) -> Message | None:
 
 def _unsteady(pairs: list[Pair]) -> Iterator[Invalid]:
     for side, members in zip(("base", "head"), zip(*pairs)):
-        unsteady = sum(not member.steady for member in members)
+        unsteady = sum(not member.worker.steady for member in members)
         if unsteady > STEADY_SHARE * len(members):
             message = Message("gate.still-warming-up", {"side": side, "unsteady": unsteady, "members": len(members)})
             yield from _every_shape(pairs[0][0], "not_steady", message)
-
-
-def _total(replicate: Replicate, column: str) -> int:
-    return sum(sum(getattr(columns, column)) for _, columns in replicate.lanes)
 
 
 def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> Iterator[Invalid]:

@@ -225,7 +225,7 @@ class WorkloadPlan(EvidencePlan):
         seconds: dict[str, list[float]] = {}
         for first, _ in self._evidence.pairs.get(self._name, ()):
             for shape, columns in first.shapes.items():
-                seconds.setdefault(shape, []).append(median(unpack(columns.wall)) / 1e9)
+                seconds.setdefault(shape, []).append(median(unpack(columns.times.wall)) / 1e9)
         return bool(seconds) and sum(map(median, seconds.values())) < CERTAINLY_FAST * SLOW_CALL_SECONDS
 
     def _require_quads(self) -> None:
@@ -365,7 +365,7 @@ def _usable_quads(first: BlockColumns, second: BlockColumns) -> set[int]:
     clean, _ = clean_pair(first, second)
     usable = set(clean or ())
     for columns in (first, second):
-        if not columns.seen_ns:
+        if not columns.conductor.seen_ns:
             return set()
         untimed = np.isnan(awake_by_block(columns))
         usable -= {quad for quad, is_untimed in zip(columns.quad, untimed) if is_untimed}

@@ -210,7 +210,7 @@ def _calls(replicates: Iterable[Replicate], workload: str, shape: str) -> Floats
     arrays = []
     for replicate in replicates:
         if replicate.arm == "ab" and replicate.workload == workload and shape in replicate.shapes:
-            nanoseconds = unpack(replicate.shapes[shape].wall)
+            nanoseconds = unpack(replicate.shapes[shape].times.wall)
             arrays.append(nanoseconds.astype(np.float64) * _NANOSECOND)
     if arrays:
         return np.concatenate(arrays)
