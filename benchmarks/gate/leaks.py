@@ -131,8 +131,12 @@ def _fails(bench: Bench, base: Path, head: Path, what: str) -> list[Exact | Chec
 
 
 def _regressed(base: Sequence[CounterSet], head: Sequence[CounterSet]) -> list[Exact | Checked]:
-    before = msgspec.structs.replace(make_run("base"), counters=list(base))
-    after = msgspec.structs.replace(make_run("head"), counters=list(head))
+    before = msgspec.structs.replace(
+        make_run("base"), checklist=msgspec.structs.replace(make_run("base").checklist, counters=list(base))
+    )
+    after = msgspec.structs.replace(
+        make_run("head"), checklist=msgspec.structs.replace(make_run("head").checklist, counters=list(head))
+    )
     compared = compare_counters(Evidence(before, after), Policy())
     return [c for c in compared if c.metric in LEAKS and c.gating and c.outcome == "regressed"]
 

@@ -226,7 +226,9 @@ def gate(trial: Trial, keep: Path | None) -> Row:
             return Row(*trial[:3], "none", False, seconds, 0.0, done.stderr.strip()[-300:], "")
         decision = json.loads((out / "decision.json").read_text())
         turns = [
-            turn for side in ("base", "head") for turn in json.loads((out / side / "run.json").read_text())["turns"]
+            turn
+            for side in ("base", "head")
+            for turn in json.loads((out / side / "run.json").read_text())["jobs"]["turns"]
         ]
         comment = (out / "comment.md").read_text()
     title = next(line for line in comment.splitlines() if line.startswith("## "))

@@ -41,7 +41,9 @@ def main() -> None:
             seconds = time.monotonic() - began
             out = Path(folder) / "perfgate-out" / "serving" / options.change
             decision = json.loads((out / "decision.json").read_text())
-            base, head = (json.loads((out / side / "run.json").read_text())["turns"] for side in ("base", "head"))
+            base, head = (
+                json.loads((out / side / "run.json").read_text())["jobs"]["turns"] for side in ("base", "head")
+            )
         verdicts[decision["verdict"]] += 1
         found = {one["metric"]: one for one in decision["comparisons"]}
         regressed = [name for name, one in found.items() if one["gating"] and one["outcome"] == "regressed"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from histories import Floats, load_histories
 
-from perfgate.document.run import CounterSet, RunDocument, Session, Source, StepResult, Value, WorkloadRecord
+from perfgate.document.run import Checklist, CounterSet, RunDocument, Session, Source, StepResult, Value, WorkloadRecord
 from perfgate.document.testbed import Testbed
 
 TESTBEDS = 4
@@ -72,18 +72,20 @@ class MadeTestbed(NamedTuple):
                 WorkloadRecord(name=name, reference="w.py:f", sha256="0" * 64, batch=8, shapes=["long"], quick=False)
                 for name in WORKLOADS
             ],
-            steps=[self._step(name, step, version) for name in WORKLOADS for step in (1, 2, 17)],
-            counters=[
-                CounterSet(
-                    workload=name,
-                    shape="long",
-                    repeats=3,
-                    values={OPERATORS: round(self.values[name, OPERATORS][version])},
-                    ops=[],
-                    steady=[OPERATORS],
-                )
-                for name in WORKLOADS
-            ],
+            checklist=Checklist(
+                steps=[self._step(name, step, version) for name in WORKLOADS for step in (1, 2, 17)],
+                counters=[
+                    CounterSet(
+                        workload=name,
+                        shape="long",
+                        repeats=3,
+                        values={OPERATORS: round(self.values[name, OPERATORS][version])},
+                        ops=[],
+                        steady=[OPERATORS],
+                    )
+                    for name in WORKLOADS
+                ],
+            ),
         )
 
     def _step(self, workload: str, number: int, version: int) -> StepResult:

@@ -227,7 +227,7 @@ def _content(sites: ProjectSites, project: str) -> Any:
 
 def _head(run: RunDocument) -> RunDocument:
     """The run as the head of a change, measured after all stored ones."""
-    assert any(metric(value.metric).display.leading for step in run.steps for value in step.values)
+    assert any(metric(value.metric).display.leading for step in run.checklist.steps for value in step.values)
     source = msgspec.structs.replace(run.source, commit="e" * 40, branch="change")
     session = msgspec.structs.replace(run.session, id="head", started_at=ends_at().isoformat())
     return msgspec.structs.replace(run, side="head", source=source, session=session)

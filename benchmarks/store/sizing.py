@@ -71,13 +71,13 @@ def varied(template: RunDocument, number: int) -> RunDocument:
     random_of_run = random.Random(number)
     started = (FIRST + timedelta(hours=number)).isoformat()
     fingerprint = hashlib.sha256(str(number // RUNS_OF_A_TESTBED).encode()).hexdigest()
-    steps = _scaled(msgspec.to_builtins(template.steps), random_of_run)
+    steps = _scaled(msgspec.to_builtins(template.checklist.steps), random_of_run)
     return msgspec.structs.replace(
         template,
         session=msgspec.structs.replace(template.session, id=f"run-{number}", started_at=started, finished_at=started),
         source=msgspec.structs.replace(template.source, commit=f"{number:040x}", dirty=False),
         testbed=msgspec.structs.replace(template.testbed, fingerprint=fingerprint),
-        steps=msgspec.convert(steps, list[StepResult]),
+        checklist=msgspec.structs.replace(template.checklist, steps=msgspec.convert(steps, list[StepResult])),
     )
 
 

@@ -109,9 +109,9 @@ def _document(data: bytes, name: str) -> RunDocument:
 
 
 def _samples(run: RunDocument) -> Iterable[PackedArray]:
-    for step in run.steps:
+    for step in run.checklist.steps:
         yield from (kept.samples for kept in step.samples)
-    for replicate in run.replicates:
+    for replicate in run.pairs.replicates:
         for _, blocks in replicate.lanes:
             yield from blocks.times.arrays
 

@@ -39,10 +39,10 @@ class StepConditions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def conditions_of(run: RunDocument) -> list[StepConditions]:
     """The conditions of every step of a run."""
-    is_intact = run.seal is None or not run.seal.broken
+    is_intact = run.source.seal is None or not run.source.seal.broken
     is_recorded = run.session.command == FROM_PROFILE
     conditions: dict[tuple[str, int], StepConditions] = {}
-    for step in run.steps:
+    for step in run.checklist.steps:
         is_valid = is_intact and step.status not in ("error", "invalid")
         entry = StepConditions(
             workload=step.workload,

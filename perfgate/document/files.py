@@ -88,7 +88,7 @@ def parse_canonical_run(data: bytes, *, name: str) -> RunDocument | None:
 
 def refuse_misfits(run: RunDocument, *, name: str) -> None:
     """Raise DocumentError for columns that do not fit each other, and for values that cannot have been measured."""
-    for number, replicate in enumerate(run.replicates):
+    for number, replicate in enumerate(run.pairs.replicates):
         for lane, blocks in (("shapes", replicate.shapes), ("preprocess", replicate.preprocess)):
             for shape, columns in blocks.items():
                 if fault := misfit(columns):
@@ -96,7 +96,7 @@ def refuse_misfits(run: RunDocument, *, name: str) -> None:
         for shape, kernels in replicate.kernels.items():
             if fault := misfit_of_kernels(kernels):
                 refuse(name, f"$.replicates[{number}].kernels.{ascii(shape)[1:-1][:200]}", fault, DAMAGED)
-    for number, turn in enumerate(run.turns):
+    for number, turn in enumerate(run.jobs.turns):
         for metric, value in turn.values.items():
             if metric != RANKS_LOSS and value and not SMALLEST <= abs(value) <= LARGEST:
                 fault = f"{value:g} is outside what is measured, {SMALLEST:g} to {LARGEST:g}"

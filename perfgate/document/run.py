@@ -16,7 +16,7 @@ from perfgate.document.profile import CalledFunction, JobProfile
 from perfgate.document.samples import Arm, Replicate, SampleSet
 from perfgate.document.seal import Seal
 from perfgate.document.shape import ShapeEntry, ShapePlace
-from perfgate.document.testbed import Environment, Testbed
+from perfgate.document.testbed import Testbed
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
 RUN_SCHEMA_VERSION = 1
@@ -372,67 +372,6 @@ class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
     imports: bool = False
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included.
-
-    ``changes`` are, for a head, the places with code that differs from the base's; comments and formatting do not count.
-    """
-
-    commit: str | None = None
-    branch: str | None = None
-    dirty: bool = False
-    committed_at: str | None = None
-    subject: str | None = None
-    changes: list[CodeChange] = []
-
-
-class CiContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The CI job a run belongs to, according to the job's environment; ``publish`` checks it against its own event."""
-
-    forge: str
-    repository: str
-    run_id: str
-    run_attempt: int
-    head_sha: str | None = None
-    change_request: int | None = None
-
-
-class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of perfgate. Base and head of one `check` share the session ``id``.
-
-    ``queued`` are the seconds before ``started_at`` in which it waited in line for other measurements on the machine; None if
-    it needed no machine for itself.
-    """
-
-    id: str
-    started_at: str
-    finished_at: str
-    seed: int
-    command: str
-    ci: CiContext | None = None
-    queued: Annotated[float, msgspec.Meta(ge=0)] | None = None
-
-
-class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured workload: its place, the hash of its file, its batch size and shapes.
-
-    ``sla_p99`` is the P99 it promises, with ``sla_rate`` the P99 of calls that come in at this rate per second.
-    ``steps`` are the numbers of those that were asked for, and ``quick`` whether they took the short measurements of a
-    check; None in documents that do not record it.
-    """
-
-    name: str
-    reference: str
-    sha256: str
-    batch: int
-    shapes: list[str]
-    sla_p99: float | None = None
-    sla_rate: float | None = None
-    steps: list[int] = []
-    quick: bool | None = None
-    error: ErrorDetail | None = None
-
-
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of one side's own workload file, for a workload whose file or entry differs between base and head."""
 
@@ -454,6 +393,75 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     added: list[str] = []
     sla_p99: float | None = None
     # Why the file could not be read.
+    error: ErrorDetail | None = None
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included."""
+
+    commit: str | None = None
+    branch: str | None = None
+    dirty: bool = False
+    committed_at: str | None = None
+    subject: str | None = None
+    # Present if base and head were measured side by side.
+    seal: Seal | None = None
+    # The files of the commit that were read during the measurement, or with access times that perfgate could not follow,
+    # relative to the repository; None if the file system keeps no access times.
+    files_read: list[str] | None = None
+    # The workload files that differ between base and head.
+    harness: list[Harness] = []
+    # For a head: the places with code that differs from the base's; comments and formatting do not count.
+    changes: list[CodeChange] = []
+    # For a head: the changed code that the workloads of both sides run.
+    coverage: Coverage | None = None
+
+
+class CiContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The CI job a run belongs to, according to the job's environment; ``publish`` checks it against its own event."""
+
+    forge: str
+    repository: str
+    run_id: str
+    run_attempt: int
+    head_sha: str | None = None
+    change_request: int | None = None
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of perfgate. Base and head of one `check` share the session ``id``.
+
+    ``queued`` are the seconds before ``started_at`` in which it waited in line for other measurements on the machine; None if
+    it needed no machine for itself. ``earlier`` are the sessions whose measurements it extended, oldest first.
+    """
+
+    id: str
+    started_at: str
+    finished_at: str
+    seed: int
+    command: str
+    ci: CiContext | None = None
+    queued: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    earlier: list[Session] = []
+
+
+class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The measured workload: its place, the hash of its file, its batch size and shapes.
+
+    ``sla_p99`` is the P99 it promises, with ``sla_rate`` the P99 of calls that come in at this rate per second.
+    ``steps`` are the numbers of those that were asked for, and ``quick`` whether they took the short measurements of a
+    check; None in documents that do not record it.
+    """
+
+    name: str
+    reference: str
+    sha256: str
+    batch: int
+    shapes: list[str]
+    sla_p99: float | None = None
+    sla_rate: float | None = None
+    steps: list[int] = []
+    quick: bool | None = None
     error: ErrorDetail | None = None
 
 
@@ -485,6 +493,33 @@ class Advisory(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[str] = []
 
 
+class Checklist(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of the checklist on all workloads."""
+
+    steps: list[StepResult] = []
+    correctness: list[CorrectnessResult] = []
+    counters: list[CounterSet] = []
+    operators: list[OperatorRow] = []
+    kernel_times: list[KernelTimes] = []
+    accounts: list[CallAccount] = []
+    advisories: list[Advisory] = []
+
+
+class MeasuredPairs(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes of base and head that took turns; ``failed`` are in the head's document alone."""
+
+    replicates: list[Replicate] = []
+    failed: list[FailedPair] = []
+
+
+class JobResults(msgspec.Struct, frozen=True, kw_only=True):
+    """The measured jobs, the turns of this side, and the profiles of its processes."""
+
+    records: list[JobRecord] = []
+    turns: list[Turn] = []
+    profiles: list[JobProfile] = []
+
+
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One pass of the checklist over the workloads of a project on one testbed."""
 
@@ -493,37 +528,14 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     perfgate_version: str
     side: Side | None = None
     project: str
-    # The latest job that measured.
     session: Session
-    # The jobs with measurements that this job extended, oldest first.
-    earlier_sessions: list[Session] = []
     source: Source
-    # Present if base and head were measured side by side.
-    seal: Seal | None = None
     testbed: Testbed
-    # Present if base and head differ in it, and for a run of the checklist alone.
-    environment: Environment | None = None
-    # Present if base and head differ in it.
-    harness: list[Harness] = []
     workloads: list[WorkloadRecord]
-    steps: list[StepResult] = []
-    correctness: list[CorrectnessResult] = []
-    counters: list[CounterSet] = []
-    operators: list[OperatorRow] = []
-    kernel_times: list[KernelTimes] = []
-    accounts: list[CallAccount] = []
-    replicates: list[Replicate] = []
-    jobs: list[JobRecord] = []
-    turns: list[Turn] = []
-    profiles: list[JobProfile] = []
-    failed_pairs: list[FailedPair] = []
+    checklist: Checklist = msgspec.field(default_factory=Checklist)
+    pairs: MeasuredPairs = msgspec.field(default_factory=MeasuredPairs)
+    jobs: JobResults = msgspec.field(default_factory=JobResults)
     artifacts: list[Artifact] = []
-    advisories: list[Advisory] = []
-    # The files of the commit that were read during the measurement, or with access times that perfgate could not follow,
-    # relative to the repository; None if the file system keeps no access times.
-    files_read: list[str] | None = None
-    # For a head: the changed code that the workloads of both sides run.
-    coverage: Coverage | None = None
     warnings: list[Message] = []
 
     @property

@@ -13,19 +13,6 @@ import msgspec
 IDENTITY = "device.identity"
 
 
-class Testbed(msgspec.Struct, frozen=True, kw_only=True):
-    """Machine, device, software and settings.
-
-    ``comparable`` holds the fields that must be equal for two runs to be compared, and ``fingerprint`` is their hash;
-    ``observed`` holds fields worth knowing that may differ (load, temperature, time of boot).
-    """
-
-    fingerprint: str
-    device_kind: str
-    comparable: dict[str, str]
-    observed: dict[str, str] = {}
-
-
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The Python environment of one side, if base and head have one each, or of a run of the checklist alone.
 
@@ -41,6 +28,21 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
     loaded: list[str] | None = None
     image: str = ""
+
+
+class Testbed(msgspec.Struct, frozen=True, kw_only=True):
+    """Machine, device, software and settings.
+
+    ``comparable`` holds the fields that must be equal for two runs to be compared, and ``fingerprint`` is their hash;
+    ``observed`` holds fields worth knowing that may differ (load, temperature, time of boot).
+    """
+
+    fingerprint: str
+    device_kind: str
+    comparable: dict[str, str]
+    observed: dict[str, str] = {}
+    # Present if base and head differ in it, and for a run of the checklist alone.
+    environment: Environment | None = None
 
 
 def fingerprint(comparable: Mapping[str, str]) -> str:

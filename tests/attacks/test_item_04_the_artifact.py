@@ -20,6 +20,7 @@ import pytest
 from perfgate.document.files import canonical_bytes, read_run, write_document
 from tests.end_to_end.publishing import Job, Project
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 
 
 def _refused(job: Job, words: str, **request: Any) -> None:
@@ -176,7 +177,7 @@ def test_item_4__an_earlier_session_of_another_head__refused(github: Job) -> Non
         path = github.artifact / side / "run.json"
         run = read_run(path)
         foreign = msgspec.structs.replace(run.session, ci=msgspec.structs.replace(github.ci, head_sha="d" * 40))
-        write_document(path, msgspec.structs.replace(run, earlier_sessions=[foreign]))
+        write_document(path, changed(run, earlier=[foreign]))
     _refused(github, "head commit")
 
 
@@ -193,10 +194,10 @@ def test_item_4__pairs_that_do_not_belong_together__refused(github: Job) -> None
     github.measure()
     path = github.artifact / "head" / "run.json"
     head = read_run(path)
-    pair = make_run("head", pairs=1).replicates[0]
-    write_document(path, msgspec.structs.replace(head, replicates=[pair, pair]))
+    pair = make_run("head", pairs=1).pairs.replicates[0]
+    write_document(path, changed(head, replicates=[pair, pair]))
     _refused(github, "twice")
-    write_document(path, msgspec.structs.replace(head, replicates=[msgspec.structs.replace(pair, workload="other")]))
+    write_document(path, changed(head, replicates=[msgspec.structs.replace(pair, workload="other")]))
     assert github.publish().returncode == 3
 
 
@@ -271,9 +272,9 @@ def test_item_4__samples_that_are_none__refused(github: Job, data: str) -> None:
         path = github.artifact / side / "run.json"
         run = read_run(path)
         pair = json.loads(canonical_bytes(make_run(side, pairs=8), name=side))  # type: ignore[arg-type]
-        for replicate in pair["replicates"]:
+        for replicate in pair["pairs"]["replicates"]:
             columns = replicate["shapes"].pop("long")
             columns["times"]["wall"]["data"] = data
             replicate["shapes"]["short"] = columns
-        path.write_text(json.dumps({**json.loads(canonical_bytes(run, name=side)), "replicates": pair["replicates"]}))
+        path.write_text(json.dumps({**json.loads(canonical_bytes(run, name=side)), "pairs": pair["pairs"]}))
     _refused(github, "packed samples")

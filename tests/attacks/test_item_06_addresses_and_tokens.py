@@ -18,6 +18,7 @@ from perfgate.document.message import quote
 from tests.attacks.canary import canary
 from tests.end_to_end.publishing import Job
 from tests.fakes.forge import BOT_TOKEN, PERSON, Fault, Reply
+from tests.fakes.records import changed
 
 
 @pytest.mark.parametrize("key", ["$ref", "$schema", "$id", "$dynamicRef"])
@@ -46,9 +47,9 @@ def test_item_6__addresses_all_over_the_artifact__are_neither_asked_nor_links(jo
                 msgspec.structs.replace(
                     found, ops=[msgspec.structs.replace(op, line=f"{bird.url}:1") for op in found.ops]
                 )
-                for found in run.counters
+                for found in run.checklist.counters
             ]
-            write_document(path, msgspec.structs.replace(run, source=source, counters=counters, warnings=[quote(link)]))
+            write_document(path, changed(run, source=source, counters=counters, warnings=[quote(link)]))
         planted = job.fake.write(7, f"perfgate: {link}", PERSON)
         assert job.publish().returncode == 1
     assert bird.heard == []

@@ -36,6 +36,7 @@ from perfgate.judging.store.store import SeriesPlace
 from tests.command import run_perfgate
 from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
+from tests.fakes.records import changed
 from tests.fakes.remote import clone_of_empty_remote, git
 from tests.unit.document.minimal import minimal_run
 
@@ -311,12 +312,10 @@ def test_record__document_that_contradicts_itself_or_was_not_measured_here__noth
         (msgspec.structs.replace(run, source=msgspec.structs.replace(run.source, dirty=True)), StoreError),
         (msgspec.structs.replace(run, project="other"), UsageError),
         (
-            msgspec.structs.replace(
-                run, correctness=[CorrectnessResult(workload="encoder", shape="short", status="failed")]
-            ),
+            changed(run, correctness=[CorrectnessResult(workload="encoder", shape="short", status="failed")]),
             StoreError,
         ),
-        (msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], status="error")]), MeasuringError),
+        (changed(run, steps=[msgspec.structs.replace(run.checklist.steps[0], status="error")]), MeasuringError),
     ]
     for document, error in wrong:
         pushed.forge.artifacts.clear()

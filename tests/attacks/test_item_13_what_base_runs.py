@@ -107,7 +107,7 @@ def test_item_13__head_changes_what_base_runs__never_green_and_every_file_named(
     for attack in attacks:
         assert ATTACKS[attack][1] in json.dumps(named)
     for side in ("base", "head"):
-        assert json.loads((clone.root / "out" / side / "run.json").read_text())["seal"]
+        assert json.loads((clone.root / "out" / side / "run.json").read_text())["source"]["seal"]
 
 
 # A program of numbers drawn around what model.py says, so that no busy machine decides; head's also works on base's files.

@@ -26,6 +26,7 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.causes.comments import title
 from tests.causes.job_plants import PLANTS, JobPlant
+from tests.fakes.records import changed
 from tests.unit.gate.test_turns import NAME, job, judged, runs
 
 HERE = Path(__file__).parent
@@ -97,7 +98,7 @@ def profiled(root: Path) -> tuple[JobProfile, tuple[RankCounts, ...]]:
 def _with(run: RunDocument, profile: JobProfile, counts: tuple[RankCounts, ...]) -> RunDocument:
     """The document with a profile, and what ranks called in the first turn of every start."""
     turns, seen = [], set()
-    for turn in run.turns:
+    for turn in run.jobs.turns:
         turns.append(turn if turn.start in seen else msgspec.structs.replace(turn, counts=list(counts)))
         seen.add(turn.start)
-    return msgspec.structs.replace(run, profiles=[profile], turns=turns)
+    return changed(run, profiles=[profile], turns=turns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import msgspec
 import pytest
 
 from perfgate.catalogue.lookup import is_known
@@ -19,6 +18,7 @@ from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.producers import device_clocks
 from perfgate.plugins import load_members
 from tests.fakes.card_times import Call, CardGate, CardNoise
+from tests.fakes.records import changed
 from tests.unit.gate.builders import sides, stretches_of
 
 POLICY = Policy(tolerances={"latency.p90": 0.1})
@@ -45,7 +45,7 @@ def evidence() -> Evidence:
     firsts, seconds = stretches_of()
 
     def with_more(run: RunDocument, stretches: list[object], level: float) -> RunDocument:
-        return msgspec.structs.replace(run, replicates=[*run.replicates, *stretches], jobs=[JOB], turns=turns(level))
+        return changed(run, replicates=[*run.pairs.replicates, *stretches], records=[JOB], turns=turns(level))
 
     return Evidence(with_more(base, list(firsts), 0.02), with_more(head, list(seconds), 0.021))
 

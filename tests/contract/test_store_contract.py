@@ -34,6 +34,7 @@ from perfgate.judging.store.store import (
 from perfgate.judging.store.transfer import copy_store
 from perfgate.plugins import load_members
 from tests.fakes.recorded import record_as
+from tests.fakes.records import changed
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.service import Listening, listening, serve_folder
 from tests.unit.document.minimal import minimal_run
@@ -203,7 +204,7 @@ def test_record__head_of_a_change__refused_even_with_allow_dirty(store: Store) -
 def test_record__correctness_check_failed__refused(store: Store) -> None:
     wrong = CorrectnessResult(workload="encoder", shape="short", status="failed", message="off by 3")
     with pytest.raises(StoreError, match="correctness check of workload 'encoder' failed"):
-        record_run(store, msgspec.structs.replace(minimal_run(), correctness=[wrong]))
+        record_run(store, changed(minimal_run(), correctness=[wrong]))
 
 
 def test_record__start_is_no_time__refused(store: Store) -> None:
@@ -321,7 +322,7 @@ def test_history__values_with_more_labels__found_by_them_only(store: Store) -> N
         Value(metric="batch.throughput", value=value, labels={"shape": "short", "batch": batch})
         for batch, value in (("8", 80.0), ("16", 150.0))
     ]
-    record_run(store, msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], values=batches)]))
+    record_run(store, changed(run, steps=[msgspec.structs.replace(run.checklist.steps[0], values=batches)]))
     assert history(store, "batch.throughput") == []
     assert history(store, "batch.throughput", labels={"batch": "16"}) == [150.0]
 
@@ -329,7 +330,7 @@ def test_history__values_with_more_labels__found_by_them_only(store: Store) -> N
 def test_history__counters__kept_unless_unstable(store: Store) -> None:
     counts = {"counters.framework_ops": 41, "memory.peak": 9}
     counters = CounterSet(workload="encoder", shape="short", repeats=3, values=counts, ops=[], unstable=["memory.peak"])
-    record_run(store, msgspec.structs.replace(run_of_day(1), counters=[counters]))
+    record_run(store, changed(run_of_day(1), counters=[counters]))
     assert history(store, "counters.framework_ops") == [41.0]
     assert history(store, "memory.peak") == []
 
@@ -337,9 +338,9 @@ def test_history__counters__kept_unless_unstable(store: Store) -> None:
 def test_index__runs_of_a_testbed__their_values_and_how_their_steps_were_measured(store: Store) -> None:
     run = run_of_day(1, value=0.001)
     procedure = StepProcedure(quick=True, clock="awake", after=[4])
-    steps = [msgspec.structs.replace(step, waited=0.25, procedure=procedure) for step in run.steps]
+    steps = [msgspec.structs.replace(step, waited=0.25, procedure=procedure) for step in run.checklist.steps]
     counters = CounterSet(workload="encoder", shape="short", repeats=3, values={"memory.peak": 9}, ops=[])
-    record_run(store, msgspec.structs.replace(run, steps=steps, counters=[counters]))
+    record_run(store, changed(run, steps=steps, counters=[counters]))
     # Recorded in another order than they started.
     record_runs(store, [run_of_day(3, value=0.003), run_of_day(2, value=0.002)])
     record_run(store, run_of_day(4, fingerprint="f2"))
@@ -446,9 +447,9 @@ def test_series__runs_on_two_testbeds__one_series_each_with_its_runs(store: Stor
 def test_series__names_in_upper_and_lower_case__ordered_by_code_points(store: Store) -> None:
     for day, name in enumerate(("zebra", "Zebra", "äpfel", "apple"), start=1):
         run = run_of_day(day)
-        steps = [msgspec.structs.replace(step, workload=name) for step in run.steps]
+        steps = [msgspec.structs.replace(step, workload=name) for step in run.checklist.steps]
         workloads = [msgspec.structs.replace(workload, name=name) for workload in run.workloads]
-        record_run(store, msgspec.structs.replace(run, steps=steps, workloads=workloads))
+        record_run(store, changed(run, steps=steps, workloads=workloads))
     assert [place.workload for place in read_index(store, "shop").series()] == ["Zebra", "apple", "zebra", "äpfel"]
 
 

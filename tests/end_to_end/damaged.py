@@ -34,6 +34,7 @@ from perfgate.judging.report.render.terminal import render_terminal
 from tests.end_to_end.mutation import Documents, Mutation, mutated
 from tests.end_to_end.test_left_out import Check, Judge, function_checks, improved, is_forged_removal, job_checks
 from tests.fakes.documents import partial_coverage
+from tests.fakes.records import changed
 
 SECONDS = 20
 _FILES = {"base": "base/run.json", "head": "head/run.json", "decision": "decision.json", "history": "history.json"}
@@ -148,7 +149,7 @@ def all_checks() -> dict[str, Check]:
 
 def _covered(check: Check) -> Check:
     """The check of a change of which a part was measured."""
-    return check._replace(head=msgspec.structs.replace(check.head, coverage=partial_coverage()))
+    return check._replace(head=changed(check.head, coverage=partial_coverage()))
 
 
 def _unmeasured(check: Check) -> Check:
@@ -156,15 +157,15 @@ def _unmeasured(check: Check) -> Check:
     decode = ChangedFunction(line="decoder.py:2", function="decode", executed="no")
     coverage = Coverage(files=["decoder.py"], functions=[decode], calls=5000, nearest=["tests/test_decoder.py::test"])
     nothing: dict[str, Any] = {"workloads": [], "steps": [], "counters": [], "correctness": [], "replicates": []}
-    base = msgspec.structs.replace(check.base, **nothing)
-    return Check(base, msgspec.structs.replace(check.head, coverage=coverage, **nothing), "SKIPPED")
+    base = changed(check.base, **nothing)
+    return Check(base, changed(check.head, coverage=coverage, **nothing), "SKIPPED")
 
 
 def _profiled(check: Check) -> Check:
     """The check of a job with a profile of both sides, whose function takes longer in the head."""
 
     def with_profile(run: RunDocument, cpu: float) -> RunDocument:
-        (job,) = run.jobs
+        (job,) = run.jobs.records
         place = {"function": "Model.forward", "line": "model.py:18"}
         line = ProfiledLine(**place, cpu=cpu, waited=0.0, samples=400, code="x = self.layers(x)")
         operator = ProfiledOperator(name="aten::mm", **place, calls=4, seconds=cpu / 2, spread=1e-6)
@@ -182,7 +183,7 @@ def _profiled(check: Check) -> Check:
         )
         changes = [CodeChange(file="model.py", first=18, last=18, function="forward", begins=12, ends=20)]
         source = msgspec.structs.replace(run.source, changes=changes if run.side == "head" else [])
-        return msgspec.structs.replace(run, profiles=[profile], source=source)
+        return changed(run, profiles=[profile], source=source)
 
     return check._replace(base=with_profile(check.base, 0.1), head=with_profile(check.head, 0.2))
 

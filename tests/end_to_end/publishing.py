@@ -19,9 +19,11 @@ from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes
 from perfgate.document.history import History
 from perfgate.document.run import (
+    Checklist,
     CiContext,
     CorrectnessResult,
     CounterSet,
+    MeasuredPairs,
     OpCount,
     RunDocument,
     Session,
@@ -363,18 +365,20 @@ def make_side(
     comparable = {"device.name": "test"}
     firsts, seconds = pairs_of([slowdown + 0.0005 * (-1) ** pair for pair in range(16)], shape="short")
     of_base, of_head = stretches_of(call=0.01, ratio=slowdown, calls=4, shape="short")
+    seal = Seal(entries=40_000, before="5e" * 32, after="5e" * 32)
     return RunDocument(
         perfgate_version=__version__,
         side=side,
         project="model",
         session=Session(id=session, **times, seed=1, command="perfgate check", ci=ci),
-        source=Source(commit=commit, branch="feature", subject="a change"),
-        seal=Seal(entries=40_000, before="5e" * 32, after="5e" * 32),
+        source=Source(commit=commit, branch="feature", subject="a change", seal=seal),
         testbed=_Testbed(fingerprint=fingerprint(comparable), device_kind="cpu", comparable=comparable),
         workloads=[workload],
-        correctness=[CorrectnessResult(workload="encoder", shape="short", status="passed", signature="float32[4]")],
-        counters=[counters],
-        replicates=[*firsts, *of_base] if side == "base" else [*seconds, *of_head],
+        checklist=Checklist(
+            correctness=[CorrectnessResult(workload="encoder", shape="short", status="passed", signature="float32[4]")],
+            counters=[counters],
+        ),
+        pairs=MeasuredPairs(replicates=[*firsts, *of_base] if side == "base" else [*seconds, *of_head]),
     )
 
 

@@ -46,4 +46,4 @@ def test_run__transformer_encoder_in_eval__compiler_fails_and_the_run_is_measure
 
     assert done.returncode == 0, done.stdout + done.stderr
     run: dict[str, Any] = json.loads((root / "perfgate-out" / "run.json").read_text())
-    assert [step["error"] for step in run["steps"] if step.get("error")] == []
+    assert [step["error"] for step in run["checklist"]["steps"] if step.get("error")] == []

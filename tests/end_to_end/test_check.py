@@ -101,8 +101,8 @@ def test_check__calls_too_slow_for_the_budget__judged_by_counts_and_names_what_t
     done = perfgate("check", "--base", "main", "--out", str(tmp_path / "same"), cwd=clone.root)
     assert done.returncode == 3, done.stderr
     runs = [json.loads((tmp_path / "same" / side / "run.json").read_text()) for side in ("base", "head")]
-    assert [run["replicates"] for run in runs] == [[], []]
-    assert [[step["number"] for step in run["steps"]] for run in runs] == [[4], [4]]
+    assert [run["pairs"]["replicates"] for run in runs] == [[], []]
+    assert [[step["number"] for step in run["checklist"]["steps"]] for run in runs] == [[4], [4]]
     decision = _decision(tmp_path / "same")
     assert decision["missing"] == []
     assert "counters.framework_ops" in _outcomes(decision, "unchanged")

@@ -58,7 +58,7 @@ def test_command__damaged_documents__exit_code_of_a_verdict_or_of_bad_input(
 def test_judging__turns_of_a_quad_that_no_job_reaches__refused_at_once(damaged: DamagedChecks) -> None:
     name = "ranks by time"
     documents: dict[str, Any] = json.loads(json.dumps(damaged.documents[name]))
-    documents["head"]["turns"][-1]["quad"] = 2**40
+    documents["head"]["jobs"]["turns"][-1]["quad"] = 2**40
     texts = {document: json.dumps(value).encode() for document, value in documents.items()}
     damage = Mutation(texts, [], is_removal=False)
     assert damaged.judge("gate", name, damage) == "refused"
@@ -72,7 +72,7 @@ def test_judging__sides_share_no_quad_or_some__inconclusive(tmp_path: Path, comm
     damaged = DamagedChecks(tmp_path, checks)
     for name in checks:
         documents: dict[str, Any] = json.loads(json.dumps(damaged.documents[name]))
-        for replicate in documents["head"]["replicates"]:
+        for replicate in documents["head"]["pairs"]["replicates"]:
             for columns in replicate["shapes"].values():
                 columns["quad"] = [quad + offset for quad in columns["quad"]]
         texts = {document: json.dumps(value).encode() for document, value in documents.items()}

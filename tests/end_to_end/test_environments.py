@@ -107,7 +107,8 @@ def test_check__other_version_pinned__each_side_imports_its_own_and_the_slower_o
     assert decision["testbed_differences"] == []
     assert decision["pairs"] == 8
     environments = [
-        json.loads((pinned.root / "out" / side / "run.json").read_text())["environment"] for side in ("base", "head")
+        json.loads((pinned.root / "out" / side / "run.json").read_text())["testbed"]["environment"]
+        for side in ("base", "head")
     ]
     assert [found["kind"] for found in environments] == ["built", "built"]
     # The same torch on both sides, installed once.
@@ -248,7 +249,8 @@ def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pair
     assert decision["pairs"] == 0
     assert {c["outcome"] for c in decision["comparisons"] if c["kind"] == "exact"} == {"not_comparable"}
     environments = [
-        json.loads((clone.root / "out" / side / "run.json").read_text())["environment"] for side in ("base", "head")
+        json.loads((clone.root / "out" / side / "run.json").read_text())["testbed"]["environment"]
+        for side in ("base", "head")
     ]
     assert [found["kind"] for found in environments] == kinds
 

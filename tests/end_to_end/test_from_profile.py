@@ -38,7 +38,7 @@ def _document(folder: Path, name: str = "run.json") -> dict[str, Any]:
 
 
 def _counters(run: dict[str, Any]) -> dict[str, dict[str, int]]:
-    return {counted["shape"]: counted["values"] for counted in run["counters"]}
+    return {counted["shape"]: counted["values"] for counted in run["checklist"]["counters"]}
 
 
 def _same_as_golden(text: str, name: str) -> None:
@@ -84,7 +84,7 @@ def test_from_profile__folder_without_config_git_or_torch__a_run_document(perfga
 
     assert done.returncode == 0, done.stderr
     run = _document(tmp_path / "perfgate-out")
-    assert [(step["number"], step["status"]) for step in run["steps"][:5]] == [
+    assert [(step["number"], step["status"]) for step in run["checklist"]["steps"][:5]] == [
         (1, "ok"), (2, "attention"), (3, "ok"), (4, "ok"), (5, "not_applicable"),
     ]  # fmt: skip
     assert run["workloads"][0]["reference"] == "trace.json"
@@ -305,7 +305,7 @@ def test_gate__recordings_of_torch_profiler__what_the_change_added_is_named(perf
     for name in ("base", "same", "head"):
         done = perfgate("run", "--from-profile", f"{name}.json", "--out", name, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    assert [counted["repeats"] for counted in _document(tmp_path / "base")["counters"]] == [3]
+    assert [counted["repeats"] for counted in _document(tmp_path / "base")["checklist"]["counters"]] == [3]
 
     same = perfgate("gate", "--base", "base", "--head", "same", cwd=tmp_path)
     changed = perfgate("gate", "--base", "base", "--head", "head", cwd=tmp_path)
@@ -389,7 +389,7 @@ def test_from_profile__rows_that_lack_cells__nothing_is_counted(
 
     assert done.returncode == 0, done.stderr
     run = _document(tmp_path / "perfgate-out")
-    assert run["counters"] == []
+    assert run["checklist"]["counters"] == []
     # Whoever shortened the sample left the table of steps as it was.
     assert (
         "1 rows of kernel_details lack cells; the table of steps has 75.175 ms of computing in step 2, its kernels "

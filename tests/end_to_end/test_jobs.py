@@ -223,7 +223,7 @@ def test_server__prefill_of_a_replayed_log_twice_as_slow__fails_by_the_time_to_f
     (first_token,) = [one for one in found["comparisons"] if one["metric"] == "serving.ttft"]
     assert first_token["delta"] > 0.5
     assert {"serving.tpot"} & {one["metric"] for one in found["comparisons"] if one["outcome"] == "regressed"} == set()
-    base, head = (run["turns"] for run in documents(clone))
+    base, head = (run["jobs"]["turns"] for run in documents(clone))
     assert {turn["counters"]["cached_tokens"] for turn in (*base, *head)} == {0}
     assert {tuple(turn["without"]) for turn in (*base, *head)} == {("ignore_eos", "keep-alive")}
     for turns in (base, head):
@@ -458,10 +458,10 @@ def test_command__append__turns_are_added_and_gate_repeats_the_decision(perfgate
     assert second.returncode == 3, second.stdout + second.stderr
     after = documents(clone)
     for old, new in zip(before, after):
-        assert new["turns"][: len(old["turns"])] == old["turns"]
-        assert len(new["turns"]) > len(old["turns"])
-        assert [session["id"] for session in new["earlier_sessions"]] == [old["session"]["id"]]
-        quads = [turn["quad"] for turn in new["turns"]]
+        assert new["jobs"]["turns"][: len(old["jobs"]["turns"])] == old["jobs"]["turns"]
+        assert len(new["jobs"]["turns"]) > len(old["jobs"]["turns"])
+        assert [session["id"] for session in new["session"]["earlier"]] == [old["session"]["id"]]
+        quads = [turn["quad"] for turn in new["jobs"]["turns"]]
         assert sorted(set(quads)) == list(range(max(quads) + 1))
     assert decision(clone)["rounds"] == 2
     assert perfgate("gate", "perfgate-out", cwd=clone.root).returncode == 3

@@ -10,6 +10,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +48,7 @@ from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_run
 from tests.end_to_end.omission import Edit, edits
 from tests.fakes.jobs import SETTINGS, Does, job_documents
+from tests.fakes.records import changed
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, documents_of, works
 from tests.wording import worded
 
@@ -127,7 +130,7 @@ def side(
         "counters": [counted(clones, low=low, wavering=wavering)],
         **fields,
     }
-    return replace(run, **values)
+    return changed(run, **values)
 
 
 def swept(p50: Value, **rates: tuple[float, ...]) -> list[StepResult]:
@@ -155,8 +158,10 @@ def ran(seconds: float, *names: str) -> StepResult:
 def promised(run: RunDocument, p99: float) -> RunDocument:
     """Return a side of a workload with an SLA, and its P99."""
     value = Value(metric="latency.p99", value=p99, interval=(p99 * 0.9, p99 * 1.1), labels={"shape": SHAPE})
-    steps = [replace(step, values=[*step.values, *([value] if step.number == 1 else [])]) for step in run.steps]
-    return replace(run, workloads=[replace(run.workloads[0], sla_p99=0.02)], steps=steps)
+    steps = [
+        replace(step, values=[*step.values, *([value] if step.number == 1 else [])]) for step in run.checklist.steps
+    ]
+    return changed(run, workloads=[replace(run.workloads[0], sla_p99=0.02)], steps=steps)
 
 
 def harness(**fields: Any) -> Harness:
@@ -185,16 +190,16 @@ def function_checks() -> dict[str, Check]:
     _, slower = measured_by(VirtualGate(works(MS), works(MS * 106 // 100), quads=2))
     passed = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="passed", signature="float32[4]")
     failed = replace(passed, status="failed")
-    first_failed = FailedPair(pair=equal.replicates[0].pair, arm="ab", workload=WORKLOAD, error=BOOM)
-    lost = equal.replicates[0].pair
-    without = [one for one in base.replicates if one.pair != lost]
+    first_failed = FailedPair(pair=equal.pairs.replicates[0].pair, arm="ab", workload=WORKLOAD, error=BOOM)
+    lost = equal.pairs.replicates[0].pair
+    without = [one for one in base.pairs.replicates if one.pair != lost]
     boom = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason=quote("boom"), error=BOOM)
     slow = Value(metric="latency.p50", value=2.0, interval=(1.9, 2.1), labels={"shape": SHAPE})
     broken = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[slow])
     over = [broken, StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok")]
     other = replace(equal.testbed, fingerprint="0" * 64, comparable={**equal.testbed.comparable, "torch": "0"})
     plain = side(base)
-    latency = plain.steps[0]
+    latency = plain.checklist.steps[0]
     (p50,) = latency.values
     kernels = {
         of: side(run, steps=[latency, ran(0.001, "flash_attention", "mm")])
@@ -231,10 +236,20 @@ def function_checks() -> dict[str, Check]:
         ),
         "PASS by a budget, an SLA, a limit and a kernel": Check(
             promised(
-                side(base, steps=[*kernels["base"].steps, swept(p50, b8=(500,), b16=(400,))[2]], workloads=asked), 0.01
+                side(
+                    base,
+                    steps=[*kernels["base"].checklist.steps, swept(p50, b8=(500,), b16=(400,))[2]],
+                    workloads=asked,
+                ),
+                0.01,
             ),
             promised(
-                side(equal, steps=[*kernels["head"].steps, swept(p50, b8=(500,), b16=(400,))[2]], workloads=asked), 0.01
+                side(
+                    equal,
+                    steps=[*kernels["head"].checklist.steps, swept(p50, b8=(500,), b16=(400,))[2]],
+                    workloads=asked,
+                ),
+                0.01,
             ),
             "PASS",
             '"batch.throughput" = "> 100 items/s"\n[limits]\n"ops.kernel_time.warning" = { value = 0.05, gating = true }\n'
@@ -243,7 +258,7 @@ def function_checks() -> dict[str, Check]:
         "WARN by a wavering count": Check(plain, side(equal, wavering=("counters.framework_ops",)), "WARN"),
         "FAIL by full precision": Check(plain, side(equal, low=1), "FAIL"),
         "WARN by the workload file": Check(
-            replace(plain, harness=[harness()]),
+            changed(plain, harness=[harness()]),
             side(
                 replace(
                     equal, source=replace(equal.source, changes=[CodeChange(file="perf/workload.py", first=3, last=3)])
@@ -253,12 +268,12 @@ def function_checks() -> dict[str, Check]:
             "WARN",
         ),
         "INCONCLUSIVE by a failed pair": Check(
-            replace(plain, replicates=without),
-            side(replace(equal, replicates=equal.replicates[1:]), failed_pairs=[first_failed]),
+            changed(plain, replicates=without),
+            side(changed(equal, replicates=equal.pairs.replicates[1:]), failed=[first_failed]),
             "INCONCLUSIVE",
         ),
         "INCONCLUSIVE by a failed step": Check(
-            plain, side(equal, steps=[plain.steps[0], boom], counters=[]), "INCONCLUSIVE"
+            plain, side(equal, steps=[plain.checklist.steps[0], boom], counters=[]), "INCONCLUSIVE"
         ),
         "INCONCLUSIVE by the testbed": Check(plain, side(replace(slower, testbed=other)), "INCONCLUSIVE"),
     }
@@ -480,12 +495,15 @@ def test_publish__a_file_left_out__inconclusive(tmp_path: Path, checks: dict[str
     assert file in worded(decision.reasons)[0]
 
 
-@pytest.mark.parametrize("field", ["replicates", "failed_pairs", "harness", "steps", "correctness", "counters"])
+@pytest.mark.parametrize(
+    "field", ["pairs", "pairs.replicates", "pairs.failed", "source.harness", "checklist.steps", "checklist.counters"]
+)
 def test_publish__a_field_left_out__inconclusive_with_its_name(
     tmp_path: Path, checks: dict[str, Check], field: str
 ) -> None:
     judge = Judge(tmp_path, checks["FAIL by time"])
-    del judge.values["head"][field]
+    *groups, name = field.split(".")
+    del reduce(getitem, groups, judge.values["head"])[name]
     judge.write("head", judge.values["head"])
     decision = judge.decision()
     assert decision.verdict == "INCONCLUSIVE"
@@ -496,11 +514,11 @@ def test_publish__both_sides_lack_what_mains_stored_run_counted__inconclusive(
     tmp_path: Path, checks: dict[str, Check]
 ) -> None:
     judge = Judge(tmp_path, checks["WARN by a counter"])
-    stored = replace(checks["PASS"].base, side=None, replicates=[])
+    stored = changed(checks["PASS"].base, side=None, replicates=[])
     record_run(SqlStore(judge.root / "store.db"), stored, allow_dirty=True)
     assert judge.decision().verdict == "WARN"
     for value in judge.values.values():
-        (counters,) = value["counters"]
+        (counters,) = value["checklist"]["counters"]
         counters.update(values={}, ops=[], sites=[], steady=[])
     for name, value in judge.values.items():
         judge.write(name, value)

@@ -50,10 +50,10 @@ def test_check__append_to_an_undecided_job__pairs_of_both_jobs_one_decision_that
     assert second.returncode in (3, 4), second.stderr
     decision, base_now, head_now = _documents(out)
     assert (decision["pairs"], decision["rounds"]) == (16, 2)
-    assert [session["id"] for session in head_now["earlier_sessions"]] == [base["session"]["id"]]
+    assert [session["id"] for session in head_now["session"]["earlier"]] == [base["session"]["id"]]
     assert base_now["session"]["id"] == head_now["session"]["id"] != base["session"]["id"]
-    assert base_now["replicates"][: len(base["replicates"])] == base["replicates"]
-    assert head_now["steps"], "the checklist of the first job stays"
+    assert base_now["pairs"]["replicates"][: len(base["pairs"]["replicates"])] == base["pairs"]["replicates"]
+    assert head_now["checklist"]["steps"], "the checklist of the first job stays"
     assert "the pairs of 2 jobs are pooled" in (out / "comment.md").read_text()
 
     again = perfgate("gate", str(out), "--out", str(tmp_path / "again"), cwd=tmp_path)
@@ -93,8 +93,8 @@ def test_check__append_from_earlier_attempts__the_newest_that_fits_else_everythi
     decision, base, head = _documents(out)
     assert (decision["pairs"], decision["rounds"]) == (16, 2)
     earlier = json.loads((attempts / "perfgate-default-1" / "base" / "run.json").read_text())
-    assert base["replicates"][: len(earlier["replicates"])] == earlier["replicates"]
-    assert [session["id"] for session in head["earlier_sessions"]] == [earlier["session"]["id"]]
+    assert base["pairs"]["replicates"][: len(earlier["pairs"]["replicates"])] == earlier["pairs"]["replicates"]
+    assert [session["id"] for session in head["session"]["earlier"]] == [earlier["session"]["id"]]
 
     clone.commit("another commit")
     third = perfgate(*arguments, "--out", str(out), "--append-from", str(attempts), cwd=clone.root)

@@ -66,17 +66,17 @@ def test_run__one_workload_crashes_one_prints_one_is_well__exit_4_and_everything
     assert done.returncode == 4, done.stderr
     run = _run(root / "perfgate-out")
     assert json.loads(done.stdout) == run
-    status = {(step["workload"], step["slug"]): step["status"] for step in run["steps"]}
+    status = {(step["workload"], step["slug"]): step["status"] for step in run["checklist"]["steps"]}
     assert status[("call_aborts", "utilization")] == "error"
     assert status[("call_aborts", "transfer")] == "not_applicable"
     assert status[("build_raises", "utilization")] == status[("build_raises", "transfer")] == "error"
     assert status[("well", "utilization")] in ("ok", "attention")
     assert status[("prints_much", "utilization")] in ("ok", "attention")
-    errors = {step["workload"]: step["error"] for step in run["steps"] if step["status"] == "error"}
+    errors = {step["workload"]: step["error"] for step in run["checklist"]["steps"] if step["status"] == "error"}
     assert errors["call_aborts"]["signal"] == "SIGABRT"
     assert "failing.py" in errors["call_aborts"]["traceback"]
     assert "in _raise" in errors["build_raises"]["traceback"]
-    assert {check["workload"]: check["status"] for check in run["correctness"]}["well"] == "passed"
+    assert {check["workload"]: check["status"] for check in run["checklist"]["correctness"]}["well"] == "passed"
     # What user code prints stands in its log, and nowhere a CI host would read it.
     assert "::error::forged by the workload" in (root / "perfgate-out" / "logs" / "prints_much.log").read_text()
     assert "forged" not in done.stdout + done.stderr
@@ -96,7 +96,7 @@ def test_run__tokens_in_the_job__no_worker_and_no_fork_server_has_them(perfgate:
     known = {"WANTED": "yes", "GITHUB_SHA": "0" * 40, "PERFGATE_IMAGE": "team/npu:8.1"}
     done = perfgate("run", "--quick", "--steps", "3", cwd=root, **secrets, **known)
     assert done.returncode == 0, done.stderr
-    recorded = _run(root / "perfgate-out")["environment"]
+    recorded = _run(root / "perfgate-out")["testbed"]["environment"]
     assert (recorded["kind"], recorded["image"], "torch" in recorded["packages"]) == ("running", "team/npu:8.1", True)
     seen = json.loads(seen_file.read_text())
     environment = seen["environment"]
@@ -152,7 +152,7 @@ def test_run__two_at_once__the_second_says_whom_it_waits_for_and_then_runs(
         rf"waiting for the machine: next in line, process {first.pid} on \S+: perfgate run in {root}, since .* is measuring",
         waits,
     )
-    assert _run(root / "two")["steps"][0]["status"] == "not_applicable"
+    assert _run(root / "two")["checklist"]["steps"][0]["status"] == "not_applicable"
 
 
 @pytest.mark.slow

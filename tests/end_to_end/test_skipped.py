@@ -118,7 +118,7 @@ def test_check__prompt_of_the_model_changed__measured(perfgate: Perfgate, clone:
     done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), "--steps", "4", cwd=clone.root)
     assert "SKIPPED" not in done.stdout
     run = json.loads((tmp_path / "out" / "base" / "run.json").read_text())
-    assert {"prompts/system.md", "model.py"} <= set(run["files_read"])
+    assert {"prompts/system.md", "model.py"} <= set(run["source"]["files_read"])
 
 
 @pytest.mark.slow
@@ -135,8 +135,8 @@ def test_check__documentation_that_main_was_seen_to_read__measured_without_the_c
     kept = perfgate("baseline", "record", "--run", str(tmp_path / "main" / "run.json"), cwd=clone.root)
     assert kept.returncode == 0, kept.stderr
     run = json.loads((tmp_path / "main" / "run.json").read_text())
-    assert "docs/system.md" in run["files_read"]
-    assert "docs/guide.txt" not in run["files_read"]
+    assert "docs/system.md" in run["source"]["files_read"]
+    assert "docs/guide.txt" not in run["source"]["files_read"]
     (clone.root / ".git" / "perfgate-reads.json").unlink()
 
     (clone.root / "docs" / "guide.txt").write_text("other words")

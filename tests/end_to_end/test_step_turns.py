@@ -37,7 +37,7 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     sides = [read_run(clone.root / "out" / side / "run.json") for side in ("base", "head")]
     clocks = deciding_clocks(*sides)
     set_aside = {entry.workload for entry in decision.invalid}
-    has_stretches = any(replicate.arm == "stretch" for replicate in sides[1].replicates)
+    has_stretches = any(replicate.arm == "stretch" for replicate in sides[1].pairs.replicates)
     for row in [row for row in decision.checklist if row.metric in of_calls]:
         clock = clocks.get(TimedLane(ShapePlace(row.workload, row.shape), preprocess=False), "wall")
         is_fair = clock is not None and clock != "awake"
@@ -49,5 +49,5 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
         if row.evidence == "turn":
             assert row.pairs == 6, row
     for side in sides:
-        turns = {value.labels.get("repeat") for step in side.steps for value in step.values}
+        turns = {value.labels.get("repeat") for step in side.checklist.steps for value in step.values}
         assert turns >= {None, "2", "3", "4", "5", "6"}

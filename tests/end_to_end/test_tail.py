@@ -39,8 +39,8 @@ def test_check__head_sleeps_in_every_60th_call__fails_with_how_often_how_long_an
     decision = json.loads((out / "decision.json").read_text())
     assert (done.returncode, decision["verdict"]) in ((1, "FAIL"), *UNDECIDED), done.stderr
     base, head = (read_run(out / side / "run.json") for side in ("base", "head"))
-    starts = [one for one in head.replicates if one.arm == "stretch"]
-    assert len(starts) == len([one for one in base.replicates if one.arm == "stretch"]) >= 1
+    starts = [one for one in head.pairs.replicates if one.arm == "stretch"]
+    assert len(starts) == len([one for one in base.pairs.replicates if one.arm == "stretch"]) >= 1
     assert all(sum(one.shapes["default"].calls) >= 1000 for one in starts)
     if decision["verdict"] == "FAIL":
         comment = (out / "comment.md").read_text()

@@ -9,7 +9,6 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import pytest
 
 from perfgate.conductor.sides.checklist.recount import Recount
@@ -23,6 +22,7 @@ from perfgate.document.run import CounterSet
 from perfgate.judging.gate.look import Look
 from tests.end_to_end.tuners import MODELS, added_line, make_project
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 
 OPS = "counters.framework_ops"
 # The first process may count what others do not; a difference is sought until this many gates of each kind saw it.
@@ -54,7 +54,7 @@ def counted(folder: Path, kind: str, change: str) -> Counted:
 
     def look() -> Look:
         runs = [
-            msgspec.structs.replace(
+            changed(
                 make_run(side.name, pairs=0),
                 workloads=[side.found.workload],
                 counters=side.found.counters,

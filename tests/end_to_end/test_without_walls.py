@@ -45,7 +45,7 @@ def test_check__container_refuses_landlock__measured_with_a_note_in_the_comment(
     assert done.returncode == 1, done.stderr
     run = json.loads((out / "head" / "run.json").read_text())
     assert "notes.no-walls" in {note["code"] for note in run["warnings"]}
-    sealed = json.loads((out / "base" / "run.json").read_text())["seal"]
+    sealed = json.loads((out / "base" / "run.json").read_text())["source"]["seal"]
     assert sealed["changed"] == []
     comment = (out / "comment.md").read_text()
     assert "this machine has no Landlock" in comment

@@ -37,6 +37,7 @@ from perfgate.document.samples import (
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.look import Look
 from tests.fakes.power import Clocked, PowerCap
+from tests.fakes.records import changed
 from tests.traps.virtual import SHAPE, WORKLOAD, documents_of, judged
 
 QUADS, CALLS = 4, 3
@@ -390,7 +391,7 @@ def _kernel_blocks(process: _Process) -> KernelBlocks:
 
 def _with_counts(run: RunDocument, call: Call) -> RunDocument:
     counted = msgspec.structs.replace(
-        run.counters[0],
+        run.checklist.counters[0],
         values={
             "counters.framework_ops": call.operators,
             "counters.python_calls": call.python,
@@ -398,4 +399,4 @@ def _with_counts(run: RunDocument, call: Call) -> RunDocument:
         },
         ops=[OpCount(op="aten::mm", count=call.operators)],
     )
-    return msgspec.structs.replace(run, counters=[counted])
+    return changed(run, counters=[counted])

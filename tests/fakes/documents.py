@@ -58,6 +58,7 @@ from perfgate.judging.advice.advise import suggested
 from perfgate.judging.gate.explain.causes import with_causes
 from perfgate.judging.gate.explain.operator_table import joined
 from perfgate.judging.gate.explain.regressions import with_regressions
+from tests.fakes.records import built
 
 BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"
 HEAD_COMMIT = "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"
@@ -427,7 +428,7 @@ def make_run(side: Side | None = "head", *, slowdown: float = 0.0, pairs: int = 
         "operators": operator_rows(loop=loop),
         "replicates": replicates(side or "head", slowdown=slowdown, pairs=pairs),
     }
-    return RunDocument(**{**values, **fields})
+    return built(RunDocument, {**values, **fields})
 
 
 def run_steps() -> list[StepResult]:

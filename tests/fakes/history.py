@@ -23,6 +23,7 @@ from perfgate.document.run import (
 )
 from perfgate.document.testbed import Testbed
 from tests.fakes.documents import TESTBED, make_run, run_steps
+from tests.fakes.records import changed
 
 START = datetime(2026, 5, 4, 2, 30, tzinfo=timezone.utc)
 NOISE = 0.012
@@ -108,9 +109,9 @@ def on_another_day(run: RunDocument, commit: str, *, days: float, factor: float)
     source = msgspec.structs.replace(run.source, commit=commit, branch="main", dirty=False)
     steps = [
         msgspec.structs.replace(step, values=[_multiplied(value, factor) for value in step.values])
-        for step in run.steps
+        for step in run.checklist.steps
     ]
-    return msgspec.structs.replace(run, session=session, source=source, steps=steps)
+    return changed(run, session=session, source=source, steps=steps)
 
 
 def _multiplied(value: Value, factor: float) -> Value:

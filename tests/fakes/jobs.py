@@ -29,6 +29,7 @@ from perfgate.document.run import RunDocument
 from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 
 SETTINGS: dict[JobKind, str] = {
     "command": """
@@ -246,6 +247,6 @@ def job_documents(
     none: dict[str, Any] = {"workloads": [], "steps": [], "replicates": [], "counters": [], "operators": []}
     runs = [make_run(name, **none) for name in sides]
     return (
-        msgspec.structs.replace(runs[0], jobs=[record], turns=measured.base),
-        msgspec.structs.replace(runs[1], jobs=[record], turns=measured.head, failed_pairs=measured.failed),
+        changed(runs[0], records=[record], turns=measured.base),
+        changed(runs[1], records=[record], turns=measured.head, failed=measured.failed),
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple, cast
 
-import msgspec
 import numpy as np
 
 from perfgate.document.run import (
@@ -29,6 +28,7 @@ from perfgate.judging.store.runs import run_entry
 from perfgate.judging.store.store import Store
 from tests.fakes.documents import TESTBED, make_run
 from tests.fakes.history import MEASURED, commit_of
+from tests.fakes.records import changed
 
 START = datetime(2026, 3, 2, 2, 30, tzinfo=timezone.utc)
 WORKLOADS = ("encoder", "ranker")
@@ -226,7 +226,7 @@ def _run(
         command="run",
     )
     fingerprint = f"{history.seed:04x}{testbed}{machine}".ljust(64, "f")
-    changed: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "session": session,
         "source": Source(commit=commit_of(version), branch="main", subject=f"Change number {version}"),
         "testbed": Testbed(fingerprint=fingerprint, device_kind="cpu", comparable=comparable),
@@ -235,7 +235,7 @@ def _run(
         "steps": steps,
         "counters": counters,
     }
-    return msgspec.structs.replace(template, **changed)
+    return changed(template, **fields)
 
 
 class _Garden:

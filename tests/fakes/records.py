@@ -21,7 +21,7 @@ def built(record: type[_Record], fields: dict[str, Any]) -> _Record:
             groups.setdefault(group, {})[name] = value
     types = get_type_hints(record)
     for group, values in groups.items():
-        own[group] = types[group](**values)
+        own[group] = changed(own[group], **values) if group in own else types[group](**values)
     return record(**own)
 
 

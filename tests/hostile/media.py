@@ -85,8 +85,8 @@ def _run(rename: Rename) -> RunDocument:
     error = ErrorDetail(
         kind="exception", message="no such layer", traceback="one\ntwo", signal="SIGKILL", log_tail="epoch"
     )
-    failed = _replaced(run.steps[0], status="error", error=error)
-    return poisoned(_replaced(run, steps=[*run.steps, failed], warnings=[quote("slow disk")]), rename)
+    failed = _replaced(run.checklist.steps[0], status="error", error=error)
+    return poisoned(_replaced(run, steps=[*run.checklist.steps, failed], warnings=[quote("slow disk")]), rename)
 
 
 def _trend(rename: Rename) -> TrendDocument:

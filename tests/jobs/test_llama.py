@@ -51,7 +51,7 @@ def gate(folder: Path, layers: int) -> tuple[dict[str, Any], list[dict[str, Any]
         json.loads((folder / "perfgate-out" / name).read_text())
         for name in ("decision.json", "base/run.json", "head/run.json")
     ]
-    return read[0], read[1]["turns"] + read[2]["turns"]
+    return read[0], read[1]["jobs"]["turns"] + read[2]["jobs"]["turns"]
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -89,4 +89,4 @@ def _checklist(comment: str) -> list[Row]:
 
 def _measured_steps(run: str) -> set[int]:
     """The steps of a run document that measured something."""
-    return {step["number"] for step in json.loads(run)["steps"] if step["status"] in MEASURED}
+    return {step["number"] for step in json.loads(run)["checklist"]["steps"] if step["status"] in MEASURED}

@@ -124,7 +124,7 @@ def check_large_model(python: Path, folder: Path, head: str, *, code: int, varia
 
 
 def pairs_of(run: Any) -> list[Any]:
-    return [replicate for replicate in run["replicates"] if replicate["arm"] == "ab"]
+    return [replicate for replicate in run["pairs"]["replicates"] if replicate["arm"] == "ab"]
 
 
 @pytest.mark.slow
@@ -227,7 +227,7 @@ def test_check__equal_code_at_the_power_limit__passes(python: Path, tmp_path: Pa
 
     assert decision["verdict"] == "PASS"
     capped: list[bool] = []
-    for replicate in run["replicates"]:
+    for replicate in run["pairs"]["replicates"]:
         capped += replicate["shapes"]["default"]["device"]["power_capped"]
     assert sum(capped) > 0.9 * len(capped)
     assert min(decision["power_cap"].values()) > 0.9

@@ -61,7 +61,7 @@ def test_run__device_and_step_of_a_plug_in__measured_and_reported(python: Path, 
 
     document = json.loads((tmp_path / "out" / "run.json").read_text())
     assert document["testbed"]["device_kind"] == "toy"
-    steps = {step["number"]: step for step in document["steps"]}
+    steps = {step["number"]: step for step in document["checklist"]["steps"]}
     assert steps[17]["status"] == "ok"
     assert [(value["metric"], value["value"]) for value in steps[21]["values"]] == [("toy.shapes", 2.0)]
 

@@ -29,7 +29,7 @@ class Measured(NamedTuple):
     project: Project
 
     def step(self, slug: str) -> dict[str, Any]:
-        (found,) = (step for step in self.run["steps"] if step["slug"] == slug)
+        (found,) = (step for step in self.run["checklist"]["steps"] if step["slug"] == slug)
         return dict(found)
 
     def values(self, slug: str, metric: str, label: str = "shape") -> dict[str, Any]:
@@ -58,7 +58,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, npu_environment: dict[str
 
 
 def test_run__workload_that_says_everything__nineteen_steps_measure(measured: Measured) -> None:
-    statuses = {step["number"]: step["status"] for step in measured.run["steps"]}
+    statuses = {step["number"]: step["status"] for step in measured.run["checklist"]["steps"]}
     assert list(statuses) == list(range(1, 20))
     assert {number: status for number, status in statuses.items() if status not in ("ok", "attention")} == {}
     assert measured.run["testbed"]["device_kind"] == "npu"
@@ -75,7 +75,7 @@ def test_run__steps_that_need_a_recording__share_one(measured: Measured) -> None
 def test_run__values_that_are_missing__each_says_why(measured: Measured) -> None:
     missing = [
         (value["metric"], worded(value["reason"]))
-        for step in measured.run["steps"]
+        for step in measured.run["checklist"]["steps"]
         for value in step["values"]
         if value["value"] is None
     ]
@@ -88,9 +88,9 @@ def test_run__utilization__busy_share_and_gap(measured: Measured) -> None:
 
 
 def test_run__operators__kernels_by_type_with_the_line_that_launched_them(measured: Measured) -> None:
-    kernels = {row["op"]: row["count"] for row in measured.run["operators"] if row["kind"] == "compute"}
+    kernels = {row["op"]: row["count"] for row in measured.run["checklist"]["operators"] if row["kind"] == "compute"}
     assert (kernels["MatMulV2"], kernels["Relu"], kernels["Sigmoid"], kernels["TransData"]) == (3, 1, 1, 2)
-    (account,) = measured.run["accounts"]
+    (account,) = measured.run["checklist"]["accounts"]
     assert account.get("no_lines") is None
     lines = {(row["op"], measured.code(row["line"])) for row in account["rows"]}
     assert ("Relu", "x = torch.relu(x)") in lines
@@ -99,7 +99,7 @@ def test_run__operators__kernels_by_type_with_the_line_that_launched_them(measur
 
 
 def test_run__exact_counters__kernels_and_conversions_by_line(measured: Measured) -> None:
-    (counters,) = measured.run["counters"]
+    (counters,) = measured.run["checklist"]["counters"]
     assert (counters["values"]["counters.kernels"], counters["values"]["counters.format_conversions"]) == (7, 2)
     assert "counters.kernels" not in counters["unstable"]
     conversions = [site for site in counters["sites"] if site["metric"] == "counters.format_conversions"]
@@ -158,7 +158,7 @@ def test_trace_top__kept_trace__the_kernels(measured: Measured) -> None:
 def test_run__plain_workload__what_does_not_apply_says_what_to_add(project: Project) -> None:
     done, run = project.run("--steps", "10,11,16,19")
     assert done.returncode == 0, done.stdout + done.stderr
-    reasons = {step["slug"]: (step["status"], worded(step["reason"] or "")) for step in run["steps"]}
+    reasons = {step["slug"]: (step["status"], worded(step["reason"] or "")) for step in run["checklist"]["steps"]}
     assert reasons["batching"][0] == reasons["preprocess"][0] == reasons["communication"][0] == "not_applicable"
     assert "traffic=Traffic(" in reasons["batching"][1]
     assert "set preprocess=" in reasons["preprocess"][1]

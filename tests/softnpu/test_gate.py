@@ -21,7 +21,7 @@ IMPORT = "import torch\nfrom torch import nn"
 def _told(project: Project, column: str) -> list[Any]:
     """Return a column of what the watcher told of every block of the head."""
     run = json.loads((project.root / "out" / "head" / "run.json").read_text())
-    shapes = [columns for member in run["replicates"] for columns in member["shapes"].values()]
+    shapes = [columns for member in run["pairs"]["replicates"] for columns in member["shapes"].values()]
     return [value for columns in shapes for value in columns["device"][column]]
 
 
@@ -36,7 +36,7 @@ def test_check__refactoring__never_fails_and_sides_stay_for_several_pairs(projec
     assert (done.returncode, decision["verdict"]) in ((0, "PASS"), (4, "INCONCLUSIVE")), comment
     assert decision["pairs"] in (8, 16, 32)
     run = json.loads((project.root / "out" / "head" / "run.json").read_text())
-    starts = Counter(replicate["start"] for replicate in run["replicates"] if replicate["arm"] == "ab")
+    starts = Counter(replicate["start"] for replicate in run["pairs"]["replicates"] if replicate["arm"] == "ab")
     assert max(starts.values()) > 1
     # The watcher was there: it read the fake npu-smi beside the pairs, and found nobody.
     assert {count for count in _told(project, "foreign_processes") if count is not None} == {0}
@@ -124,12 +124,12 @@ def test_run__operator_that_fails__costs_its_step_and_spoils_no_other(project: P
     fails = f'if len(x) == 32:\n            os.environ["SOFTNPU_FAIL"] = "aclnnSigmoid"\n        {SIGMOID}'
     project.commit("fails at batch 32", (IMPORT, f"import os\n\n{IMPORT}"), (SIGMOID, fails))
     done, run = project.run("--steps", "1,5,4")
-    steps = {step["slug"]: step for step in run["steps"]}
+    steps = {step["slug"]: step for step in run["checklist"]["steps"]}
     assert done.returncode == 4
     assert steps["batch"]["status"] == "error"
     assert "igmoid" in worded(steps["batch"]["reason"]) + steps["batch"]["error"]["traceback"]
     assert [steps[slug]["status"] for slug in ("latency", "top_ops")] == ["ok", "ok"]
-    assert [check["status"] for check in run["correctness"]] == ["passed"]
+    assert [check["status"] for check in run["checklist"]["correctness"]] == ["passed"]
 
 
 def test_run__operator_that_the_npu_does_not_have__runs_on_the_host_and_is_a_finding_with_its_line(
@@ -138,11 +138,13 @@ def test_run__operator_that_the_npu_does_not_have__runs_on_the_host_and_is_a_fin
     project.commit("an operator without a kernel", (SIGMOID, "x = torch.special.i0(self.second(x))"))
     done, run = project.run("--steps", "4")
     assert done.returncode == 0, done.stdout + done.stderr
-    finding = next(found for step in run["steps"] for found in step["findings"] if found["rule"] == "ops.fallback")
+    finding = next(
+        found for step in run["checklist"]["steps"] for found in step["findings"] if found["rule"] == "ops.fallback"
+    )
     assert finding["severity"] == "warning"
     assert finding["evidence"]["op"] == "aten::i0"
     assert finding["evidence"]["line"].startswith("model.py:")
-    assert run["counters"][0]["values"]["counters.fallbacks"] == 1
+    assert run["checklist"]["counters"][0]["values"]["counters.fallbacks"] == 1
 
 
 def test_run__device_memory_full__error_of_kind_memory(project: Project) -> None:
@@ -158,7 +160,7 @@ def test_run__no_msprof__the_trace_is_an_error_that_says_what_to_do_and_the_rest
     environment = project.environment
     kept = [part for part in environment["PATH"].split(os.pathsep) if not (Path(part) / "msprof").exists()]
     done, run = project.run("--steps", "1,4", PATH=os.pathsep.join(kept))
-    steps = {step["slug"]: step for step in run["steps"]}
+    steps = {step["slug"]: step for step in run["checklist"]["steps"]}
     assert done.returncode == 4
     assert steps["latency"]["status"] == "ok"
     assert steps["top_ops"]["status"] == "error"

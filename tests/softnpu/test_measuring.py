@@ -223,11 +223,11 @@ def test_checklist__operator_without_a_kernel__counted_and_found_with_its_line(
 ) -> None:
     run = run_checklist(tmp_path, npu_environment, "fallback", "4")
 
-    [step] = run["steps"]
+    [step] = run["checklist"]["steps"]
     [finding] = [finding for finding in step["findings"] if finding["rule"] == "ops.fallback"]
     line = STEPS[: STEPS.index("return torch.lgamma")].count("\n") + 1
     assert finding["evidence"] == {"op": "aten::lgamma", "calls": 1, "shape": "default", "line": f"workload.py:{line}"}
-    assert run["counters"][0]["values"]["counters.fallbacks"] == 1
+    assert run["checklist"]["counters"][0]["values"]["counters.fallbacks"] == 1
 
 
 def test_checklist__operator_fails_in_one_step__error_there_and_the_next_is_clean(
@@ -235,8 +235,8 @@ def test_checklist__operator_fails_in_one_step__error_there_and_the_next_is_clea
 ) -> None:
     run = run_checklist(tmp_path, npu_environment, "failing", "1,2")
 
-    first, second = run["steps"]
+    first, second = run["checklist"]["steps"]
     assert (first["number"], first["status"]) == (1, "error")
     assert "507015" in worded(first["reason"])
     assert (second["number"], second["status"] in ("ok", "attention")) == (2, True), second
-    assert [result["status"] for result in run["correctness"]] == ["not_checked"]
+    assert [result["status"] for result in run["checklist"]["correctness"]] == ["not_checked"]

@@ -90,7 +90,7 @@ def test_run_from_profile__two_ranks_over_hccl__one_document_with_both(
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     shapes = run["workloads"][0]["shapes"]
     assert [shape.partition(",")[0] for shape in shapes] == ["rank 0", "rank 1"]
-    counters = {counted["shape"]: counted for counted in run["counters"]}
+    counters = {counted["shape"]: counted for counted in run["checklist"]["counters"]}
     assert {shape: counters[shape]["repeats"] for shape in shapes} == dict.fromkeys(shapes, STEPS)
     assert all(counters[shape]["values"]["counters.collectives"] >= 1 for shape in shapes)
     steps = subprocess.run(

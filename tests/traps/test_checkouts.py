@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import msgspec
-
 from perfgate.conductor.workers.seals import SealedFolder, Seals
 from perfgate.document.run import RunDocument
 from perfgate.system.stamps import stamps_below
+from tests.fakes.records import changed
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import names
 from tests.traps.virtual import judged
@@ -32,8 +31,7 @@ def documents(seals: Seals) -> tuple[RunDocument, RunDocument]:
     """Equal documents of both sides, with the seals of a check."""
     seals.check()
     base, head = sides(SAME)
-    replace = msgspec.structs.replace
-    return replace(base, seal=seals.seal_of("base")), replace(head, seal=seals.seal_of("head"))
+    return changed(base, seal=seals.seal_of("base")), changed(head, seal=seals.seal_of("head"))
 
 
 @caught(
@@ -66,6 +64,6 @@ def test_outsider_adds_a_file_while_base_runs(tmp_path: Path) -> set[str]:
     seals.begin("base")
     (tmp_path / "numbers.py").write_text("")
     base, head = documents(seals)
-    assert base.seal is not None
-    assert base.seal.own == ["base/numbers.py"]
+    assert base.source.seal is not None
+    assert base.source.seal.own == ["base/numbers.py"]
     return names(judged(base, head))

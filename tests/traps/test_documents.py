@@ -42,7 +42,7 @@ replace = msgspec.structs.replace
 def failed_step(run: RunDocument) -> RunDocument:
     """The run with a step that raised."""
     step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason=quote("boom"), error=BOOM)
-    return replace(run, steps=[step])
+    return changed(run, steps=[step])
 
 
 @caught(
@@ -110,8 +110,8 @@ def test_stored_runs_of_a_faster_day() -> set[str]:
     step = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])
     stored = [0.0100, 0.0101, 0.0099, 0.0100, 0.0102, 0.0098]
     series = HistorySeries(workload=WORKLOAD, shape=SHAPE, metric="latency.p50", values=stored)
-    base = replace(base, counters=[counters({"aten::add": 1})])
-    head = replace(head, counters=[counters({"aten::add": 1})], steps=[step])
+    base = changed(base, counters=[counters({"aten::add": 1})])
+    head = changed(head, counters=[counters({"aten::add": 1})], steps=[step])
     return names(decide(base, head, policy=Policy(), history=History(series=[series])))
 
 
@@ -132,11 +132,11 @@ def test_limit_below_the_noise() -> set[str]:
 def in_head(change: Callable[[BlockColumns], BlockColumns]) -> Sides:
     """Return sides of equal speed whose head's columns were changed."""
     base, head = sides(SAME)
-    changed = [
+    replicates = [
         replace(member, shapes={shape: change(columns) for shape, columns in member.shapes.items()})
-        for member in head.replicates
+        for member in head.pairs.replicates
     ]
-    return base, replace(head, replicates=changed)
+    return base, changed(head, replicates=replicates)
 
 
 @caught(
@@ -164,7 +164,7 @@ def damaged(change: Callable[[Any], None]) -> bytes:
 
 
 def columns_of(value: Any) -> Any:
-    return value["replicates"][0]["shapes"][SHAPE]
+    return value["pairs"]["replicates"][0]["shapes"][SHAPE]
 
 
 @caught(
@@ -175,7 +175,9 @@ def columns_of(value: Any) -> Any:
 )
 def test_not_a_number() -> set[str]:
     with pytest.raises(DocumentError, match="NaN"):
-        parse_run(damaged(lambda value: value["replicates"][0]["worker"].update(start_up=float("nan"))), name="head")
+        parse_run(
+            damaged(lambda value: value["pairs"]["replicates"][0]["worker"].update(start_up=float("nan"))), name="head"
+        )
     return {"refused DocumentError"}
 
 
@@ -239,7 +241,7 @@ def test_other_blocks_than_asked_for() -> set[str]:
 
 
 def with_replicates(run: RunDocument, **fields: Any) -> RunDocument:
-    return replace(run, replicates=[changed(member, **fields) for member in run.replicates])
+    return changed(run, replicates=[changed(member, **fields) for member in run.pairs.replicates])
 
 
 @caught(
@@ -255,11 +257,11 @@ def test_other_threads() -> set[str]:
 
 
 def with_columns(run: RunDocument, change: Callable[[BlockColumns], BlockColumns]) -> RunDocument:
-    return replace(
+    return changed(
         run,
         replicates=[
             replace(member, shapes={shape: change(columns) for shape, columns in member.shapes.items()})
-            for member in run.replicates
+            for member in run.pairs.replicates
         ],
     )
 
@@ -360,8 +362,8 @@ def judged_job(kind: JobKind, head: Does, change: Callable[[RunDocument], RunDoc
 )
 def test_direction_turned_round() -> set[str]:
     def turned(run: RunDocument) -> RunDocument:
-        numbers = [replace(number, better="higher") for number in run.jobs[0].numbers]
-        return replace(run, jobs=[replace(run.jobs[0], numbers=numbers)])
+        numbers = [replace(number, better="higher") for number in run.jobs.records[0].numbers]
+        return changed(run, records=[replace(run.jobs.records[0], numbers=numbers)])
 
     return judged_job("command", Does(0.2), turned, of_base=True)
 
@@ -374,7 +376,7 @@ def test_direction_turned_round() -> set[str]:
 )
 def test_output_left_out_on_both_sides() -> set[str]:
     def without(run: RunDocument) -> RunDocument:
-        return replace(run, turns=[replace(turn, output="") for turn in run.turns])
+        return changed(run, turns=[replace(turn, output="") for turn in run.jobs.turns])
 
     return judged_job("server", Does(text="a b c e"), without, of_base=True)
 
@@ -390,9 +392,9 @@ def test_numbers_of_a_job_forged() -> set[str]:
     def forged(run: RunDocument) -> RunDocument:
         turns = [
             replace(turn, values={**turn.values, "number.step": turn.values["number.step"] * 0.3, "number.rate": 100.0})
-            for turn in run.turns
+            for turn in run.jobs.turns
         ]
-        return replace(run, turns=turns)
+        return changed(run, turns=turns)
 
     return judged_job("command", Does(0.2), forged, of_base=False)
 
@@ -405,7 +407,7 @@ def harness(**fields: Any) -> Harness:
 
 def with_harness(head_harness: Harness) -> Sides:
     base, head = sides(SAME)
-    return replace(base, harness=[harness()]), replace(head, harness=[head_harness])
+    return changed(base, harness=[harness()]), changed(head, harness=[head_harness])
 
 
 @caught(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 
@@ -23,6 +22,7 @@ from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from tests.fakes.records import changed
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import names
 from tests.traps.virtual import judged
@@ -69,7 +69,7 @@ def _looked_at(run: RunDocument, call: Call, check: Check | None) -> RunDocument
     bound, root = BoundWorkload(WORKLOAD, workload, device, seed=1), Path(__file__).parent
     counted = with_steady(with_kept_bytes(bound, count_calls(bound, SHAPE, root=root), root=root))
     correctness = check_outputs(BoundWorkload(WORKLOAD, workload, device, seed=1), device)
-    return msgspec.structs.replace(run, counters=[counted], correctness=correctness)
+    return changed(run, counters=[counted], correctness=correctness)
 
 
 @caught(

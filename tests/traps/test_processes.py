@@ -136,7 +136,7 @@ def measure(project: Path, bench: Bench) -> Measure:
         workload = msgspec.structs.replace(make_run().workloads[0], name=name, shapes=["wide"])
         empty = {"counters": [], "operators": [], "steps": [], "correctness": [], "workloads": [workload]}
         base = make_run("base", **empty, replicates=measured.base)
-        head = make_run("head", **empty, replicates=measured.head, failed_pairs=measured.failed)
+        head = make_run("head", **empty, replicates=measured.head, failed=measured.failed)
         return Measured(base, head, measured)
 
     return run

@@ -16,6 +16,7 @@ from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.devices.backends.cpu import open_device
 from perfgate.system.garbage import collector_off
 from tests.fakes.device import FakeDevice
+from tests.fakes.records import changed
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, fake_workload
 from tests.traps.catalogue import caught, not_caught
@@ -133,7 +134,7 @@ def tailed(every: int, extra: int) -> Side:
 def test_filtered_tail() -> set[str]:
     gate = VirtualGate(tailed(40, 0), tailed(40, 2 * MS), block_seconds=0.09)
     base, head = gate.documents()
-    wall = np.concatenate([unpack(member.shapes["default"].times.wall) for member in head.replicates])
+    wall = np.concatenate([unpack(member.shapes["default"].times.wall) for member in head.pairs.replicates])
     first, third = np.quantile(wall, [0.25, 0.75])
     kept = wall[wall <= third + 1.5 * (third - first)]
     assert np.quantile(kept, 0.99) == MS  # what the filter would have left
@@ -387,9 +388,9 @@ def test_early_reply() -> set[str]:
                 for shape, columns in member.shapes.items()
             },
         )
-        for member in head.replicates
+        for member in head.pairs.replicates
     ]
-    return names(judged(base, msgspec.structs.replace(head, replicates=early)))
+    return names(judged(base, changed(head, replicates=early)))
 
 
 @caught(

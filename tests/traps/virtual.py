@@ -54,6 +54,7 @@ from perfgate.protocol import (
 )
 from tests.fakes.device import FakeDevice, FakeTensor
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 from tests.fakes.workloads import context_on
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
@@ -443,8 +444,8 @@ def documents_of(measured: PairedMeasurement) -> tuple[RunDocument, RunDocument]
         counted = CounterSet(workload=WORKLOAD, shape=SHAPE, repeats=3, values={}, ops=[])
         checked = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="not_checked", signature="float32[4]")
         nothing: dict[str, Any] = {"counters": [counted], "operators": [], "steps": [], "correctness": [checked]}
-        pairs = {"replicates": list(replicates), "failed_pairs": list(failed)}
-        return msgspec.structs.replace(run, workloads=workloads, **pairs, **nothing)
+        pairs = {"replicates": list(replicates), "failed": list(failed)}
+        return changed(run, workloads=workloads, **pairs, **nothing)
 
     return document("base", measured.base), document("head", measured.head, measured.failed)
 
@@ -456,9 +457,7 @@ def with_counts(document: RunDocument, call: Call, folder: Path, *, root: Path) 
     workload = BoundWorkload(WORKLOAD, workload_of(call), device, seed=1)
     context = context_on(device, workload_of(call), root=root, artifacts=folder)
     counted = TOP_OPS.measure(replace(context, workload=workload))
-    return msgspec.structs.replace(
-        document, counters=counted.counters, accounts=counted.accounts, operators=counted.operators
-    )
+    return changed(document, counters=counted.counters, accounts=counted.accounts, operators=counted.operators)
 
 
 def judged(base: RunDocument, head: RunDocument, *, policy: Policy | None = None) -> DecisionDocument:

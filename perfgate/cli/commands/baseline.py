@@ -208,15 +208,15 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
         print_json(run)
         return
     rows: list[list[str]] = []
-    for step in run.steps:
+    for step in run.checklist.steps:
         for value in step.values:
             labels = ", ".join(f"{name} {label}" for name, label in sorted(value.labels.items()))
             number = "none"
             if value.value is not None:
                 number = f"{value.value:.6g}"
             rows.append([step.workload, value.metric, labels, number])
-    for job in run.jobs:
-        for metric, typical in typical_values(job, run.turns).items():
+    for job in run.jobs.records:
+        for metric, typical in typical_values(job, run.jobs.turns).items():
             rows.append([job.name, metric, "", f"{typical:.6g}"])
     click.echo(
         cleaned(

@@ -131,7 +131,7 @@ class ChecklistOfCheck:
         base, head = documents_of(self.check.job, self.check.measured)
         numbers = PairedNumbers(base, head)
         left_to_turns: set[int] = set()
-        for step in base.steps:
+        for step in base.checklist.steps:
             if step.workload == self._name and is_left_to_turns(step):
                 left_to_turns.add(step.number)
         in_base = leading_numbers(base)

@@ -80,11 +80,15 @@ def _documents(job: Job, measured: Measured, files_read: Mapping[str, list[str]]
     finished = job._replace(session=replace(job.session, finished_at=now()))
     base, head = documents_of(finished, measured)
     # Base reads its workload files from the harness checkout.
-    of_base = together(base.files_read, files_read.get("base"), files_read.get("harness"))
-    of_head = together(head.files_read, files_read.get("head"))
+    of_base = together(base.source.files_read, files_read.get("base"), files_read.get("harness"))
+    of_head = together(head.source.files_read, files_read.get("head"))
     return (
-        replace(base, warnings=[*base.warnings, *measured.notes["base"]], files_read=of_base),
-        replace(head, warnings=[*head.warnings, *measured.notes["head"]], files_read=of_head),
+        replace(
+            base, warnings=[*base.warnings, *measured.notes["base"]], source=replace(base.source, files_read=of_base)
+        ),
+        replace(
+            head, warnings=[*head.warnings, *measured.notes["head"]], source=replace(head.source, files_read=of_head)
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.document.run import CounterSet, FailedPair, Harness, RunDocument, Session, Side
+from perfgate.document.run import CounterSet, FailedPair, Harness, JobResults, MeasuredPairs, RunDocument, Session, Side
 from perfgate.document.samples import Replicate
 from perfgate.document.shape import ShapePlace
 from perfgate.document.testbed import Testbed
@@ -198,21 +198,15 @@ def _document(job: Job, measured: Measured, side: Side) -> RunDocument:
     document = assemble_run(
         job.config,
         session=job.session,
-        source=source,
-        testbed=measured.testbeds[position],
+        source=msgspec.structs.replace(source, seal=job.seals.seal_of(side), harness=measured.harnesses[position]),
+        testbed=msgspec.structs.replace(measured.testbeds[position], environment=environment),
         findings=findings,
         folder=job.out / side,
         side=side,
-        replicates=replicates,
+        pairs=MeasuredPairs(replicates=replicates),
     )
-    return msgspec.structs.replace(
-        document,
-        seal=job.seals.seal_of(side),
-        environment=environment,
-        harness=measured.harnesses[position],
-        jobs=[measurement.record for measurement in measured.jobs],
-        turns=turns,
-    )
+    records = [measurement.record for measurement in measured.jobs]
+    return msgspec.structs.replace(document, jobs=JobResults(records=records, turns=turns))
 
 
 def _with_notes_of_head(head: RunDocument, job: Job, measured: Measured) -> RunDocument:
@@ -230,7 +224,7 @@ def _with_notes_of_head(head: RunDocument, job: Job, measured: Measured) -> RunD
             rates.append(Message("notes.job-rate", {**rate}))
     return msgspec.structs.replace(
         head,
-        failed_pairs=failed,
-        coverage=measured.coverage,
+        pairs=msgspec.structs.replace(head.pairs, failed=failed),
+        source=msgspec.structs.replace(head.source, coverage=measured.coverage),
         warnings=[*job.environments.notes, *rates, *head.warnings],
     )

@@ -70,8 +70,10 @@ class KeptProfiles:
         """A side's document with its profiles, which replace the profiles of an earlier session of the same jobs."""
         names = {profile.workload for profile in self.profiles[side]}
         paths = {artifact.path for artifact in self.artifacts[side]}
-        profiles = [profile for profile in run.profiles if profile.workload not in names]
+        profiles = [profile for profile in run.jobs.profiles if profile.workload not in names]
         artifacts = [artifact for artifact in run.artifacts if artifact.path not in paths]
         return msgspec.structs.replace(
-            run, profiles=profiles + self.profiles[side], artifacts=artifacts + self.artifacts[side]
+            run,
+            jobs=msgspec.structs.replace(run.jobs, profiles=profiles + self.profiles[side]),
+            artifacts=artifacts + self.artifacts[side],
         )

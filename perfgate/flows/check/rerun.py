@@ -121,7 +121,7 @@ def _other_settings(earlier: CheckDocuments, change: Change) -> str | None:
         return Activity("was measured with another seed")
     if [workload.name for workload in head.workloads] != names:
         return Activity("was measured with other workloads")
-    if {record.name: record.sha256 for record in head.jobs} != jobs:
+    if {record.name: record.sha256 for record in head.jobs.records} != jobs:
         return Activity("was measured with other jobs")
     if EXIT_MEASURING in map(exit_code, earlier):
         return Activity("could not measure a part")
@@ -129,18 +129,18 @@ def _other_settings(earlier: CheckDocuments, change: Change) -> str | None:
 
 
 def next_round(earlier: CheckDocuments) -> int:
-    rounds = [replicate.round for replicate in earlier.head.replicates]
-    return 1 + max([len(earlier.head.earlier_sessions), *rounds])
+    rounds = [replicate.round for replicate in earlier.head.pairs.replicates]
+    return 1 + max([len(earlier.head.session.earlier), *rounds])
 
 
 def pairs_of(earlier: CheckDocuments, workload: str) -> int:
-    return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in earlier.head.replicates)
+    return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in earlier.head.pairs.replicates)
 
 
 def quads_of_stretches(earlier: CheckDocuments, workload: str) -> int:
     """The quads of a workload's stretches, of the shape with most."""
     quads = defaultdict[str, set[tuple[int, int]]](set)
-    for replicate in earlier.head.replicates:
+    for replicate in earlier.head.pairs.replicates:
         if (replicate.workload, replicate.arm) == (workload, "stretch"):
             for shape, blocks in replicate.shapes.items():
                 quads[shape].update((replicate.pair, quad) for quad in blocks.quad)
@@ -150,7 +150,7 @@ def quads_of_stretches(earlier: CheckDocuments, workload: str) -> int:
 def turns_of(earlier: CheckDocuments, job: str) -> Reach:
     """The number of quads and starts of a job that both sides have, complete or partial."""
     reach = Reach()
-    for turn in (*earlier.base.turns, *earlier.head.turns):
+    for turn in (*earlier.base.jobs.turns, *earlier.head.jobs.turns):
         if turn.workload == job:
             reach = Reach(quads=max(reach.quads, turn.quad + 1), starts=max(reach.starts, turn.start + 1))
     return reach
@@ -172,7 +172,7 @@ def other_testbed(earlier: CheckDocuments, testbed: Testbed) -> str | None:
 
 def refuse_other_job(earlier: CheckDocuments, record: JobRecord) -> JobRecord:
     """The record of the earlier turns of a job. Raises UsageError if there is none, or if its settings differ."""
-    records = {each.name: each for each in earlier.head.jobs}
+    records = {each.name: each for each in earlier.head.jobs.records}
     before = records.get(record.name)
     if before is not None and before.sha256 == record.sha256:
         return before
@@ -201,29 +201,31 @@ def add_to(
     """
     base = _with_session(earlier.base, session, seals[0])
     head = _with_session(earlier.head, session, seals[1])
-    failed = list(head.failed_pairs)
+    failed = list(head.pairs.failed)
     for pairs in measured:
-        base.replicates.extend(pairs.base)
-        head.replicates.extend(pairs.head)
+        base.pairs.replicates.extend(pairs.base)
+        head.pairs.replicates.extend(pairs.head)
         failed += pairs.failed
     for job in jobs:
-        base.turns.extend(job.base)
-        head.turns.extend(job.head)
+        base.jobs.turns.extend(job.base)
+        head.jobs.turns.extend(job.head)
         failed += job.failed
     artifacts = [artifact for artifact in head.artifacts if artifact.kind != "log"]
     artifacts += log_artifacts(head_folder)
-    return base, msgspec.structs.replace(head, failed_pairs=failed, artifacts=artifacts)
+    head_pairs = msgspec.structs.replace(head.pairs, failed=failed)
+    return base, msgspec.structs.replace(head, pairs=head_pairs, artifacts=artifacts)
 
 
 def _with_session(run: RunDocument, session: Session, seal: Seal | None) -> RunDocument:
     """The document of an earlier session with a later one; its lists are copies, to which results are added."""
-    if run.seal is None or run.seal.broken:
-        seal = run.seal
+    before = run.source.seal
+    if before is None or before.broken:
+        seal = before
+    last = msgspec.structs.replace(run.session, earlier=[])
     return msgspec.structs.replace(
         run,
-        seal=seal,
-        session=session,
-        earlier_sessions=[*run.earlier_sessions, run.session],
-        replicates=list(run.replicates),
-        turns=list(run.turns),
+        source=msgspec.structs.replace(run.source, seal=seal),
+        session=msgspec.structs.replace(session, earlier=[*run.session.earlier, last]),
+        pairs=msgspec.structs.replace(run.pairs, replicates=list(run.pairs.replicates)),
+        jobs=msgspec.structs.replace(run.jobs, turns=list(run.jobs.turns)),
     )

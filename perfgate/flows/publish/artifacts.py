@@ -137,5 +137,5 @@ def _sessions(documents: CheckDocuments | None) -> set[str]:
     sessions: set[str] = set()
     for run in documents or ():
         sessions.add(run.session.id)
-        sessions.update(session.id for session in run.earlier_sessions)
+        sessions.update(session.id for session in run.session.earlier)
     return sessions

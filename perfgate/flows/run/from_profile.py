@@ -14,7 +14,16 @@ from perfgate import trace
 from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.files import write_document
 from perfgate.document.message import Message, english, together
-from perfgate.document.run import FROM_PROFILE, Artifact, RunDocument, Source, StepResult, Value, WorkloadRecord
+from perfgate.document.run import (
+    FROM_PROFILE,
+    Artifact,
+    Checklist,
+    RunDocument,
+    Source,
+    StepResult,
+    Value,
+    WorkloadRecord,
+)
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.run.advisors import advise_profile
 from perfgate.flows.run.recording import (
@@ -110,12 +119,10 @@ def run_from_profile(
                 shapes=[summary.shape for summary in summaries],
             )
         ],
-        steps=steps,
-        counters=counters,
-        operators=operators,
-        kernel_times=kernel_times,
+        checklist=Checklist(
+            steps=steps, counters=counters, operators=operators, kernel_times=kernel_times, advisories=advised.found
+        ),
         artifacts=artifacts,
-        advisories=advised.found,
         warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
     )
     write_document(out / "run.json", run)

@@ -126,10 +126,14 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         notes=[*job_notes(os.environ, out), *measured.notes],
     )
     for job in measured.jobs:
-        run.jobs.append(job.record)
-        run.turns.extend(job.head)
-        run.failed_pairs.extend(job.failed)
-    run = msgspec.structs.replace(run, files_read=files_read, environment=_environment())
+        run.jobs.records.append(job.record)
+        run.jobs.turns.extend(job.head)
+        run.pairs.failed.extend(job.failed)
+    run = msgspec.structs.replace(
+        run,
+        source=msgspec.structs.replace(run.source, files_read=files_read),
+        testbed=msgspec.structs.replace(run.testbed, environment=_environment()),
+    )
     if repository:
         remember_reads(repository, (run,))
     return _explained(run, out, options, progress)
@@ -139,7 +143,11 @@ def _explained(run: RunDocument, out: Path, options: RunOptions, progress: Progr
     """Write the run with its flame graph and the findings of the advisors."""
     run = with_flame_graph(run, out, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)
-    run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
+    run = msgspec.structs.replace(
+        run,
+        checklist=msgspec.structs.replace(run.checklist, advisories=advised.found),
+        warnings=[*run.warnings, *advised.warnings],
+    )
     write_document(out / "run.json", run)
     return run
 
@@ -193,7 +201,7 @@ def _durations(path: Path) -> dict[str, dict[int, float]]:
     durations = defaultdict[str, dict[int, float]](dict)
     if path.exists():
         with suppress(DocumentError):
-            for step in read_run(path).steps:
+            for step in read_run(path).checklist.steps:
                 durations[step.workload][step.number] = step.duration
     return durations
 

@@ -117,9 +117,9 @@ def parse_steps(text: str | None) -> tuple[int, ...]:
 
 def exit_code(run: RunDocument) -> int:
     """The documented exit code: 4 when something could not be measured, 1 when a correctness check failed."""
-    steps = {step.status for step in run.steps}
-    checks = {check.status for check in run.correctness}
-    unmeasured = run.failed_pairs or "error" in steps or "error" in checks
+    steps = {step.status for step in run.checklist.steps}
+    checks = {check.status for check in run.checklist.correctness}
+    unmeasured = run.pairs.failed or "error" in steps or "error" in checks
     if unmeasured or any(workload.error for workload in run.workloads):
         return EXIT_MEASURING
     if "failed" in checks:

@@ -154,10 +154,10 @@ class _ReadFiles:
 
     def add_run(self, run: RunDocument) -> None:
         """Add a run, unless it could not follow what was read."""
-        if run.files_read is not None:
-            self.files.update(run.files_read)
+        if run.source.files_read is not None:
+            self.files.update(run.source.files_read)
             self.workloads.update(workload.name for workload in run.workloads)
-            self.workloads.update(job.name for job in run.jobs)
+            self.workloads.update(job.name for job in run.jobs.records)
 
     def of_all(self, config: Config) -> frozenset[str] | None:
         """The files, None unless all workloads of the project were measured."""
@@ -177,7 +177,7 @@ def remember_reads(repository: Repository, runs: Sequence[RunDocument]) -> None:
     """Remember the files read in the clone. A failure to write only costs the next check this information."""
     reads = _ReadFiles()
     for run in runs:
-        if run.files_read is None:
+        if run.source.files_read is None:
             return
         reads.add_run(run)
     record = _Reads(files=sorted(reads.files), workloads=sorted(reads.workloads))

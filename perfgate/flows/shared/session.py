@@ -15,8 +15,7 @@ from perfgate.conductor.workers.cleanup import remove_unsafe_entries, unsafe_ent
 from perfgate.conductor.workers.environment import in_ci, token_notes
 from perfgate.config import Config
 from perfgate.document.message import Message
-from perfgate.document.run import Artifact, CiContext, FailedPair, RunDocument, Session, Side, Source
-from perfgate.document.samples import Replicate
+from perfgate.document.run import Artifact, CiContext, MeasuredPairs, RunDocument, Session, Side, Source
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.system.logs import cut_log, one_line, read_log
@@ -123,8 +122,7 @@ def assemble_run(
     findings: list[Findings],
     folder: Path,
     side: Side | None = None,
-    replicates: list[Replicate] | None = None,
-    failed_pairs: list[FailedPair] | None = None,
+    pairs: MeasuredPairs | None = None,
     notes: Iterable[Message] = (),
 ) -> RunDocument:
     """Make the run document from the measured findings; non-empty logs in ``folder`` are kept as artifacts."""
@@ -136,8 +134,7 @@ def assemble_run(
         source=source,
         testbed=testbed,
         workloads=[each.workload for each in findings],
-        replicates=replicates or [],
-        failed_pairs=failed_pairs or [],
+        pairs=pairs or MeasuredPairs(),
     )
     # Times of a device in bad health are doubtful. Other processes are left to the doctor: npu-smi in a container may list our
     # own under another number.
@@ -147,12 +144,13 @@ def assemble_run(
     for each in findings:
         if "not_checked" in [check.status for check in each.correctness]:
             document.warnings.append(Message("notes.no-check", {"workload": each.workload.name}))
+    checklist = document.checklist
     for each in findings:
-        document.steps.extend(each.steps)
-        document.correctness.extend(each.correctness)
-        document.counters.extend(each.counters)
-        document.operators.extend(each.operators)
-        document.accounts.extend(each.accounts)
+        checklist.steps.extend(each.steps)
+        checklist.correctness.extend(each.correctness)
+        checklist.counters.extend(each.counters)
+        checklist.operators.extend(each.operators)
+        checklist.accounts.extend(each.accounts)
         document.artifacts.extend(each.artifacts)
         document.warnings.extend(each.warnings)
     document.artifacts.extend(log_artifacts(folder))

@@ -183,11 +183,11 @@ def _required_job(reference: JobReference, stored: RunDocument | None, *, on_dev
     required = RequiredJob(reference, on_device=on_device)
     if stored is None:
         return required
-    records = {job.name: job for job in stored.jobs}
+    records = {job.name: job for job in stored.jobs.records}
     record = records.get(reference.name)
     if record is None or record.sha256 != reference.sha256:
         return required
-    work = [frozenset(turn.work) for turn in stored.turns if turn.workload == reference.name]
+    work = [frozenset(turn.work) for turn in stored.jobs.turns if turn.workload == reference.name]
     return replace(
         required,
         numbers={number.metric: number for number in record.numbers},

@@ -27,12 +27,12 @@ def refuse_foreign_artifact(
     """Raise DocumentError unless both documents were measured for this event, in one session, and do not contradict it."""
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
         _refuse_foreign_session(run.session, name, event, change)
-        for session in run.earlier_sessions:
+        for session in run.session.earlier:
             _refuse_foreign_head(_context(session, name), name, event)
     base, head = documents
     refuse_contradictions(base, BASE, "base")
     refuse_contradictions(head, HEAD, "head")
-    if base.session != head.session or base.earlier_sessions != head.earlier_sessions:
+    if base.session != head.session:
         raise DocumentError("{base} and {head} are not of one check", base=BASE, head=HEAD)
     if head.source.dirty or base.source.dirty:
         raise DocumentError("a side was measured with uncommitted changes, which are in no commit")
@@ -140,11 +140,11 @@ def refuse_contradictions(run: RunDocument, name: str, side: Side | None) -> Non
     workloads = [workload.name for workload in run.workloads]
     members = [
         (replicate.workload, replicate.round, replicate.pair, replicate.arm, replicate.member)
-        for replicate in run.replicates
+        for replicate in run.pairs.replicates
     ]
     _refuse_repeated(workloads, Activity("workload"), name)
     _refuse_repeated(members, Activity("member of a pair"), name)
-    unknown = sorted({replicate.workload for replicate in run.replicates} - set(workloads))
+    unknown = sorted({replicate.workload for replicate in run.pairs.replicates} - set(workloads))
     if unknown:
         raise DocumentError(
             "{name} has samples of the workload {workload!r}, which it does not list", name=name, workload=unknown[0]

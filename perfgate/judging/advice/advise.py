@@ -32,7 +32,7 @@ _SEVERITIES = {"severe": 0, "warning": 1, "info": 2}
 
 def suggestions(run: RunDocument) -> list[Suggestion]:
     advice: list[Suggestion] = []
-    for step in run.steps:
+    for step in run.checklist.steps:
         for finding in step.findings:
             if finding.rule in RULE_ADVICE:
                 suggestion = _suggestion(run, step, finding, RULE_ADVICE[finding.rule])
@@ -58,7 +58,7 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     Findings that the decision dropped give no suggestion.
     """
     comparable = not decision.testbed_differences or decision.comparing == "stack"
-    of_base = {(advisory.workload, advisory.category) for advisory in base.advisories}
+    of_base = {(advisory.workload, advisory.category) for advisory in base.checklist.advisories}
     standing = _standing(decision)
     advice = on_changes(decision)
     for suggestion in suggestions(head):
@@ -157,7 +157,7 @@ def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:
         return False
     own = suggestion.rule, suggestion.shape, suggestion.evidence.get("op")
     ran = False
-    for step in base.steps:
+    for step in base.checklist.steps:
         is_same = (step.number, step.workload) == (suggestion.step, suggestion.workload)
         if is_same and step.status in _COMPARED:
             ran = True
@@ -282,7 +282,7 @@ def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:
 
 
 def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Value | None:
-    for step in run.steps:
+    for step in run.checklist.steps:
         if step.workload != workload:
             continue
         for value in step.values:

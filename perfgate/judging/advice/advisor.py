@@ -29,9 +29,9 @@ class Advisor(Protocol):
 def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
     """Yield the suggestions of other tools on problems that no step of perfgate found in the same workload."""
     noticed: set[tuple[str, str]] = set()
-    for step in run.steps:
+    for step in run.checklist.steps:
         noticed |= {(step.workload, finding.rule) for finding in step.findings}
-    for advisory in run.advisories:
+    for advisory in run.checklist.advisories:
         if any((advisory.workload, rule) in noticed for rule in advisory.rules):
             continue
         yield Suggestion(

@@ -159,7 +159,7 @@ def decide(
 
 
 def _check_session(base: RunDocument, head: RunDocument) -> None:
-    if base.replicates and base.session.id != head.session.id:
+    if base.pairs.replicates and base.session.id != head.session.id:
         raise DocumentError(
             "the pairs of these two runs come from different sessions ({base}, {head}), so they were not measured "
             "side by side; judge the two run.json of one check folder",
@@ -181,12 +181,12 @@ def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
 def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: Message | None) -> DecisionDocument:
     """The decision with the base, and how both sides were measured."""
     base, head = evidence.runs
-    rounds = [len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]
+    rounds = [len(head.session.earlier), *(replicate.round for replicate in head.pairs.replicates)]
     return replace(
         decision,
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
-        package_differences=package_differences(base.environment, head.environment),
+        package_differences=package_differences(base.testbed.environment, head.testbed.environment),
         links=kept_files(base, "base") + kept_files(head, "head"),
         pairs=_pairs(head),
         waited=_waited(evidence),
@@ -232,7 +232,7 @@ def _notes(evidence: Evidence, decision: DecisionDocument) -> list[Message]:
 
 def _pairs(head: RunDocument) -> int:
     """The pairs of the workload that has most."""
-    pairs = Counter(replicate.workload for replicate in head.replicates if replicate.arm == "ab")
+    pairs = Counter(replicate.workload for replicate in head.pairs.replicates if replicate.arm == "ab")
     return max((pairs[workload.name] for workload in head.workloads), default=0)
 
 
@@ -240,7 +240,7 @@ def _waited(evidence: Evidence) -> float | None:
     """The share of the measured time in which workers, or else threads of jobs, waited for a CPU."""
     blocks: list[BlockColumns] = []
     for run in evidence.runs:
-        for replicate in run.replicates:
+        for replicate in run.pairs.replicates:
             blocks += [*replicate.shapes.values(), *replicate.preprocess.values()]
     waited = waited_share(blocks)
     if waited is None:
@@ -250,7 +250,7 @@ def _waited(evidence: Evidence) -> float | None:
 
 def _timed_blocks(run: RunDocument) -> list[BlockColumns]:
     blocks: list[BlockColumns] = []
-    for replicate in run.replicates:
+    for replicate in run.pairs.replicates:
         blocks += replicate.shapes.values()
     return blocks
 
@@ -306,7 +306,7 @@ def _document(head: RunDocument, policy: Policy, basis: VerdictBasis) -> Decisio
         missing=basis.missing,
         failures=basis.failures,
         steps=summarize_steps(head),
-        coverage=head.coverage,
+        coverage=head.source.coverage,
         links=kept_files(head, "head"),
         warnings=head.warnings,
         recorded=head.session.command == FROM_PROFILE,

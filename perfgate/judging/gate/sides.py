@@ -61,11 +61,11 @@ def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failur
     """The failures of a run, except of steps that only inform: the checklist shows those failures."""
     failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
     errors = [(name, "load", error) for name, error in failed_to_load.items()]
-    for step in run.steps:
+    for step in run.checklist.steps:
         if step.status == "error" and step.number in deciding and step.workload not in failed_to_load:
             message = step.reason or Message("gate.step-failed")
             errors.append((step.workload, step.slug, step.error or ErrorDetail(kind="exception", message=message)))
-    for check in run.correctness:
+    for check in run.checklist.correctness:
         if check.status == "error":
             why = check.message or Message("gate.check-could-not-run")
             errors.append((check.workload, "correctness", ErrorDetail(kind="exception", message=why)))
@@ -75,7 +75,7 @@ def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failur
 def failures_of_both(base: RunDocument, head: RunDocument, deciding: Set[int]) -> list[Failure]:
     """The failures of both sides, then the pairs, stretches and turns of jobs that failed."""
     failures = [*failures_of(base, "base", deciding), *failures_of(head, "head", deciding)]
-    for failed in head.failed_pairs:
+    for failed in head.pairs.failed:
         what = f"pair {failed.pair}"
         if failed.side:
             what = "turns"
@@ -113,9 +113,9 @@ def duration_of(head: RunDocument) -> float:
 
 def summarize_steps(head: RunDocument) -> list[StepSummary]:
     """The steps of every workload with a checklist; step 20 is the decision itself."""
-    steps = [msgspec.convert(step, StepSummary, from_attributes=True) for step in head.steps]
+    steps = [msgspec.convert(step, StepSummary, from_attributes=True) for step in head.checklist.steps]
     measured: dict[str, set[int]] = defaultdict(set)
-    for step in head.steps:
+    for step in head.checklist.steps:
         measured[step.workload].add(step.number)
     for workload, numbers in measured.items():
         for number in sorted(CARDS.keys() - numbers - {GATE_STEP}):

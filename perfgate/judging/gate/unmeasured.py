@@ -24,8 +24,8 @@ def settles(coverage: Coverage | None, policy: Policy) -> bool:
 
 def measured_nothing(head: RunDocument) -> bool:
     """Whether the change was not measured because no workload runs its code."""
-    measured = head.workloads or head.jobs or head.replicates or head.turns
-    return head.coverage is not None and head.coverage.runs_nothing and not measured
+    measured = head.workloads or head.jobs.records or head.pairs.replicates or head.jobs.turns
+    return head.source.coverage is not None and head.source.coverage.runs_nothing and not measured
 
 
 def unmeasured(head: RunDocument, changed: frozenset[str] | None, policy: Policy) -> tuple[Verdict, Message] | None:
@@ -34,7 +34,7 @@ def unmeasured(head: RunDocument, changed: frozenset[str] | None, policy: Policy
     ``changed`` are the files of the change as the trusted side knows them: each must have been looked at. A change of text
     alone needs no workload, whatever the policy requires for code.
     """
-    coverage = head.coverage
+    coverage = head.source.coverage
     if coverage is None or not coverage.files or not settles(coverage, policy) or not measured_nothing(head):
         return None
     if changed is not None and not changed <= set(coverage.files):

@@ -97,7 +97,7 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
             "this run was measured with uncommitted changes; commit them and measure again, or record it "
             "on purpose with --allow-dirty"
         )
-    for result in run.correctness:
+    for result in run.checklist.correctness:
         if result.status == "failed":
             raise UnfitRunError(
                 "the correctness check of workload {workload!r} failed in this run; a wrong model is no baseline: repair "
@@ -146,23 +146,23 @@ def run_entry(run: RunDocument, run_id: str, recorded_at: str) -> RunEntry:
 def workload_names(run: RunDocument) -> list[str]:
     """The names of the workloads and jobs of a run."""
     names = [workload.name for workload in run.workloads]
-    return names + [job.name for job in run.jobs]
+    return names + [job.name for job in run.jobs.records]
 
 
 def stored_values(run: RunDocument) -> list[StoredValue]:
     """Every available value and counter of a run, one per workload, shape, metric and further labels."""
     values: dict[tuple[str, str, str, str], float] = {}
-    for step in run.steps:
+    for step in run.checklist.steps:
         for value in step.values:
             if value.value is not None:
                 key = step.workload, value.labels.get("shape", ""), value.metric, labels_text(value.labels)
                 values.setdefault(key, value.value)
-    for counters in run.counters:
+    for counters in run.checklist.counters:
         for metric, count in counters.values.items():
             if metric not in counters.unstable:
                 values.setdefault((counters.workload, counters.shape, metric, ""), float(count))
-    for job in run.jobs:
-        for metric, number in typical_values(job, run.turns).items():
+    for job in run.jobs.records:
+        for metric, number in typical_values(job, run.jobs.turns).items():
             values[job.name, "", metric, ""] = number
     return [StoredValue(*key, value) for key, value in values.items()]
 

@@ -25,11 +25,13 @@ _MOST_DIFFERENCES = 12
 
 def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
     failed = [workload.name for workload in run.workloads if workload.error]
-    failed += [f"{step.workload}: step {step.number}" for step in run.steps if step.status == "error"]
-    failed += [f"{check.workload}: output" for check in run.correctness if check.status in ("failed", "error")]
-    measured = {(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates}
-    pairs = len(measured) + len(run.failed_pairs)
-    shares_waited = [step.waited for step in run.steps if step.waited is not None]
+    failed += [f"{step.workload}: step {step.number}" for step in run.checklist.steps if step.status == "error"]
+    failed += [
+        f"{check.workload}: output" for check in run.checklist.correctness if check.status in ("failed", "error")
+    ]
+    measured = {(replicate.workload, replicate.arm, replicate.pair) for replicate in run.pairs.replicates}
+    pairs = len(measured) + len(run.pairs.failed)
+    shares_waited = [step.waited for step in run.checklist.steps if step.waited is not None]
     return RunHealth(
         run_id=run_id,
         commit=run.source.commit,
@@ -39,8 +41,8 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
         steps=_steps(run),
         failed=failed,
         warnings=[*run.warnings, *clock_notes(run, recorded_at)],
-        noise_floor=_noise_floor(run.replicates),
-        discarded=len(run.failed_pairs) / pairs if pairs else None,
+        noise_floor=_noise_floor(run.pairs.replicates),
+        discarded=len(run.pairs.failed) / pairs if pairs else None,
         temperature=_highest(run, "thermal.temperature"),
         throttled=_highest(run, "thermal.throttled"),
         clock=min(_values(run, "thermal.clock"), default=None),
@@ -95,7 +97,7 @@ def _monday(day: date) -> date:
 
 def _steps(run: RunDocument) -> dict[str, str]:
     statuses: dict[str, str] = {}
-    for step in sorted(run.steps, key=lambda step: step.number):
+    for step in sorted(run.checklist.steps, key=lambda step: step.number):
         number = str(step.number)
         statuses[number] = min(statuses.get(number, step.status), step.status, key=_WORST.index)
     return statuses
@@ -107,7 +109,7 @@ def _highest(run: RunDocument, metric: str) -> float | None:
 
 def _values(run: RunDocument, metric: str) -> list[float]:
     values: list[float] = []
-    for step in run.steps:
+    for step in run.checklist.steps:
         for value in step.values:
             if value.metric == metric and value.value is not None:
                 values.append(value.value)

@@ -61,11 +61,11 @@ def with_differences(
 
 def _stack(run: RunDocument | None) -> dict[str, str] | None:
     """The versions of a run's packages, and its container image."""
-    if run is None or run.environment is None:
+    if run is None or run.testbed.environment is None:
         return None
-    stack = dict(run.environment.packages)
-    if run.environment.image:
-        stack[IMAGE] = run.environment.image
+    stack = dict(run.testbed.environment.packages)
+    if run.testbed.environment.image:
+        stack[IMAGE] = run.testbed.environment.image
     return stack
 
 

@@ -79,7 +79,7 @@ def _kernels(rows: list[tuple[Any, ...]]) -> tuple[dict[str, Kernels], dict[str,
 
 
 def value(run: RunDocument, metric: str) -> float:
-    found = next(value.value for step in run.steps for value in step.values if value.metric == metric)
+    found = next(value.value for step in run.checklist.steps for value in step.values if value.metric == metric)
     assert found is not None
     return found
 
@@ -141,7 +141,9 @@ def test_compare__kernels_of_a_step__the_two_of_random_numbers_are_counted_by_us
 
 def test_diff__two_ranks__same_difference_of_the_all_reduce(ranks: Ranks) -> None:
     sides = (ranks.rank1, ranks.rank0)
-    base, head = (next(row.self_time for row in run.operators if row.op == "hcom_allReduce_") for run in sides)
+    base, head = (
+        next(row.self_time for row in run.checklist.operators if row.op == "hcom_allReduce_") for run in sides
+    )
     assert ranks.theirs.communication == pytest.approx((head - base) * 1e6, abs=0.01)
     decision = decide_with_advice(sides[0], sides[1], policy=Policy(), history=History())
     assert (decision.verdict, [found.field for found in decision.testbed_differences]) == (
@@ -180,7 +182,7 @@ def _add_conversions(path: Path, count: int) -> None:
 
 def test_advisor__alexnet__problems_of_its_own_merged_and_those_of_ours_said_once(ranks: Ranks) -> None:
     run = ranks.rank0
-    assert {advisory.category for advisory in run.advisories} == {
+    assert {advisory.category for advisory in run.checklist.advisories} == {
         "Affinity API Issues", "Byte Alignment Analysis", "Environment Variable Issues", "Operator Dynamic Shape Issues",
         "Vector Operator Perf Analysis",
     }  # fmt: skip
@@ -193,7 +195,7 @@ def test_advisor__alexnet__problems_of_its_own_merged_and_those_of_ours_said_onc
     assert suggestions(run)[0].gain.speedup == pytest.approx(2.94, abs=0.01)  # type: ignore[union-attr]
     # Step 16 sees small packets where the advisor sees none.
     assert value(run, "communication.small_packets") == pytest.approx(0.4433, abs=5e-5)
-    affinity = next(one for one in run.advisories if one.category == "Affinity API Issues")
+    affinity = next(one for one in run.checklist.advisories if one.category == "Affinity API Issues")
     assert affinity.evidence == {"count": 1, "op": "torch_npu.optim.NpuFusedSGD"}
 
 
@@ -213,7 +215,7 @@ def test_advisor__same_problems_on_both_ranks__nothing_is_new(ranks: Ranks) -> N
 def test_advisor__recording_of_cann_7__casts_on_the_ai_cpu_seen_by_both(tmp_path: Path) -> None:
     unpacked(tmp_path / "gpt_ascend_pt", "msinsight-gpt3-cann7-2309/test_rank_0_ascend_pt")
     run = recorded(tmp_path, "gpt_ascend_pt")
-    on_ai_cpu = next(one for one in run.advisories if one.category == "AICPU Issues")
+    on_ai_cpu = next(one for one in run.checklist.advisories if one.category == "AICPU Issues")
     assert on_ai_cpu.evidence["count"] == 2
     # The folder's tables contradict each other, so that step 4 judges no times there.
     assert rules(run)["AICPU Issues"].startswith(SOURCE)
@@ -228,15 +230,15 @@ def test_advisor__recording_of_cann_7__casts_on_the_ai_cpu_seen_by_both(tmp_path
 def test_advisor__language_model__sequences_counted_apart_and_room_that_step_13_does_not_mind(tmp_path: Path) -> None:
     unpacked(tmp_path / "qwen_ascend_pt", "msinsight-910B-qwen3-cann8.3RC1-2511/level2/rank_0_ascend_pt")
     run = recorded(tmp_path, "qwen_ascend_pt")
-    fusible = next(one for one in run.advisories if one.category == "Fusible Operator Analysis")
+    fusible = next(one for one in run.checklist.advisories if one.category == "Fusible Operator Analysis")
     assert "75 operator sequences" in fusible.description
     assert value(run, "fusion.sequences") == 59
     assert value(run, "fusion.sequence_share") == pytest.approx(0.034, abs=0.001)
     assert rules(run)["FA Operator Perf Analysis"].startswith(SOURCE)
-    packets = next(one for one in run.advisories if one.category == "Packet Analysis")
+    packets = next(one for one in run.checklist.advisories if one.category == "Packet Analysis")
     assert "30.00%" in packets.description
     assert value(run, "communication.small_packets") == pytest.approx(0.009, abs=5e-4)
-    products = next(one for step in run.steps for one in step.values if one.metric == "tiling.mfu")
+    products = next(one for step in run.checklist.steps for one in step.values if one.metric == "tiling.mfu")
     assert (products.labels["op"], products.value) == ("MatMulV3", pytest.approx(0.686, abs=5e-4))
 
 
@@ -288,7 +290,7 @@ def test_recipes__time_of_a_step__same_parts(exported: Exported, tmp_path: Path)
 def test_recipes__kernels_and_collectives__same_calls_and_times(exported: Exported, tmp_path: Path) -> None:
     types = recipe("compute_op_sum", exported, tmp_path / "compute")["ComputeOpAllRankStats"]
     (collectives,) = recipe("hccl_sum", exported, tmp_path / "hccl")["HcclAllRankStats"]
-    ours = {row.op: row for row in exported.run.operators}
+    ours = {row.op: row for row in exported.run.checklist.operators}
 
     assert (len(types), sum(row["Count"] for row in types), sum(row["SumNs"] for row in types)) == (33, 187, 8_903_431)
     for row in types:
@@ -358,7 +360,7 @@ def test_recipes__clock__no_rank_is_abnormal_and_no_kernel_below_the_rated_one(
 ) -> None:
     assert recipe("freq_analysis", exported, tmp_path) == {}
     assert value(exported.run, "thermal.clock") == 1
-    assert not any(one.metric == "thermal.kernel_clock" for step in exported.run.steps for one in step.values)
+    assert not any(one.metric == "thermal.kernel_clock" for step in exported.run.checklist.steps for one in step.values)
 
 
 def test_recipes__links__of_one_rank_to_itself_and_none_is_slow(exported: Exported, tmp_path: Path) -> None:

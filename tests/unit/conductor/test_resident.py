@@ -17,6 +17,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate
 from tests.fakes.device import FakeDevice
 from tests.fakes.power import PowerCap
+from tests.fakes.records import changed
 from tests.traps.virtual import MS, SHAPE, Side, VirtualGate, documents_of, judged, works
 
 THREE_LOOKS = Policy(looks=[8, 16, 32])
@@ -200,8 +201,8 @@ def test_decide__starts_left_out_on_an_accelerator__evidence_is_missing(side: in
     measured, _ = VirtualGate(works(MS), works(MS), device=noisy_device, policy=THREE_LOOKS, resident=True).measure()
     documents = [on_an_accelerator(run) for run in documents_of(measured)]
     assert judged(documents[0], documents[1], policy=THREE_LOOKS).missing == []
-    without = [msgspec.structs.replace(replicate, start=None) for replicate in documents[side].replicates]
-    documents[side] = msgspec.structs.replace(documents[side], replicates=without)
+    without = [msgspec.structs.replace(replicate, start=None) for replicate in documents[side].pairs.replicates]
+    documents[side] = changed(documents[side], replicates=without)
 
     decision = judged(documents[0], documents[1], policy=THREE_LOOKS)
 

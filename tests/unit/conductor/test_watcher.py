@@ -22,6 +22,7 @@ from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.telemetry import DeviceProcess, DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
 from tests.fakes.device import FakeDevice
+from tests.fakes.records import changed
 from tests.traps.virtual import VirtualGate, documents_of, judged, works
 from tests.unit.gate.builders import SHAPE, sides
 
@@ -69,15 +70,15 @@ def timed(replicate: Replicate) -> Replicate:
 def documents() -> tuple[RunDocument, RunDocument]:
     base, head = sides(SAME, call=0.0009)
     return tuple(  # type: ignore[return-value]
-        replace(run, replicates=[timed(replicate) for replicate in run.replicates]) for run in (base, head)
+        changed(run, replicates=[timed(replicate) for replicate in run.pairs.replicates]) for run in (base, head)
     )
 
 
 def watched(by: Watcher) -> tuple[RunDocument, RunDocument]:
     base, head = documents()
-    lists = list(base.replicates), list(head.replicates)
+    lists = list(base.pairs.replicates), list(head.pairs.replicates)
     by.put_into(*lists)
-    return replace(base, replicates=lists[0]), replace(head, replicates=lists[1])
+    return changed(base, replicates=lists[0]), changed(head, replicates=lists[1])
 
 
 def decided(*told: TelemetryReading, **fields: Any) -> DecisionDocument:
@@ -85,7 +86,7 @@ def decided(*told: TelemetryReading, **fields: Any) -> DecisionDocument:
 
 
 def columns_of(run: RunDocument, pair: int = 0) -> BlockColumns:
-    return next(replicate for replicate in run.replicates if replicate.pair == pair).shapes[SHAPE]
+    return next(replicate for replicate in run.pairs.replicates if replicate.pair == pair).shapes[SHAPE]
 
 
 def kinds(decision: DecisionDocument) -> set[str]:
@@ -101,7 +102,7 @@ def test_put_into__throttled_for_a_moment__the_blocks_of_that_moment_on_both_sid
     assert columns_of(base).device.throttled == [False, True, None, None]
     assert columns_of(head).device.throttled == [None, True, None, None]
     assert columns_of(base, pair=1).device.throttled == [None] * BLOCKS
-    assert [found.began_ns for found in base.replicates[0].readings] == [-5 * MS, 60 * MS]
+    assert [found.began_ns for found in base.pairs.replicates[0].readings] == [-5 * MS, 60 * MS]
 
 
 def test_decide__throttled_all_the_time__inconclusive_and_says_so() -> None:
@@ -250,7 +251,7 @@ def test_put_into__ids_of_the_host_seen_from_a_container__unknown_and_not_foreig
 def test_put_into__container_whose_driver_lists_our_worker__the_other_is_foreign() -> None:
     base, _ = watched(watcher(processes(7, 99), own=frozenset({7}), host_ids=False))
     assert columns_of(base).device.foreign_processes == [1] * BLOCKS
-    told = base.replicates[0].readings[0].telemetry.foreign_processes
+    told = base.pairs.replicates[0].readings[0].telemetry.foreign_processes
     assert told == [DeviceProcess(pid=99)]  # what other jobs are called is nobody's business
 
 
@@ -282,8 +283,8 @@ def sampled(device: str, folder: Path, *, identity: str = "", **variables: str) 
             assert sampler.failure() is None
             time.sleep(0.05)
         found.end()
-        columns = documents()[0].replicates[0].shapes[SHAPE]
-        beside = [replace(documents()[0].replicates[0], shapes={SHAPE: long_blocks(columns, began)})]
+        columns = documents()[0].pairs.replicates[0].shapes[SHAPE]
+        beside = [replace(documents()[0].pairs.replicates[0], shapes={SHAPE: long_blocks(columns, began)})]
         found.put_into(beside)
     return beside
 

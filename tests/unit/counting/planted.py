@@ -6,7 +6,6 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import torch
 
 from perfgate.document.comparison import Comparison
@@ -20,6 +19,7 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 
 HEADER = """import torch
 
@@ -78,8 +78,8 @@ def count(root: Path, body: Sequence[str], *, compiled: bool = False, repeats: i
 
 def judged(base: list[CounterSet], head: list[CounterSet]) -> list[Comparison]:
     """Return what the gate makes of the two, the comparisons of the first shape."""
-    before = msgspec.structs.replace(make_run("base"), counters=base)
-    after = msgspec.structs.replace(make_run("head"), counters=head)
+    before = changed(make_run("base"), counters=base)
+    after = changed(make_run("head"), counters=head)
     found = compare_counters(Evidence(before, after), Policy())
     return [comparison for comparison in found if comparison.shape == base[0].shape]
 

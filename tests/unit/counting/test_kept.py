@@ -27,6 +27,7 @@ from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 from tests.unit.counting.models import MODELS
 from tests.unit.gate.builders import SHAPE, WORKLOAD
 
@@ -80,8 +81,8 @@ def _count(call: Callable[[Any], Any], root: Path) -> CounterSet:
 
 
 def _compared(base: CounterSet, head: CounterSet) -> dict[str, Comparison]:
-    before = msgspec.structs.replace(make_run("base"), counters=[base])
-    after = msgspec.structs.replace(make_run("head"), counters=[head])
+    before = changed(make_run("base"), counters=[base])
+    after = changed(make_run("head"), counters=[head])
     return {comparison.metric: comparison for comparison in compare_counters(Evidence(before, after), Policy())}
 
 

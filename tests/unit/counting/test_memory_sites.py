@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 
@@ -23,6 +22,7 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.causes.comments import cause_of
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 
 BASE = """
 import torch
@@ -171,7 +171,7 @@ def counted(source: str, folder: Path) -> CounterSet:
 
 def judged(base: CounterSet, head: CounterSet) -> DecisionDocument:
     documents = [
-        msgspec.structs.replace(make_run(side), counters=[counters], replicates=[], steps=[])
+        changed(make_run(side), counters=[counters], replicates=[], steps=[])
         for side, counters in (("base", base), ("head", head))
     ]
     return decide(*documents, policy=Policy(), history=History())

@@ -5,7 +5,16 @@ from __future__ import annotations
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.message import quote
-from perfgate.document.run import RunDocument, Session, Source, StepProcedure, StepResult, Value, WorkloadRecord
+from perfgate.document.run import (
+    Checklist,
+    RunDocument,
+    Session,
+    Source,
+    StepProcedure,
+    StepResult,
+    Value,
+    WorkloadRecord,
+)
 from perfgate.document.testbed import Testbed
 
 
@@ -30,31 +39,33 @@ def minimal_run(
         workloads=[
             WorkloadRecord(name="encoder", reference="w.py:encoder", sha256="0" * 64, batch=8, shapes=["short"])
         ],
-        steps=[
-            StepResult(
-                number=1,
-                slug="latency",
-                workload="encoder",
-                status="ok",
-                procedure=StepProcedure(quick=False),
-                values=[
-                    Value(
-                        metric="latency.p50",
-                        value=value,
-                        interval=(0.001, None),
-                        confidence=0.95,
-                        count=100,
-                        labels={"shape": "short"},
-                    ),
-                    Value(
-                        metric="latency.p99",
-                        value=None,
-                        labels={"shape": "short"},
-                        reason=quote("100 calls are too few"),
-                    ),
-                ],
-            )
-        ],
+        checklist=Checklist(
+            steps=[
+                StepResult(
+                    number=1,
+                    slug="latency",
+                    workload="encoder",
+                    status="ok",
+                    procedure=StepProcedure(quick=False),
+                    values=[
+                        Value(
+                            metric="latency.p50",
+                            value=value,
+                            interval=(0.001, None),
+                            confidence=0.95,
+                            count=100,
+                            labels={"shape": "short"},
+                        ),
+                        Value(
+                            metric="latency.p99",
+                            value=None,
+                            labels={"shape": "short"},
+                            reason=quote("100 calls are too few"),
+                        ),
+                    ],
+                )
+            ]
+        ),
     )
 
 

@@ -282,7 +282,7 @@ def test_read_check__no_such_path__refused(tmp_path: Path, name: str) -> None:
 
 def test_read_check__samples_announce_gigabytes__refused_without_unpacking() -> None:
     run = json.loads(DOCUMENTS[HEAD])
-    for replicate in run["replicates"]:
+    for replicate in run["pairs"]["replicates"]:
         columns = replicate["shapes"]["long"]
         columns["calls"] = [10_000_000] * len(columns["calls"])
         for name in ("wall", "cpu"):

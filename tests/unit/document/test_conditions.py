@@ -10,6 +10,7 @@ from perfgate.document.message import quote
 from perfgate.document.run import FROM_PROFILE, RunDocument, StepProcedure, StepResult, StepStatus
 from perfgate.document.seal import Seal
 from tests.each import each
+from tests.fakes.records import changed
 from tests.unit.document.minimal import minimal_run
 
 QUICK = StepProcedure(quick=True, clock="awake", after=[1])
@@ -24,7 +25,7 @@ def step(
 
 
 def run_of(*steps: StepResult, seal: Seal | None = None) -> RunDocument:
-    return msgspec.structs.replace(minimal_run(), steps=list(steps), seal=seal)
+    return changed(minimal_run(), steps=list(steps), seal=seal)
 
 
 def of_memory(run: RunDocument) -> StepConditions:

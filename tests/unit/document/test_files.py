@@ -22,6 +22,7 @@ from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument
 from perfgate.errors import DocumentError
 from tests.each import each
+from tests.fakes.records import changed
 
 from .minimal import minimal_decision, minimal_run
 
@@ -37,7 +38,7 @@ REPLICATE = {
 
 
 def on_cpus(*cpus: object) -> dict[str, object]:
-    return {**REPLICATE, "worker": {**WORKER, "cpus": list(cpus)}}
+    return {"replicates": [{**REPLICATE, "worker": {**WORKER, "cpus": list(cpus)}}]}
 
 
 def with_changes(**changes: object) -> bytes:
@@ -116,14 +117,16 @@ def test_content_sha256__integer_in_a_number_field__the_hash_survives_reading(tm
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_write_run__number_is_not_finite__refused_nothing_written(tmp_path: Path, number: float) -> None:
-    with pytest.raises(DocumentError, match=r"\$\.steps\[0\]\.values\[0\]\.value: .* is not a finite number"):
+    with pytest.raises(
+        DocumentError, match=r"\$\.checklist\.steps\[0\]\.values\[0\]\.value: .* is not a finite number"
+    ):
         write_document(tmp_path / "run.json", minimal_run(value=number))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_write_run__field_of_a_wrong_type__refused_with_its_place(tmp_path: Path) -> None:
     counters = CounterSet(workload="w", shape="s", repeats="three", values={}, ops=[])  # type: ignore[arg-type]
-    run = msgspec.structs.replace(minimal_run(), counters=[counters])
+    run = changed(minimal_run(), counters=[counters])
     with pytest.raises(DocumentError, match=r"\$\.counters\[0\]\.repeats: 'three' is not of type 'integer'"):
         write_document(tmp_path / "run.json", run)
 
@@ -208,7 +211,7 @@ def test_parse_run__surrogate_pair_in_escapes__one_character() -> None:
             "version 2 was written by a newer perfgate; this one reads version 1; upgrade perfgate",
         ),
         ({"schema": "perfgate/decision"}, "'perfgate/decision' where 'perfgate/run' was expected"),
-        ({"steps": [{"$ref": "http://127.0.0.1:1/x"}]}, "at $.steps[0]"),
+        ({"checklist": {"steps": [{"$ref": "http://127.0.0.1:1/x"}]}}, "at $.checklist.steps[0]"),
     ],
 )
 def test_parse_run__not_what_the_schema_says__refused_with_place(changes: dict[str, object], message: str) -> None:
@@ -218,12 +221,12 @@ def test_parse_run__not_what_the_schema_says__refused_with_place(changes: dict[s
 
 @pytest.mark.parametrize("item", ["1", 1.5, True, None, -(2**63) - 1])
 def test_parse_run__array_of_integers_holds_something_else__refused(item: object) -> None:
-    assert "at $.replicates[0].worker.cpus[1]" in refusal(with_changes(replicates=[on_cpus(0, item)]))
+    assert "at $.pairs.replicates[0].worker.cpus[1]" in refusal(with_changes(pairs=on_cpus(0, item)))
 
 
 def test_parse_run__array_of_integers__read() -> None:
-    data = with_changes(replicates=[on_cpus(0, 2**64 - 1, -(2**63))])
-    assert parse_run(data, name="x").replicates[0].worker.cpus == [0, 18446744073709551615, -9223372036854775808]
+    data = with_changes(pairs=on_cpus(0, 2**64 - 1, -(2**63)))
+    assert parse_run(data, name="x").pairs.replicates[0].worker.cpus == [0, 18446744073709551615, -9223372036854775808]
 
 
 def test_read_run__file_larger_than_the_limit__refused_unread(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from perfgate.flows.baseline import keep
 from perfgate.flows.shared.store import stored_history, stored_start_luck
 from perfgate.judging.gate.evidence.start_luck import start_luck_of
 from perfgate.judging.store.backends.sql import SqlStore
+from tests.fakes.records import changed
 from tests.unit.document.minimal import minimal_run
 
 MIB = 2.0**20
@@ -47,7 +48,7 @@ def run_of(number: int, *, after: tuple[int, ...] = AS_IN_A_CHECK, waited: float
         for step in (4, 17)
     ]
     session = msgspec.structs.replace(run.session, started_at=f"2026-01-{number:02}T12:00:00Z")
-    return msgspec.structs.replace(run, session=session, steps=results)
+    return changed(run, session=session, steps=results)
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_stored_history__number_that_the_newest_runs_lack__looked_for_in_older_o
     for number in range(1, 8):
         run = run_of(number, mib=360 + number)
         if number > 3:
-            run = msgspec.structs.replace(run, steps=[step for step in run.steps if step.number == 4])
+            run = changed(run, steps=[step for step in run.checklist.steps if step.number == 4])
         keep(load_config(project), {}, run, [], allow_dirty=False)
     series = shown(project, run_of(8, mib=366))
     assert series["memory.resident"].values == [362 * MIB, 363 * MIB]

@@ -43,6 +43,7 @@ from tests.fakes.documents import make_bound, make_comparison, make_decision
 from tests.fakes.forge import BOT_TOKEN, FakeForge, Reply
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.history import commit_of, main_runs, stepped
+from tests.fakes.records import changed
 from tests.fakes.remote import clone_of_empty_remote, git
 from tests.fakes.trends import make_series
 from tests.unit.store.test_gitbranch import files, put
@@ -169,7 +170,7 @@ def with_utilization(runs: list[RunDocument], level: Any) -> list[RunDocument]:
             for name in ("utilization.busy", "utilization.free")
         ]
         step = StepResult(number=2, slug="utilization", workload="encoder", status="ok", values=values, duration=1.0)
-        made.append(msgspec.structs.replace(run, steps=[run.steps[0], step, *run.steps[2:]]))
+        made.append(changed(run, steps=[run.checklist.steps[0], step, *run.checklist.steps[2:]]))
     return made
 
 
@@ -221,7 +222,7 @@ def test_trend__number_of_a_command__followed_with_its_own_unit_and_direction(pr
     for index, run in enumerate(main_runs(30, shapes=("long",))):
         values = {"number.rate": (700.0 if index >= 20 else 1000.0) * (1 + 0.001 * (index % 3))}
         turn = Turn(workload="bench", start=0, quad=0, place=0, values=values, seconds=1.0)
-        runs.append(msgspec.structs.replace(run, jobs=[job], turns=[turn]))
+        runs.append(changed(run, records=[job], turns=[turn]))
     project.record(runs)
     (series,) = [entry for entry in project.trend().series if entry.metric == "number.rate"]
     assert (series.unit, series.better, series.kind) == ("tokens/s", "higher", "noisy")
@@ -329,8 +330,10 @@ def test_trend__workload_renamed__its_regression_is_open_no_more_and_it_is_named
 ) -> None:
     renamed = [
         dated(
-            msgspec.structs.replace(
-                run, counters=[], steps=[msgspec.structs.replace(step, workload="decoder") for step in run.steps]
+            changed(
+                run,
+                counters=[],
+                steps=[msgspec.structs.replace(step, workload="decoder") for step in run.checklist.steps],
             ),
             (moment(run.session.started_at) + timedelta(days=110)).isoformat(),
         )
@@ -352,9 +355,12 @@ def test_trend__value_that_nothing_measures__left_out_and_said(
 ) -> None:
     runs = main_runs(12, shapes=("long",))
     for index in range(10, 12):
-        values = [msgspec.structs.replace(value, value=strange, interval=None) for value in runs[index].steps[0].values]
-        first = msgspec.structs.replace(runs[index].steps[0], values=values)
-        runs[index] = msgspec.structs.replace(runs[index], steps=[first, *runs[index].steps[1:]])
+        values = [
+            msgspec.structs.replace(value, value=strange, interval=None)
+            for value in runs[index].checklist.steps[0].values
+        ]
+        first = msgspec.structs.replace(runs[index].checklist.steps[0], values=values)
+        runs[index] = changed(runs[index], steps=[first, *runs[index].checklist.steps[1:]])
     project.record(runs)
     document = project.trend(out=tmp_path / "out")
     assert (len(found_in(document).points), found_in(document).changes) == (10, [])
@@ -367,9 +373,9 @@ def test_trend__value_that_nothing_measures__left_out_and_said(
 @pytest.mark.parametrize("value", [0.0, -0.25])
 def test_trend__zero_and_less__values_like_any(project: Project, value: float, tmp_path: Path) -> None:
     runs = main_runs(12, shapes=("long",), operators=lambda _: 0.0)
-    steps = [msgspec.structs.replace(found, value=value, interval=None) for found in runs[-1].steps[0].values]
-    first = msgspec.structs.replace(runs[-1].steps[0], values=steps)
-    runs[-1] = msgspec.structs.replace(runs[-1], steps=[first, *runs[-1].steps[1:]])
+    steps = [msgspec.structs.replace(found, value=value, interval=None) for found in runs[-1].checklist.steps[0].values]
+    first = msgspec.structs.replace(runs[-1].checklist.steps[0], values=steps)
+    runs[-1] = changed(runs[-1], steps=[first, *runs[-1].checklist.steps[1:]])
     project.record(runs)
     document = project.trend(out=tmp_path / "out")
     assert [point.value for point in found_in(document).points][-1] == value
@@ -795,9 +801,9 @@ def waiting_since(run: RunDocument, index: int, at: int) -> RunDocument:
             ops=ops,
             sites=sites,
         )
-        for entry in run.counters
+        for entry in run.checklist.counters
     ]
-    return msgspec.structs.replace(run, counters=counters)
+    return changed(run, counters=counters)
 
 
 def test_trend__one_item_and_a_slowdown_of_another_commit__two_regressions_with_one_chart_each(

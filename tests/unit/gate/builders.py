@@ -23,6 +23,7 @@ from perfgate.document.samples import (
     pack,
 )
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 
 SHAPE = "long"
 WORKLOAD = "encoder"
@@ -163,8 +164,8 @@ def sides(
         ],
         "operators": [],
     }
-    base = msgspec.structs.replace(base, replicates=firsts, **checklist)
-    head = msgspec.structs.replace(head, replicates=heads, **checklist)
+    base = changed(base, replicates=firsts, **checklist)
+    head = changed(head, replicates=heads, **checklist)
     return base, head
 
 

@@ -19,6 +19,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.fakes.records import changed
 from tests.unit.gate.builders import sides
 from tests.wording import text_of, worded
 
@@ -31,9 +32,7 @@ def with_value(run: RunDocument, value: float | None, metric: str = "latency.p99
     labels = {"shape": "long", **fields.pop("labels", {})}
     reason = "not estimable" if value is None else None
     found = Value(metric=metric, value=value, labels=labels, reason=reason, **fields)
-    return msgspec.structs.replace(
-        run, steps=[StepResult(number=1, slug="latency", workload="encoder", status="ok", values=[found])]
-    )
+    return changed(run, steps=[StepResult(number=1, slug="latency", workload="encoder", status="ok", values=[found])])
 
 
 def compared(base: RunDocument, head: RunDocument, *budgets: Budget) -> Comparison:
@@ -80,7 +79,7 @@ def test_budget__no_value_but_a_lower_end_beyond__broken_all_the_same() -> None:
 
 def test_budget__nothing_measured__inconclusive_by_name_and_says_which_step_would() -> None:
     base, head = sides(NO_CHANGE)
-    decision = judged(base, msgspec.structs.replace(head, steps=[]), P99)
+    decision = judged(base, changed(head, steps=[]), P99)
     assert (decision.verdict, worded(decision.reasons)) == ("INCONCLUSIVE", ["not judged: encoder/long latency.p99"])
     assert "step 1 did not measure this value" in (text_of(decision.comparisons[0].reason))
 
@@ -95,9 +94,7 @@ def with_turns(run: RunDocument, *values: float) -> RunDocument:
         )
         for turn, value in enumerate(values, start=1)
     ]
-    return msgspec.structs.replace(
-        run, steps=[StepResult(number=1, slug="latency", workload="encoder", status="ok", values=found)]
-    )
+    return changed(run, steps=[StepResult(number=1, slug="latency", workload="encoder", status="ok", values=found)])
 
 
 def test_budget__broken_in_one_turn_of_two__the_machine_stalled() -> None:
@@ -184,7 +181,7 @@ def test_sla__no_value__inconclusive_by_its_name(left: list[Value]) -> None:
         for run in sides(NO_CHANGE)
     )
     step = StepResult(number=1, slug="latency", workload="encoder", status="ok", values=left)
-    decision = judged(base, msgspec.structs.replace(head, steps=[step]))
+    decision = judged(base, changed(head, steps=[step]))
     assert (decision.verdict, worded(decision.reasons)) == ("INCONCLUSIVE", ["not judged: encoder/long sla.p99"])
     comment = render_comment(decision, CONTEXT)
     assert "INCONCLUSIVE – P99 against the SLA of `encoder/long` could not be judged: " in comment
@@ -211,9 +208,7 @@ def with_rates(run: RunDocument, *turns: dict[str, float]) -> RunDocument:
         for number, rates in enumerate(turns, start=1)
         for size, rate in rates.items()
     ]
-    return msgspec.structs.replace(
-        run, steps=[StepResult(number=5, slug="batch", workload="encoder", status="ok", values=found)]
-    )
+    return changed(run, steps=[StepResult(number=5, slug="batch", workload="encoder", status="ok", values=found)])
 
 
 WHOLE, BROKEN, LEFT = {"8": 500.0, "16": 500.0}, {"8": 500.0, "16": 50.0}, {"8": 500.0}

@@ -11,6 +11,7 @@ from perfgate.document.run import CodeChange
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.explain.causes import with_causes
 from tests.fakes.documents import make_counter, make_decision, make_run
+from tests.fakes.records import changed
 
 FUNCTIONS = [
     CalledFunction(name="forward", file="m.py", first=10, last=20, callers=["service.py:7"]),
@@ -19,13 +20,13 @@ FUNCTIONS = [
 ]
 
 
-def changed(file: str, line: int, function: str | None = None, begins: int = 0, ends: int = 0) -> CodeChange:
+def place(file: str, line: int, function: str | None = None, begins: int = 0, ends: int = 0) -> CodeChange:
     return CodeChange(file=file, first=line, last=line, function=function, begins=begins or None, ends=ends or None)
 
 
-HOOK = changed("service.py", 7, "call", 1, 9)
-LOOP = changed("m.py", 15, "forward", 10, 20)
-TOP = changed("m.py", 12, "forward", 10, 20)
+HOOK = place("service.py", 7, "call", 1, 9)
+LOOP = place("m.py", 15, "forward", 10, 20)
+TOP = place("m.py", 12, "forward", 10, 20)
 
 
 @pytest.mark.parametrize(
@@ -35,8 +36,8 @@ TOP = changed("m.py", 12, "forward", 10, 20)
         ([LOOP], "m.py:33", Origin(line="m.py:15", reach="caller", function="forward")),
         ([HOOK], "m.py:33", Origin(line="service.py:7", reach="caller", function="call")),
         ([TOP], "m.py:18", Origin(line="m.py:12", reach="function", function="forward")),
-        ([changed("other.py", 3)], "m.py:18", Origin(line="other.py:3", reach="elsewhere")),
-        ([changed("other.py", n) for n in range(1, 9)], "m.py:18", None),
+        ([place("other.py", 3)], "m.py:18", Origin(line="other.py:3", reach="elsewhere")),
+        ([place("other.py", n) for n in range(1, 9)], "m.py:18", None),
         ([], "m.py:18", None),
     ],
 )
@@ -47,7 +48,7 @@ def test_origin__what_changed_and_who_calls__nearest_changed_place(
 
 
 def test_chain_of__line_that_the_only_change_reaches__its_chain_whatever_is_imported() -> None:
-    imports = msgspec.structs.replace(changed("m.py", 3), imports=True, chains=[[(3, 3)]])
+    imports = msgspec.structs.replace(place("m.py", 3), imports=True, chains=[[(3, 3)]])
     one = msgspec.structs.replace(LOOP, last=16, chains=[[(15, 15), (16, 16)]])
     two = msgspec.structs.replace(LOOP, last=16, chains=[[(15, 15)], [(16, 16)]])
     assert ChangedCode([imports, one], FUNCTIONS).origin("other.py:5") == Origin(
@@ -56,7 +57,7 @@ def test_chain_of__line_that_the_only_change_reaches__its_chain_whatever_is_impo
     assert ChangedCode([imports, one], FUNCTIONS).chain_of("other.py:5") == ("m.py", 15)
     assert ChangedCode([imports, one], FUNCTIONS).chain_of("m.py:19") == ("m.py", 15)
     # Which of two it is would be a guess.
-    for changes in ([two], [one, TOP], [one, changed("service.py", 7, "call", 1, 9)]):
+    for changes in ([two], [one, TOP], [one, place("service.py", 7, "call", 1, 9)]):
         assert ChangedCode(changes, FUNCTIONS).chain_of("other.py:5") is None
     assert ChangedCode([imports]).origin("other.py:5") == Origin(line="m.py:3", reach="elsewhere")
 
@@ -76,8 +77,10 @@ def test_with_causes__more_calls_on_an_unchanged_line_and_on_a_changed_one__the_
     ]
     decision = make_decision("FAIL", comparisons=[make_counter("counters.framework_ops", 1, 7, parts=parts)])
     head = make_run("head")
-    counters = [msgspec.structs.replace(head.counters[0], workload="encoder", shape="long", functions=FUNCTIONS)]
-    head = msgspec.structs.replace(head, counters=counters, source=msgspec.structs.replace(head.source, changes=[LOOP]))
+    counters = [
+        msgspec.structs.replace(head.checklist.counters[0], workload="encoder", shape="long", functions=FUNCTIONS)
+    ]
+    head = changed(head, counters=counters, source=msgspec.structs.replace(head.source, changes=[LOOP]))
     assert [cause.line for cause in with_causes(decision).causes] == ["m.py:18", "m.py:15"]
     (lead, *_) = with_causes(decision, None, head).causes
     assert (lead.line, lead.origin) == ("m.py:15", Origin(line="m.py:15", reach="line", function="forward"))

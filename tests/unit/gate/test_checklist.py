@@ -18,6 +18,7 @@ from perfgate.judging.gate.compare.rule import pairs_to_decide, single_interval
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.effect import Differences
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 UNCHANGED = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]
@@ -31,7 +32,7 @@ def with_steps(
     run: RunDocument, *values: Value, number: int = 5, slug: str = "batch", waited: float | None = None
 ) -> RunDocument:
     step = StepResult(number=number, slug=slug, workload=WORKLOAD, status="ok", values=list(values), waited=waited)
-    return msgspec.structs.replace(run, counters=[counters({"aten::add": 1})], steps=[*run.steps, step])
+    return changed(run, counters=[counters({"aten::add": 1})], steps=[*run.checklist.steps, step])
 
 
 def judged(before: list[Value], after: list[Value], policy: Policy | None = None, **step: object) -> DecisionDocument:
@@ -286,7 +287,7 @@ def test_checklist__turns_without_a_ratio__no_difference_and_the_verdict_stays(b
 def using(run: RunDocument, share: float, *findings: Finding) -> RunDocument:
     """The run with blocks that use a share of their CPU, and with step 2, which measured 50 % by itself."""
     replicates = []
-    for replicate in run.replicates:
+    for replicate in run.pairs.replicates:
         blocks = replicate.shapes[SHAPE]
         used = msgspec.structs.replace(
             blocks,
@@ -295,10 +296,12 @@ def using(run: RunDocument, share: float, *findings: Finding) -> RunDocument:
             ),
         )
         replicates.append(msgspec.structs.replace(replicate, shapes={SHAPE: used}))
-    run = msgspec.structs.replace(run, replicates=replicates)
+    run = changed(run, replicates=replicates)
     run = with_steps(run, value("utilization.host", 0.5), number=2, slug="utilization")
-    step = msgspec.structs.replace(run.steps[-1], findings=list(findings), status="attention" if findings else "ok")
-    return msgspec.structs.replace(run, steps=[step])
+    step = msgspec.structs.replace(
+        run.checklist.steps[-1], findings=list(findings), status="attention" if findings else "ok"
+    )
+    return changed(run, steps=[step])
 
 
 def test_checklist__host_utilization__from_the_blocks_of_the_pairs() -> None:
@@ -411,19 +414,19 @@ def test_checklist__budget__comes_before_the_limit() -> None:
 
 @pytest.mark.parametrize(("number", "slug", "verdict"), [(8, "precision", "PASS"), (4, "top_ops", "INCONCLUSIVE")])
 def test_decide__step_that_failed__matters_where_it_decides(number: int, slug: str, verdict: str) -> None:
-    base, head = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in sides(UNCHANGED))
+    base, head = (changed(run, counters=[counters({"aten::add": 1})]) for run in sides(UNCHANGED))
     error = ErrorDetail(kind="exception", message="RuntimeError: no kernel")
     failed = StepResult(number=number, slug=slug, workload=WORKLOAD, status="error", error=error)
-    decision = decide(base, msgspec.structs.replace(head, steps=[failed]), policy=Policy(), history=History())
+    decision = decide(base, changed(head, steps=[failed]), policy=Policy(), history=History())
     assert decision.verdict == verdict
     assert {step.number: step.status for step in decision.steps}[number] == "error"
 
 
 def test_decide__step_that_failed_and_a_limit_is_about__inconclusive() -> None:
-    base, head = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in sides(UNCHANGED))
+    base, head = (changed(run, counters=[counters({"aten::add": 1})]) for run in sides(UNCHANGED))
     failed = StepResult(
         number=5, slug="batch", workload=WORKLOAD, status="error", error=ErrorDetail(kind="exception", message="x")
     )
     policy = Policy(tolerances={"batch.knee": 0.0})
-    decision = decide(base, msgspec.structs.replace(head, steps=[failed]), policy=policy, history=History())
+    decision = decide(base, changed(head, steps=[failed]), policy=policy, history=History())
     assert decision.verdict == "INCONCLUSIVE"

@@ -14,6 +14,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.explain.contributions import explanations
 from tests.fakes.documents import make_comparison, make_counter
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 
 US = 1e-6
@@ -53,9 +54,9 @@ def measured(times: Times, rows: list[CallRow] | None = None, *, base_rows: list
                     operators={SHAPE: {op: time * (1 + 0.01 * (number % 3 - 1)) for op, time in own.items()}},
                 ),
             )
-            for number, replicate in enumerate(run.replicates)
+            for number, replicate in enumerate(run.pairs.replicates)
         ]
-        return msgspec.structs.replace(run, replicates=replicates, accounts=[account(*own_rows, **parts)])
+        return changed(run, replicates=replicates, accounts=[account(*own_rows, **parts)])
 
     return side(base, BASE, base_rows or traced(BASE)), side(head, times, rows or traced(times))
 
@@ -174,9 +175,9 @@ def test_explanations__base_without_the_time_outside_operators__none_is_put_down
                 replicate.profile, operators={SHAPE: {op: t for op, t in BASE.items() if op != OUTSIDE_OPERATORS}}
             ),
         )
-        for replicate in base.replicates
+        for replicate in base.pairs.replicates
     ]
-    found = explained((msgspec.structs.replace(base, replicates=lacking), head), slower(2e-3))
+    found = explained((changed(base, replicates=lacking), head), slower(2e-3))
     assert [part.kind for part in found.contributions if part.op == OUTSIDE_OPERATORS] == ["outside"]
 
 
@@ -184,7 +185,7 @@ def test_explanations__profiler_slows_every_operator__what_it_adds_is_taken_off(
     # A call of 10 ms takes 13 ms under the profiler: 1 ms for each of three operators.
     base = {**BASE, "aten::addmm": 11e-3}
     documents = measured({**base, "aten::mul": 3e-3}, [*traced(base), row("aten::mul", 3e-3, 2)])
-    first = msgspec.structs.replace(
+    first = changed(
         documents[0],
         replicates=[
             msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
@@ -208,7 +209,7 @@ def test_explanations__profiler_slows_the_host_of_a_device__taken_off_between_th
         compute=0.5e-3,
         gap_host=9.5e-3,
     )
-    first = msgspec.structs.replace(
+    first = changed(
         documents[0],
         replicates=[
             msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
@@ -227,7 +228,7 @@ def test_explanations__loop_of_small_operators_within_what_was_measured__nothing
     # for reasons of its own, which are no operator's.
     base = {**BASE, "aten::addmm": 9e-3}
     documents = measured({**base, "aten::mul": 100 * US}, [*traced(base), row("aten::mul", 100 * US, 48)])
-    first = msgspec.structs.replace(
+    first = changed(
         documents[0],
         replicates=[
             msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
@@ -301,7 +302,7 @@ def test_decide__both_sides_traced__the_decision_holds_the_explanation() -> None
     roof = Roof(flops_per_second=1e11, bytes_per_second=1e10)
     work = [LeastWork(flops=1e9, moved_bytes=1e6, count=1)]
     base, head = (
-        msgspec.structs.replace(side, accounts=[msgspec.structs.replace(side.accounts[0], roof=roof, work=work)])
+        changed(side, accounts=[msgspec.structs.replace(side.checklist.accounts[0], roof=roof, work=work)])
         for side in (base, head)
     )
     (found,) = decide(base, head, policy=Policy(), history=History()).explanations

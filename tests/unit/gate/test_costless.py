@@ -10,6 +10,7 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.judging.gate.decide import decide
+from tests.fakes.records import changed
 from tests.unit.gate.builders import counters, sides
 
 UNCHANGED = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]
@@ -45,8 +46,8 @@ def judged(factors: list[float], name: str, policy: Policy | None = None) -> Dec
         for side, n in ((before, 1), (after, 2 + int(METRICS[name].gate.allowed_more)))
     )
     return decide(
-        msgspec.structs.replace(base, counters=[before]),
-        msgspec.structs.replace(head, counters=[after]),
+        changed(base, counters=[before]),
+        changed(head, counters=[after]),
         policy=policy or Policy(),
         history=History(),
     )
@@ -83,7 +84,5 @@ def test_decide__more_of_what_is_a_fault_by_itself__fail(name: str) -> None:
 def test_decide__times_taken_away__no_better_than_with_them() -> None:
     base, head = sides(UNCHANGED)
     grown = [counters({"aten::add": 1}), counters({"aten::add": 2})]
-    base, head = (
-        msgspec.structs.replace(side, replicates=[], counters=[count]) for side, count in zip((base, head), grown)
-    )
+    base, head = (changed(side, replicates=[], counters=[count]) for side, count in zip((base, head), grown))
     assert decide(base, head, policy=Policy(), history=History()).verdict == "FAIL"

@@ -10,6 +10,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import CounterSite
 from perfgate.judging.gate.decide import decide
+from tests.fakes.records import changed
 from tests.unit.gate.builders import counters, sides
 
 
@@ -27,8 +28,8 @@ def test_decide__operators_of_a_call_beside_what_is_tolerated(
     after: int, tolerated: float, outcome: str, verdict: str
 ) -> None:
     base, head = sides([1.0 + 0.0005 * (-1) ** pair for pair in range(14)])
-    base = msgspec.structs.replace(base, counters=[counters({"aten::mm": 40})])
-    head = msgspec.structs.replace(head, counters=[counters({"aten::mm": after})])
+    base = changed(base, counters=[counters({"aten::mm": 40})])
+    head = changed(head, counters=[counters({"aten::mm": after})])
     policy = Policy(tolerances={"counters.framework_ops": tolerated})
 
     decision = decide(base, head, policy=policy, history=History())
@@ -59,7 +60,7 @@ def test_decide__bytecodes__a_helper_function_more_is_no_regression(before: int,
         )
         for count in (before, after)
     )
-    base, head = (msgspec.structs.replace(side, counters=[of]) for side, of in ((base, one), (head, other)))
+    base, head = (changed(side, counters=[of]) for side, of in ((base, one), (head, other)))
 
     decision = decide(base, head, policy=Policy(), history=History())
 
@@ -76,7 +77,7 @@ def test_decide__amounts_that_say_nothing__unchanged_from_any_base_either_way(na
 
     def outcome(base_count: int, head_count: int) -> str:
         runs = [
-            msgspec.structs.replace(
+            changed(
                 side,
                 counters=[
                     msgspec.structs.replace(counted, values={**counted.values, name: count})

@@ -19,6 +19,7 @@ from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide, judge_folder
 from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.verdict import exit_code
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.wording import text_of, worded
 
@@ -43,8 +44,8 @@ def with_counters(
     base: RunDocument, head: RunDocument, before: dict[str, int], after: dict[str, int], **fields: object
 ):
     return (
-        msgspec.structs.replace(base, counters=[counters(before)]),
-        msgspec.structs.replace(head, counters=[counters(after, **fields)]),  # type: ignore[arg-type]
+        changed(base, counters=[counters(before)]),
+        changed(head, counters=[counters(after, **fields)]),  # type: ignore[arg-type]
     )
 
 
@@ -155,7 +156,7 @@ def wavering(base: tuple[int, int] | None, head: tuple[int, int], *, most: int) 
         (steady,) = pair[0].counters
         sites = [msgspec.structs.replace(site, between=base) for site in steady.sites]
         spoiled = msgspec.structs.replace(steady, unstable=[OPS], ranges={OPS: base}, sites=sites)
-        pair = msgspec.structs.replace(pair[0], counters=[spoiled]), pair[1]
+        pair = changed(pair[0], counters=[spoiled]), pair[1]
     decision = judge(*pair)
     return decision, comparison(decision, OPS)
 
@@ -210,7 +211,7 @@ def test_decide__both_sides_warn_of_the_same__said_once() -> None:
 def test_decide__correctness_check_failed__fail_though_faster() -> None:
     base, head = sides([0.5] * 14)
     failed = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="failed", message="cosine 0.2")
-    decision = judge(base, msgspec.structs.replace(head, correctness=[failed]))
+    decision = judge(base, changed(head, correctness=[failed]))
     assert decision.verdict == "FAIL"
     assert text_of(comparison(decision, "correctness").reason) == "cosine 0.2"
 
@@ -230,7 +231,7 @@ def test_decide__head_step_failed__measuring_failed_not_a_verdict() -> None:
     base, head = sides(NO_CHANGE)
     error = ErrorDetail(kind="exception", message="RuntimeError: boom", traceback="…")
     step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason=quote("boom"), error=error)
-    decision = judge(base, msgspec.structs.replace(head, steps=[step]))
+    decision = judge(base, changed(head, steps=[step]))
     assert decision.verdict == "INCONCLUSIVE"
     assert exit_code(decision) == 4
 
@@ -240,7 +241,7 @@ def test_decide__a_pair_failed__measuring_failed() -> None:
     failed = FailedPair(
         pair=3, arm="ab", workload=WORKLOAD, error=ErrorDetail(kind="signal", message="killed", signal="SIGKILL")
     )
-    assert exit_code(judge(base, msgspec.structs.replace(head, failed_pairs=[failed]))) == 4
+    assert exit_code(judge(base, changed(head, failed=[failed]))) == 4
 
 
 def test_decide__nothing_measured__inconclusive() -> None:
@@ -251,9 +252,7 @@ def test_decide__nothing_measured__inconclusive() -> None:
 
 def with_p50(head: RunDocument, seconds: float) -> RunDocument:
     value = Value(metric="latency.p50", value=seconds, labels={"shape": SHAPE})
-    return msgspec.structs.replace(
-        head, steps=[StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])]
-    )
+    return changed(head, steps=[StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])])
 
 
 STORED = [0.0100, 0.0101, 0.0099, 0.0100, 0.0102, 0.0098]
@@ -284,7 +283,7 @@ def test_decide__p99_sla_broken_by_head_only__fail() -> None:
     workloads = [msgspec.structs.replace(head.workloads[0], sla_p99=0.02)]
     value = Value(metric="latency.p99", value=0.03, interval=(0.025, 0.04), labels={"shape": SHAPE})
     step = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])
-    decision = judge(base, msgspec.structs.replace(head, workloads=workloads, steps=[step]))
+    decision = judge(base, changed(head, workloads=workloads, steps=[step]))
     assert decision.verdict == "FAIL"
     assert comparison(decision, "sla.p99").outcome == "regressed"
 
@@ -387,9 +386,9 @@ def test_decide__workers_that_waited_for_the_cpu__the_share_is_said() -> None:
                 )
             },
         )
-        for one in head.replicates
+        for one in head.pairs.replicates
     ]
-    assert judge(base, msgspec.structs.replace(head, replicates=seen)).waited == 0.25
+    assert judge(base, changed(head, replicates=seen)).waited == 0.25
 
 
 @pytest.mark.parametrize("ratios", [[1.0] * 16, [0.999] * 16])

@@ -17,6 +17,7 @@ from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate, pac
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from tests.fakes.card_times import LOOKS, Call, CardGate, CardNoise
+from tests.fakes.records import changed
 from tests.traps.virtual import SHAPE, judged
 from tests.unit.gate.builders import sides, stretches_of
 
@@ -46,8 +47,8 @@ def documents(pairs: int, noise: CardNoise | None = None) -> tuple[RunDocument, 
     return gate.documents()
 
 
-def changed(run: RunDocument, change: Callable[[Replicate], Replicate]) -> RunDocument:
-    return msgspec.structs.replace(run, replicates=[change(replicate) for replicate in run.replicates])
+def with_replicates(run: RunDocument, change: Callable[[Replicate], Replicate]) -> RunDocument:
+    return changed(run, replicates=[change(replicate) for replicate in run.pairs.replicates])
 
 
 def with_kernels(replicate: Replicate, kernels: KernelBlocks) -> Replicate:
@@ -93,7 +94,7 @@ def test_decide__wall_alone_is_longer__informs() -> None:
 
     base, head = documents(32)
 
-    decision = judged(base, changed(head, later), policy=Policy(looks=LOOKS))
+    decision = judged(base, with_replicates(head, later), policy=Policy(looks=LOOKS))
 
     assert decision.verdict == "PASS"
     assert times_of(decision)["throughput.turnaround"].outcome == "informs"
@@ -134,7 +135,7 @@ def test_decide__other_work_on_a_noisy_host__undecided() -> None:
 def test_decide__kernels_left_out_of_a_pair__evidence_is_missing(sides: tuple[int, ...]) -> None:
     runs = list(documents(16))
     for side in sides:
-        runs[side] = changed(
+        runs[side] = with_replicates(
             runs[side],
             lambda replicate: msgspec.structs.replace(replicate, kernels={}) if replicate.pair == 9 else replicate,
         )
@@ -148,7 +149,7 @@ def test_decide__kernels_left_out_of_a_pair__evidence_is_missing(sides: tuple[in
 def test_decide__no_kernels_on_a_gpu__evidence_is_missing() -> None:
     runs = []
     for run in documents(16):
-        bare = changed(run, lambda replicate: msgspec.structs.replace(replicate, kernels={}))
+        bare = with_replicates(run, lambda replicate: msgspec.structs.replace(replicate, kernels={}))
         runs.append(msgspec.structs.replace(bare, testbed=msgspec.structs.replace(bare.testbed, device_kind="cuda")))
 
     decision = judged(runs[0], runs[1], policy=Policy(looks=LOOKS))
@@ -171,8 +172,8 @@ def test_decide__clocks_differ__cycles_are_compared_and_without_them_times_are_i
     cycles: bool, verdict: str
 ) -> None:
     base, head = documents(32)
-    base = changed(base, lambda replicate: slower_clock(replicate, by=0.0, cycles=cycles))
-    head = changed(head, lambda replicate: slower_clock(replicate, by=0.08, cycles=cycles))
+    base = with_replicates(base, lambda replicate: slower_clock(replicate, by=0.0, cycles=cycles))
+    head = with_replicates(head, lambda replicate: slower_clock(replicate, by=0.08, cycles=cycles))
 
     decision = judged(base, head, policy=Policy(looks=LOOKS))
 
@@ -201,8 +202,8 @@ def test_stretches__on_a_device__mean_and_stalls_are_of_the_device() -> None:
     firsts, seconds = stretches_of(ratio=2.0)
     runs = []
     for run, stretches in ((base, firsts), (head, seconds)):
-        timed = [on_device(replicate, ns=800_000) for replicate in (*run.replicates, *stretches)]
-        runs.append(msgspec.structs.replace(run, replicates=timed))
+        timed = [on_device(replicate, ns=800_000) for replicate in (*run.pairs.replicates, *stretches)]
+        runs.append(changed(run, replicates=timed))
 
     means = times_of(judged(runs[0], runs[1], policy=Policy(looks=LOOKS)))["latency.mean"]
 

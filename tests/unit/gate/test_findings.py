@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import msgspec
 import pytest
 
 from perfgate.catalogue.lookup import METRICS, RULES, is_known
@@ -14,6 +13,7 @@ from perfgate.document.run import REPEAT, Finding, MessageValue, RunDocument, St
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.explain.findings import unmatched
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 UNCHANGED = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]
@@ -46,7 +46,7 @@ def with_step(
     step = StepResult(
         number=number, slug="step", workload=WORKLOAD, status=status, findings=list(findings), values=list(own)
     )
-    return msgspec.structs.replace(run, steps=[*run.steps, step], counters=[counters({"aten::add": 1})])
+    return changed(run, steps=[*run.checklist.steps, step], counters=[counters({"aten::add": 1})])
 
 
 def judged(base: RunDocument, head: RunDocument) -> DecisionDocument:
@@ -76,8 +76,8 @@ def test_findings__pattern_that_took_the_place_of_another__one_new_and_one_gone_
     base, head = (with_step(run, one) for run, one in zip(sides(UNCHANGED), (gelu(op="aten::erf"), attention())))
     before, after = ({"aten::erf": 1, "aten::mul": 2}, {"aten::bmm": 2, "aten::softmax": 1})
     decision = judged(
-        msgspec.structs.replace(base, counters=[counters(before)]),
-        msgspec.structs.replace(head, counters=[counters(after)]),
+        changed(base, counters=[counters(before)]),
+        changed(head, counters=[counters(after)]),
     )
     assert standings(decision) == ([("fusion.attention", "new")], ["fusion.gelu"])
 
@@ -87,8 +87,8 @@ def test_findings__share_below_its_limit_because_the_call_got_slower__not_gone()
     head = with_step(sides(UNCHANGED)[1], attention(), patterns=2)
     before, after = ({"aten::erf": 1, "aten::mul": 2}, {"aten::erf": 1, "aten::mul": 3, "aten::bmm": 2})
     decision = judged(
-        msgspec.structs.replace(base, counters=[counters(before)]),
-        msgspec.structs.replace(head, counters=[counters(after)]),
+        changed(base, counters=[counters(before)]),
+        changed(head, counters=[counters(after)]),
     )
     assert standings(decision) == ([("fusion.attention", "new")], [])
 
@@ -200,8 +200,8 @@ def test_comment__new_and_gone_findings__before_the_folds_and_counted_in_the_tit
     rms = finding("fusion.rms_norm", ops=["aten::pow", "aten::mean"], line="model.py:4", op="aten::pow")
     before, after = ({"aten::pow": 1, "aten::mul": 1}, {"aten::bmm": 2, "aten::mul": 1})
     decision = judged(
-        msgspec.structs.replace(with_step(base, gelu(), rms), counters=[counters(before)]),
-        msgspec.structs.replace(with_step(head, gelu(), attention()), counters=[counters(after)]),
+        changed(with_step(base, gelu(), rms), counters=[counters(before)]),
+        changed(with_step(head, gelu(), attention()), counters=[counters(after)]),
     )
     above_folds, _, folds = rendered(decision).partition("<details>")
     new, _, gone = above_folds.partition("**No longer in the checklist**")
@@ -215,8 +215,8 @@ def test_comment__new_and_gone_findings__before_the_folds_and_counted_in_the_tit
 def test_comment__two_new_findings_of_a_step_on_one_line__its_cause_names_the_step_once() -> None:
     base, head = sides(UNCHANGED)
     decision = judged(
-        msgspec.structs.replace(with_step(base, gelu()), counters=[counters({"aten::pow": 1, "aten::mul": 1})]),
-        msgspec.structs.replace(
+        changed(with_step(base, gelu()), counters=[counters({"aten::pow": 1, "aten::mul": 1})]),
+        changed(
             with_step(head, gelu(), attention(), attention()), counters=[counters({"aten::bmm": 2, "aten::mul": 1})]
         ),
     )

@@ -17,6 +17,7 @@ from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.explain.causes import with_causes
 from tests.fakes.documents import make_decision, make_run
+from tests.fakes.records import changed
 from tests.unit.counting.planted import FIRST_LINE, count
 
 
@@ -31,7 +32,7 @@ def one_thread() -> Iterator[None]:
 def explained(folder: Path, base: str, head: str) -> list[Cause]:
     """Return the causes that explain a counter which got worse, in the decision's order."""
     before, after = (
-        msgspec.structs.replace(make_run(side), counters=count(folder / side, body.splitlines(), repeats=2))
+        changed(make_run(side), counters=count(folder / side, body.splitlines(), repeats=2))
         for side, body in (("base", base), ("head", head))
     )
     changes = code_changes(folder / "base", folder / "head", ["model.py"])

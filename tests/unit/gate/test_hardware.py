@@ -17,6 +17,7 @@ from perfgate.document.samples import Replicate
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import text_of, worded
 
@@ -38,9 +39,9 @@ def counting(
 ) -> RunDocument:
     """Return a run whose processes execute ``work`` times a million instructions a call, in ``cycles`` as many cycles."""
     lot = np.random.default_rng(seed)
-    return replace(
+    return changed(
         run,
-        replicates=[_counting(one, work * (1 + lot.normal(0, spread)), cycles, source) for one in run.replicates],
+        replicates=[_counting(one, work * (1 + lot.normal(0, spread)), cycles, source) for one in run.pairs.replicates],
     )
 
 
@@ -145,7 +146,7 @@ def test_decide__nobody_counts__nothing_compared_and_nothing_missing() -> None:
 @pytest.mark.parametrize("pairs", [{3}, set(range(PAIRS))])
 def test_decide__instructions_taken_from_pairs_of_one_side__inconclusive(side: str, pairs: set[int]) -> None:
     runs = dict(zip(("base", "head"), both(work=1.02)))
-    runs[side] = replace(runs[side], replicates=[_silent(one, pairs) for one in runs[side].replicates])
+    runs[side] = changed(runs[side], replicates=[_silent(one, pairs) for one in runs[side].pairs.replicates])
     decision = judged(runs["base"], runs["head"])
     assert decision.verdict == "INCONCLUSIVE"
     assert worded(decision.reasons) == [f"missing: {WORKLOAD}/{SHAPE} instructions ({side})"]
@@ -160,7 +161,7 @@ def _silent(one: Replicate, pairs: set[int]) -> Replicate:
 
 
 def test_misfit__counts_of_some_blocks_or_below_zero__refused() -> None:
-    columns = both()[0].replicates[0].shapes[SHAPE]
+    columns = both()[0].pairs.replicates[0].shapes[SHAPE]
     assert misfit(columns) is None
     assert misfit(replace(columns, worker=replace(columns.worker, cycles=columns.worker.cycles[1:]))) == (
         "a column of what was seen of 4 blocks has another length"

@@ -14,6 +14,7 @@ from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, Ha
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import text_of, worded
 
@@ -50,7 +51,7 @@ def test_harness_changes__head_says_where_its_file_changed__the_change_says_it()
 
 def judged(before: list[Harness], after: list[Harness], ratios: list[float] = NO_CHANGE) -> DecisionDocument:
     base, head = sides(ratios)
-    base, head = msgspec.structs.replace(base, harness=before), msgspec.structs.replace(head, harness=after)
+    base, head = changed(base, harness=before), changed(head, harness=after)
     return decide(base, head, policy=Policy(), history=History())
 
 
@@ -128,8 +129,8 @@ def test_decide__less_measured_and_slower__fail_that_still_names_the_change() ->
 def broken_base(head_harness: list[Harness], base_harness: list[Harness]) -> tuple[RunDocument, RunDocument]:
     base, head = sides([])
     workloads = [msgspec.structs.replace(base.workloads[0], error=BROKEN)]
-    base = msgspec.structs.replace(base, workloads=workloads, replicates=[], steps=[], harness=base_harness)
-    return base, msgspec.structs.replace(head, replicates=[], harness=head_harness)
+    base = changed(base, workloads=workloads, replicates=[], steps=[], harness=base_harness)
+    return base, changed(head, replicates=[], harness=head_harness)
 
 
 def test_decide__base_does_not_run_under_the_heads_file__not_comparable_and_exit_3() -> None:
@@ -154,7 +155,7 @@ def test_decide__base_fails_under_an_unchanged_file__the_measuring_failed_and_ex
 def test_decide__both_sides_fail_under_a_changed_file__the_head_is_to_blame() -> None:
     base, head = broken_base([harness(batch=1)], [harness()])
     failed = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="error", message="no")
-    decision = decide(base, msgspec.structs.replace(head, correctness=[failed]), policy=Policy(), history=History())
+    decision = decide(base, changed(head, correctness=[failed]), policy=Policy(), history=History())
     assert worded(decision.reasons) == ["failed: base encoder load", "failed: head encoder correctness"]
     assert exit_code(decision) == 4
 
@@ -192,9 +193,7 @@ def test_decide__upgrade_of_two_commits__refused(source: dict[str, Any]) -> None
 def test_decide__head_fails_too_where_the_base_does_not_run__its_own_failure_is_not_excused() -> None:
     base, head = broken_base([harness(functions={"build": "9", "inputs": "2", "check": "3"})], [harness()])
     failed = FailedPair(pair=3, arm="ab", workload=WORKLOAD, error=BROKEN)
-    head = msgspec.structs.replace(
-        head, failed_pairs=[failed], workloads=[msgspec.structs.replace(head.workloads[0], error=BROKEN)]
-    )
+    head = changed(head, failed=[failed], workloads=[msgspec.structs.replace(head.workloads[0], error=BROKEN)])
 
     decision = decide(base, head, policy=Policy(), history=History())
 

@@ -12,6 +12,7 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.gate.compare.operators import judge_subroutines
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD
 from tests.unit.gate.test_operators import measured
 from tests.wording import worded
@@ -73,7 +74,7 @@ def with_parts(slower: dict[str, float], *, pairs: int = 32, seed: int = 1) -> d
     """Return both sides with modules and functions, of which the head's take so many times as long."""
     lot = np.random.default_rng(seed)
     return {
-        side: msgspec.structs.replace(
+        side: changed(
             document,
             replicates=[
                 msgspec.structs.replace(
@@ -90,7 +91,7 @@ def with_parts(slower: dict[str, float], *, pairs: int = 32, seed: int = 1) -> d
                         },
                     ),
                 )
-                for one in document.replicates
+                for one in document.pairs.replicates
             ],
         )
         for side, document in zip(("base", "head"), measured(pairs=pairs))
@@ -130,12 +131,12 @@ def test_decide__function_that_the_change_removed__no_matter_of_its_time() -> No
 def without(run: RunDocument, name: str, pairs: set[int] | None = None) -> RunDocument:
     """Return a side without the times of a subroutine, or of all where the name is empty, in some pairs or in all."""
     kept = {SHAPE: {one: time for one, time in PARTS.items() if one != name}} if name else {}
-    return msgspec.structs.replace(
+    return changed(
         run,
         replicates=[
             msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, subroutines=kept))
             if pairs is None or one.pair in pairs
             else one
-            for one in run.replicates
+            for one in run.pairs.replicates
         ],
     )

@@ -10,6 +10,7 @@ import pytest
 from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, StepResult, Value
 from perfgate.judging.gate.evidence.checklist import PairedNumbers, leading_numbers
+from tests.fakes.records import changed
 from tests.unit.gate.builders import sides
 
 SPEEDUP = "precision.speedup"
@@ -21,7 +22,7 @@ def with_turns(first: float | None, later: list[float]) -> RunDocument:
     for turn, value in enumerate(later, start=2):
         values.append(Value(metric=SPEEDUP, value=value, labels={"shape": "default", REPEAT: str(turn)}))
     step = StepResult(number=8, slug="precision", workload="model", status="ok", values=values)
-    return msgspec.structs.replace(sides([1.0])[0], steps=[step])
+    return changed(sides([1.0])[0], steps=[step])
 
 
 def test_get__first_turn_of_base_left_out__compares_the_turns_after_it_on_both_sides() -> None:
@@ -40,8 +41,8 @@ def test_waits_for_turns__until_base_has_taken_one() -> None:
 
 def test_get__first_turn_of_base_missing_for_another_reason__is_not_compared() -> None:
     base = with_turns(1.0, [1.0, 1.1, 1.0, 1.1, 1.0])
-    (step,) = base.steps
-    base = msgspec.structs.replace(base, steps=[msgspec.structs.replace(step, values=step.values[1:])])
+    (step,) = base.checklist.steps
+    base = changed(base, steps=[msgspec.structs.replace(step, values=step.values[1:])])
     head = with_turns(1.0, [1.0, 1.1, 1.0, 1.1, 1.0])
     (number,) = leading_numbers(head)
     assert isinstance(PairedNumbers(base, head).get(number), Message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from perfgate.judging.gate.compare.alpha import subjects_of
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import of_workload
 from perfgate.judging.gate.look import Look
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.unit.gate.test_turns import NAME, TPOT, job
 from tests.unit.gate.test_turns import runs as runs_of_job
@@ -30,27 +33,31 @@ def renamed(run: RunDocument, name: str) -> RunDocument:
             return msgspec.structs.replace(value, workload=name)
         return value
 
-    fields = {key: getattr(run, key) for key in run.__struct_fields__}
-    lists = {key: [of_other(entry) for entry in value] for key, value in fields.items() if isinstance(value, list)}
-    lists["workloads"] = [msgspec.structs.replace(run.workloads[0], name=name)]
-    return msgspec.structs.replace(run, **lists)
+    checklist = {}
+    for key in run.checklist.__struct_fields__:
+        checklist[key] = [of_other(entry) for entry in getattr(run.checklist, key)]
+    replicates = [of_other(replicate) for replicate in run.pairs.replicates]
+    workloads = [msgspec.structs.replace(run.workloads[0], name=name)]
+    return changed(run, workloads=workloads, replicates=replicates, **checklist)
 
 
 def together(*documents: Documents) -> Documents:
     """The documents of a job that measured the workload of the first one, and after it those of the others."""
     named = [documents[0]]
     named += [tuple(renamed(run, f"other-{n}") for run in pair) for n, pair in enumerate(documents[1:])]  # type: ignore[misc]
-    base, head = (
-        msgspec.structs.replace(
-            runs[0],
-            **{
-                key: [entry for run in runs for entry in getattr(run, key)]
-                for key in ("workloads", "steps", "counters", "correctness", "replicates")
-            },
-        )
-        for runs in zip(*named)
-    )
+    base, head = (joined(runs) for runs in zip(*named))
     return base, head
+
+
+def joined(runs: Sequence[RunDocument]) -> RunDocument:
+    return changed(
+        runs[0],
+        workloads=list(chain.from_iterable(run.workloads for run in runs)),
+        steps=list(chain.from_iterable(run.checklist.steps for run in runs)),
+        counters=list(chain.from_iterable(run.checklist.counters for run in runs)),
+        correctness=list(chain.from_iterable(run.checklist.correctness for run in runs)),
+        replicates=list(chain.from_iterable(run.pairs.replicates for run in runs)),
+    )
 
 
 def test_look__samples_of_a_finished_workload__are_never_unpacked() -> None:
@@ -58,7 +65,7 @@ def test_look__samples_of_a_finished_workload__are_never_unpacked() -> None:
     measured, (base, head) = sides([1.05] * 16), sides([1.0] * 16)
     unreadable = PackedArray(count=1, width=4, data="no base64")
     base, head = (
-        msgspec.structs.replace(
+        changed(
             run,
             replicates=[
                 msgspec.structs.replace(
@@ -70,7 +77,7 @@ def test_look__samples_of_a_finished_workload__are_never_unpacked() -> None:
                         )
                     },
                 )
-                for replicate in run.replicates
+                for replicate in run.pairs.replicates
             ],
         )
         for run in (base, head)
@@ -102,9 +109,9 @@ def test_look__other_jobs__share_the_error() -> None:
     base, head = runs_of_job(0.05, quads=16, per_start=1, noise=0.03)
     assert not Look(base, head, Policy(), workload=NAME).more_turns_would_help()
     assert Look(base, head, Policy(), workload=NAME, to_come=40).more_turns_would_help()
-    base, head = (msgspec.structs.replace(run, jobs=[*run.jobs, *others]) for run in (base, head))
+    base, head = (changed(run, records=[*run.jobs.records, *others]) for run in (base, head))
     assert Look(base, head, Policy(), workload=NAME).more_turns_would_help()
-    assert [number.metric for number in of_workload(head, NAME).jobs[0].numbers if number.gating] == [TPOT]
+    assert [number.metric for number in of_workload(head, NAME).jobs.records[0].numbers if number.gating] == [TPOT]
 
 
 def test_noise_floor__another_workload_has_more_pairs__is_of_the_own() -> None:
@@ -118,7 +125,7 @@ def test_noise_floor__another_workload_has_more_pairs__is_of_the_own() -> None:
 
 def test_subjects_of__workloads_with_pairs_and_jobs__each_once_and_the_named_left_out() -> None:
     _, head = together(sides([1.0] * 4), sides([1.0] * 4), sides([]))
-    head = msgspec.structs.replace(head, jobs=[job()])
+    head = changed(head, records=[job()])
     assert subjects_of(head) == 3
     assert subjects_of(head, but=[WORKLOAD]) == 2
 
@@ -142,7 +149,7 @@ def test_look__counters_regressed__settled_if_no_time_could_excuse_any_of_them(
     before, after = (
         msgspec.structs.replace(counted, values={**counted.values, **dict.fromkeys(names, value)}) for value in (1, 100)
     )
-    documents = (msgspec.structs.replace(base, counters=[before]), msgspec.structs.replace(head, counters=[after]))
+    documents = (changed(base, counters=[before]), changed(head, counters=[after]))
     assert Look(*documents, Policy(strict=strict), workload=WORKLOAD).is_settled_by_counters() is settled
 
 

@@ -96,7 +96,7 @@ def measured(run: RunDocument) -> RunDocument:
     p50 = Value(metric="latency.p50", value=0.01, labels={"shape": SHAPE})
     p99 = Value(metric="latency.p99", value=0.01, labels={"shape": SHAPE, "rate": "8"})
     harness = Harness(workload=WORKLOAD, reference="perf.py:encoder", shapes={SHAPE: "512"}, functions={"build": "1"})
-    return replace(
+    return changed(
         run,
         workloads=[replace(run.workloads[0], steps=[1, 4], sla_p99=0.02, sla_rate=8.0)],
         steps=[
@@ -106,7 +106,7 @@ def measured(run: RunDocument) -> RunDocument:
         counters=[counted],
         correctness=[CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="passed", signature="float32[4]")],
         harness=[replace(harness, sla_p99=0.02)],
-        replicates=[_with_all(replicate) for replicate in run.replicates],
+        replicates=[_with_all(replicate) for replicate in run.pairs.replicates],
     )
 
 
@@ -137,11 +137,11 @@ def function_documents(ratio: float = 1.0) -> tuple[Documents, Required]:
     """Both sides of a workload with every kind of evidence, and a trusted side that knows all of it."""
     base, head = sides([ratio + 0.0005 * (-1) ** pair for pair in range(16)])
     long_base, long_head = stretches_of(ratio=ratio)
-    base = measured(replace(base, replicates=[*base.replicates, *long_base]))
-    head = measured(replace(head, replicates=[*head.replicates, *long_head]))
+    base = measured(changed(base, replicates=[*base.pairs.replicates, *long_base]))
+    head = measured(changed(head, replicates=[*head.pairs.replicates, *long_head]))
     timed = Value(metric="preprocess.time", value=0.01, labels={"shape": SHAPE})
     preprocessing = StepResult(number=11, slug="preprocess", workload=WORKLOAD, status="ok", values=[timed])
-    stored = replace(base, side=None, replicates=[], steps=[*base.steps, preprocessing])
+    stored = changed(base, side=None, replicates=[], steps=[*base.checklist.steps, preprocessing])
     required = Required(workloads=(WORKLOAD,), aa_pairs=7, stored=(stored,), sealed=True, stretches=True)
     return (base, head), required
 
@@ -165,7 +165,7 @@ def function_check() -> Check:
 def job_check(kind: JobKind) -> Check:
     settings = reference_of(SETTINGS[kind])
     base, head = job_documents(SETTINGS[kind], Does(), Does())
-    stored = {number.metric: number for number in base.jobs[0].numbers}
+    stored = {number.metric: number for number in base.jobs.records[0].numbers}
     required = RequiredJob(settings, numbers=stored)
     evidence = Evidence(base, head)
 
@@ -295,8 +295,8 @@ def replicates(change: Callable[[Replicate], Replicate | None]) -> Change:
     """An edit of processes: ``change`` returns the process without something, or None to take it out."""
 
     def of_run(run: RunDocument) -> RunDocument:
-        left = [change(replicate) for replicate in run.replicates]
-        return replace(run, replicates=[replicate for replicate in left if replicate is not None])
+        left = [change(replicate) for replicate in run.pairs.replicates]
+        return changed(run, replicates=[replicate for replicate in left if replicate is not None])
 
     return of_run
 
@@ -324,7 +324,7 @@ def column(name: str, lanes: str = "shapes") -> Change:
 
 
 def counted(change: Callable[[CounterSet], dict[str, Any]]) -> Change:
-    return lambda run: replace(run, counters=[replace(one, **change(one)) for one in run.counters])
+    return lambda run: changed(run, counters=[replace(one, **change(one)) for one in run.checklist.counters])
 
 
 def without_count(name: str) -> Change:
@@ -340,11 +340,11 @@ def workload(**values: Any) -> Change:
 
 
 def checks(**values: Any) -> Change:
-    return lambda run: replace(run, correctness=[replace(one, **values) for one in run.correctness])
+    return lambda run: changed(run, correctness=[replace(one, **values) for one in run.checklist.correctness])
 
 
 def document(**values: Any) -> Change:
-    return lambda run: replace(run, **values)
+    return lambda run: changed(run, **values)
 
 
 COPIES, LOW = "counters.copies", "counters.low_precision_ops"
@@ -361,7 +361,7 @@ def with_rates(run: RunDocument, *turns_of_step: dict[str, float]) -> RunDocumen
         for size, rate in rates.items():
             labels = {"shape": SHAPE, "batch": size, **repeat}
             values.append(Value(metric="batch.throughput", value=rate, labels=labels))
-    return replace(run, steps=[StepResult(number=5, slug="batch", workload=WORKLOAD, status="ok", values=values)])
+    return changed(run, steps=[StepResult(number=5, slug="batch", workload=WORKLOAD, status="ok", values=values)])
 
 
 # What is taken out, and the metric by which it is missing.
@@ -403,7 +403,7 @@ PARTS: dict[str, tuple[Change, str]] = {
     "checks": (document(correctness=[]), "correctness"),
     "check": (checks(status="not_checked"), "correctness"),
     "signature": (checks(signature=None), "correctness.signature"),
-    "step": (lambda run: replace(run, steps=run.steps[:1]), "steps.top_ops"),
+    "step": (lambda run: changed(run, steps=run.checklist.steps[:1]), "steps.top_ops"),
     "SLA": (workload(sla_p99=None), "sla.p99"),
     "rate of the SLA": (workload(sla_rate=None), "sla.p99"),
     "harness": (document(harness=[]), "harness"),
@@ -525,7 +525,7 @@ def test_stretches__that_the_trusted_side_takes__are_missing_if_both_documents_l
 
 def test_place_of_a_varying_count__taken_out__is_missing() -> None:
     ranges = {"counters.framework_ops": (1, 2)}
-    base, head = (replace(run, counters=[counters({"aten::mm": 2}, ranges=ranges)]) for run in sides(NO_CHANGE))
+    base, head = (changed(run, counters=[counters({"aten::mm": 2}, ranges=ranges)]) for run in sides(NO_CHANGE))
     bare = counted(lambda one: {"sites": [replace(site, between=None) for site in one.sites]})
     assert judged((base, head), Required(), Policy()).missing == []
     decision = judged((bare(base), head), Required(), Policy())
@@ -561,7 +561,7 @@ def test_operator_in_low_precision__renamed_on_the_base__is_missing_as_it_never_
         low_sites = [CounterSite(metric=LOW, name=name, count=low)] if low else []
         one = counters({"aten::mm": 2})
         values = {**one.values, LOW: low}
-        return replace(run, counters=[replace(one, values=values, sites=[whole, *low_sites], steady=sorted(values))])
+        return changed(run, counters=[replace(one, values=values, sites=[whole, *low_sites], steady=sorted(values))])
 
     base, head = sides(NO_CHANGE)
     honest = judged((counted_run(base, low=2), counted_run(head, low=0)), Required(), Policy())
@@ -573,7 +573,7 @@ def test_operator_in_low_precision__renamed_on_the_base__is_missing_as_it_never_
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.0, "INCONCLUSIVE"), (1.3, "FAIL")])
 def test_comment__many_parts_taken_out__eight_names_and_the_number_of_the_others(ratio: float, verdict: str) -> None:
     base, head = sides([ratio + 0.0005 * (-1) ** pair for pair in range(16)])
-    bare = replace(column("used_ns")(head), counters=[], correctness=[], steps=[])
+    bare = changed(column("used_ns")(head), counters=[], correctness=[], steps=[])
     planned = workload(steps=list(range(1, 11)))(bare)
     decision = judged((base, planned), Required(), Policy())
     assert (decision.verdict, len(decision.missing)) == (verdict, 13)
@@ -616,14 +616,14 @@ def test_failed_pair__is_no_missing_pair() -> None:
     base, head = sides(NO_CHANGE)
     failed = FailedPair(pair=3, arm="ab", workload=WORKLOAD, error=ErrorDetail(kind="exception", message="no"))
     without_pair = of_arm("ab", 3)
-    decision = judged((without_pair(base), replace(without_pair(head), failed_pairs=[failed])), Required(), Policy())
+    decision = judged((without_pair(base), changed(without_pair(head), failed=[failed])), Required(), Policy())
     assert decision.missing == []
 
 
 def test_workload__that_the_head_removed__must_be_whole_as_long_as_documents_list_it() -> None:
     base, head = sides(NO_CHANGE)
     harness = Harness(workload=WORKLOAD, reference="perf.py:encoder")
-    decision = judged((replace(base, harness=[harness]), replace(head, correctness=[])), Required(), Policy())
+    decision = judged((changed(base, harness=[harness]), changed(head, correctness=[])), Required(), Policy())
     assert "correctness" in metrics_of(decision)
 
 
@@ -645,10 +645,10 @@ def test_count__of_calls_that_cannot_be_counted__is_excused_unless_the_base_was_
     base_has: bool, head_has: bool, uncounted: tuple[str, ...], side: str | None
 ) -> None:
     def of_side(run: RunDocument, has: bool, name: str) -> RunDocument:
-        one = run.counters[0]
+        one = run.checklist.counters[0]
         values = {**one.values, KEPT: 12} if has else one.values
         listed = [KEPT] if name in uncounted else []
-        return replace(run, counters=[replace(one, values=values, steady=sorted(values), uncounted=listed)])
+        return changed(run, counters=[replace(one, values=values, steady=sorted(values), uncounted=listed)])
 
     base, head = sides(NO_CHANGE)
     decision = judged((of_side(base, base_has, "base"), of_side(head, head_has, "head")), Required(), Policy())
@@ -672,7 +672,7 @@ SAME, SLOWER = Does(), Does(0.2)
 
 
 def turns(change: Callable[[Turn], dict[str, Any]]) -> Change:
-    return lambda run: replace(run, turns=[replace(turn, **change(turn)) for turn in run.turns])
+    return lambda run: changed(run, turns=[replace(turn, **change(turn)) for turn in run.jobs.turns])
 
 
 def without_values(metric: str) -> Change:
@@ -688,11 +688,11 @@ def counts(change: Callable[[RankCounts], RankCounts]) -> Change:
 
 
 def record(**values: Any) -> Change:
-    return lambda run: replace(run, jobs=[replace(one, **values) for one in run.jobs])
+    return lambda run: changed(run, records=[replace(one, **values) for one in run.jobs.records])
 
 
 def no_number_gates(run: RunDocument) -> RunDocument:
-    return record(numbers=[replace(number, gating=False) for number in run.jobs[0].numbers])(run)
+    return record(numbers=[replace(number, gating=False) for number in run.jobs.records[0].numbers])(run)
 
 
 class JobPart(NamedTuple):
@@ -710,11 +710,14 @@ def _parts_of_jobs() -> dict[str, JobPart]:
         number = reference_of(settings).must_gate[0]
         of_kind: dict[str, tuple[Change, str]] = {
             "turns": (document(turns=[]), ""),
-            "record": (document(jobs=[]), ""),
-            "job": (document(jobs=[], turns=[]), ""),
-            "turn": (lambda run: replace(run, turns=run.turns[:-1]), "job.turns"),
-            "quad": (lambda run: replace(run, turns=[turn for turn in run.turns if turn.quad != 3]), "job.turns"),
-            "last quads": (lambda run: replace(run, turns=[one for one in run.turns if one.quad < 2]), "job.turns"),
+            "record": (document(records=[]), ""),
+            "job": (document(records=[], turns=[]), ""),
+            "turn": (lambda run: changed(run, turns=run.jobs.turns[:-1]), "job.turns"),
+            "quad": (lambda run: changed(run, turns=[turn for turn in run.jobs.turns if turn.quad != 3]), "job.turns"),
+            "last quads": (
+                lambda run: changed(run, turns=[one for one in run.jobs.turns if one.quad < 2]),
+                "job.turns",
+            ),
             "number": (without_values(number), number),
             "number above 0": (zeros(number), number),
             "gating numbers": (no_number_gates, "job.numbers"),

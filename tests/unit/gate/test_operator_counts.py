@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.explain.operator_changes import operator_changes
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 
 
@@ -16,7 +15,7 @@ def traced(run: RunDocument, **ops: tuple[float, float]) -> RunDocument:
         OperatorRow(workload=WORKLOAD, shape=SHAPE, op=op, kind="host", self_time=share / 100, count=count, share=share)
         for op, (count, share) in ops.items()
     ]
-    return msgspec.structs.replace(run, operators=rows)
+    return changed(run, operators=rows)
 
 
 def both(base: dict[str, tuple[float, float]], head: dict[str, tuple[float, float]]) -> tuple[RunDocument, RunDocument]:

@@ -11,6 +11,7 @@ from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.judging.gate.compare.operators import compare_operators
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.explain.operator_table import operator_times
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 # Seconds of self time in a call of 10 ms: the one that regresses below is 3 % of it.
@@ -53,9 +54,9 @@ def measured(
                     },
                 ),
             )
-            for replicate in side.replicates
+            for replicate in side.pairs.replicates
         ]
-        return msgspec.structs.replace(side, replicates=replicates)
+        return changed(side, replicates=replicates)
 
     return times(base, {}), times(head, factors)
 
@@ -130,16 +131,16 @@ def test_compare_operators__operator_of_one_side_only__is_for_the_counters() -> 
                 operators={SHAPE: {op: t for op, t in replicate.profile.operators[SHAPE].items() if op != "aten::mm"}},
             ),
         )
-        for replicate in head.replicates
+        for replicate in head.pairs.replicates
     ]
-    tested = {test.op for test in compare_operators(Evidence(base, msgspec.structs.replace(head, replicates=without)))}
+    tested = {test.op for test in compare_operators(Evidence(base, changed(head, replicates=without)))}
     assert tested == TIMES.keys() - {"aten::mm", "aten::t"}
 
 
 def test_compare_operators__line_of_the_head__from_its_counters() -> None:
     base, head = measured()
     counted = counters({"aten::mm": 1, "aten::add": 4}, lines={"aten::mm": "model.py:12"})
-    head = msgspec.structs.replace(head, counters=[counted])
+    head = changed(head, counters=[counted])
     lines = {test.op: test.line for test in compare_operators(Evidence(base, head))}
 
     assert lines["aten::mm"] == "model.py:12"
@@ -155,7 +156,7 @@ def test_compare_operators__any_positive_number__no_overflow() -> None:
 
 def test_compare_operators__order_of_the_documents__same_answer() -> None:
     base, head = measured(slower={"aten::mm": 1.1})
-    turned = [msgspec.structs.replace(side, replicates=side.replicates[::-1]) for side in (base, head)]
+    turned = [changed(side, replicates=side.pairs.replicates[::-1]) for side in (base, head)]
     assert compare_operators(Evidence(*turned)) == compare_operators(Evidence(base, head))
 
 
@@ -185,7 +186,7 @@ def traced(run: RunDocument, **counts: float) -> RunDocument:
         )
         for op, count in counts.items()
     ]  # fmt: skip
-    return msgspec.structs.replace(run, operators=rows)
+    return changed(run, operators=rows)
 
 
 def test_compare_operators__one_that_a_side_runs_more_often__is_not_called_slower() -> None:
@@ -209,7 +210,7 @@ def test_operator_times__one_difference_for_each_operator__the_explanations_befo
 def test_operator_times__time_outside_operators_by_another_name__is_its_own_row() -> None:
     base, head = measured(spread=0.0)
     base, head = (
-        msgspec.structs.replace(
+        changed(
             side,
             replicates=[
                 msgspec.structs.replace(
@@ -219,7 +220,7 @@ def test_operator_times__time_outside_operators_by_another_name__is_its_own_row(
                         operators={SHAPE: {**replicate.profile.operators[SHAPE], OUTSIDE_OPERATORS: 0.001}},
                     ),
                 )
-                for replicate in side.replicates
+                for replicate in side.pairs.replicates
             ],
         )
         for side in (base, head)
@@ -242,11 +243,9 @@ def test_operator_times__operator_that_only_one_side_runs__is_zero_on_the_other(
                 },
             ),
         )
-        for replicate in head.replicates
+        for replicate in head.pairs.replicates
     ]
-    times = {
-        time.op: time for time in operator_times(Evidence(base, msgspec.structs.replace(head, replicates=gone)), [], [])
-    }
+    times = {time.op: time for time in operator_times(Evidence(base, changed(head, replicates=gone)), [], [])}
     assert times["aten::gelu"].head == 0.0
     assert times["aten::gelu"].base == pytest.approx(0.001, rel=0.1)
 

@@ -19,6 +19,7 @@ from perfgate.judging.gate.evidence.clocks import deciding_clock
 from perfgate.judging.gate.evidence.fast_path import compare_fast_paths, fast_path
 from perfgate.judging.gate.evidence.pairs import paired_effects
 from perfgate.judging.gate.evidence.process import statistics
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, columns, replicate, sides
 from tests.wording import text_of
 
@@ -43,32 +44,32 @@ def test_statistics__chosen_quads__only_their_calls_count() -> None:
 
 def test_paired_effects__calls_too_few_for_a_p99__pool_pairs_until_there_are_100() -> None:
     base, head = sides([1.1] * 9, blocks=2)  # 40 calls a process: three pairs have 120
-    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert effects["latency.p99"].differences.values == pytest.approx([math.log(1.1)] * 3)
 
 
 def test_paired_effects__never_100_calls__no_p99() -> None:
     base, head = sides([1.1] * 2, blocks=2)
-    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert "latency.p99" not in effects
 
 
 def test_paired_effects__p99__of_cpu_time() -> None:
     base, head = sides([1.0] * 8, cpu=0.02, blocks=4, calls=200)
-    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert np.expm1(effects["latency.p99"].differences.values[0]) == pytest.approx(1.0)
 
 
 def test_paired_effects__head_four_percent_slower__log_ratio_a_pair() -> None:
     base, head = sides([1.04] * 8)
-    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert effects["latency.low"].differences.values == pytest.approx([math.log(1.04)] * 8)
     assert effects["latency.low"].base == pytest.approx(0.01)
 
 
 def test_paired_effects__gap_of_one_percent_of_a_call__effect_is_one_percent() -> None:
     base, head = sides([1.0] * 8, gaps=(0.0, 0.0001))
-    effects = paired_effects(base.replicates, head.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert np.expm1(effects["throughput.gap"].differences.values) == pytest.approx([0.01] * 8)
 
 
@@ -81,7 +82,7 @@ def test_paired_effects__pair_without_its_second_member__left_out() -> None:
 
 def test_paired_effects__other_workload__nothing() -> None:
     base, head = sides([1.0] * 8)
-    assert paired_effects(base.replicates, head.replicates, ShapePlace("other", SHAPE)) == {}
+    assert paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace("other", SHAPE)) == {}
 
 
 def quads(seed: int, *, level: float = 1e-3, count: int = 4, calls: int = 20, drift: float = 0.0) -> list[np.ndarray]:
@@ -217,8 +218,8 @@ def _busy(share: float, work: float, slept: float, told: float) -> BlockColumns:
 
 def decided(**of_head: float) -> DecisionDocument:
     base, head = sides([1.0] * PAIRS)
-    base = msgspec.structs.replace(base, replicates=busy(base.replicates, seed=1))
-    head = msgspec.structs.replace(head, replicates=busy(head.replicates, seed=2, **of_head))
+    base = changed(base, replicates=busy(base.pairs.replicates, seed=1))
+    head = changed(head, replicates=busy(head.pairs.replicates, seed=2, **of_head))
     return decide(base, head, policy=Policy(looks=[PAIRS]), history=History())
 
 
@@ -271,13 +272,13 @@ def test_decide__the_scheduler_favours_the_side_that_sleeps__no_clock_believes_i
     for seed, (side, run) in enumerate(runs.items()):
         dozes = side == sleeps
         replicates = busy(
-            run.replicates,
+            run.pairs.replicates,
             seed=seed,
             work=0.67 if dozes else 1.0,
             slept=0.33 if dozes else 0.0,
             waits=0.5 if dozes else 1.0,
         )
-        runs[side] = msgspec.structs.replace(run, replicates=replicates)
+        runs[side] = changed(run, replicates=replicates)
     decision = decide(runs["base"], runs["head"], policy=Policy(looks=[PAIRS]), history=History())
     assert compared(decision, "latency.low").clock == "awake"
     assert compared(decision, "latency.wall").outcome == "inconclusive"
@@ -289,14 +290,12 @@ def test_decide__the_scheduler_favours_the_side_that_sleeps__no_clock_believes_i
 
 def test_decide__waiting_counted_twice__no_turnaround_and_no_verdict_rather_than_a_nanosecond() -> None:
     base, head = sides([1.0] * PAIRS)
-    base = msgspec.structs.replace(base, replicates=busy(base.replicates, seed=1))
+    base = changed(base, replicates=busy(base.pairs.replicates, seed=1))
     broken = [
         msgspec.structs.replace(one, shapes={shape: twice_counted(blocks) for shape, blocks in one.shapes.items()})
-        for one in busy(head.replicates, seed=2)
+        for one in busy(head.pairs.replicates, seed=2)
     ]
-    decision = decide(
-        base, msgspec.structs.replace(head, replicates=broken), policy=Policy(looks=[PAIRS]), history=History()
-    )
+    decision = decide(base, changed(head, replicates=broken), policy=Policy(looks=[PAIRS]), history=History())
     assert "throughput.turnaround" not in {comparison.metric for comparison in decision.comparisons}
     low = compared(decision, "latency.low")
     assert (low.outcome, low.delta, low.interval) == ("inconclusive", None, None)
@@ -313,8 +312,8 @@ def test_decide__idle_machine__the_wall_alone() -> None:
 
 def test_decide__base_against_base_on_a_busy_machine__floors_by_the_same_clock() -> None:
     base, head = sides([1.0] * PAIRS)
-    base = msgspec.structs.replace(base, replicates=busy(base.replicates, seed=1))
-    head = msgspec.structs.replace(head, replicates=busy(head.replicates, seed=2))
+    base = changed(base, replicates=busy(base.pairs.replicates, seed=1))
+    head = changed(head, replicates=busy(head.pairs.replicates, seed=2))
     floors = {floor.metric: floor for floor in decide(base, head, policy=Policy(), history=History()).noise_floors}
     assert floors["latency.low"].clock == "cpu"
     assert floors["latency.low"].floor < 0.01

@@ -10,6 +10,7 @@ from perfgate.document.history import Acceptance, History
 from perfgate.document.run import CorrectnessResult, RunDocument
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.fakes.records import changed
 from tests.unit.gate.builders import sides
 from tests.wording import worded
 
@@ -61,4 +62,4 @@ def test_accepted__uncommitted_changes__are_not_what_was_accepted() -> None:
 def test_accepted__wrong_output__fails_all_the_same() -> None:
     base, head = sides([1.0] * 14)
     wrong = CorrectnessResult(workload="encoder", shape="long", status="failed", message="off by 3")
-    assert judged(base, msgspec.structs.replace(head, correctness=[wrong])).verdict == "FAIL"
+    assert judged(base, changed(head, correctness=[wrong])).verdict == "FAIL"

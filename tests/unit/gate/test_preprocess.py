@@ -14,6 +14,7 @@ from perfgate.document.history import History
 from perfgate.document.run import CodeChange, RunDocument
 from perfgate.document.samples import BlockColumns, StageTimes, pack
 from perfgate.judging.gate.decide import decide
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, columns, sides
 from tests.wording import worded
 
@@ -34,9 +35,9 @@ def _blocks(decode: float, resize: float, *, first_line: int = 30) -> BlockColum
 def _with(run: RunDocument, blocks: Sequence[BlockColumns]) -> RunDocument:
     replicates = [
         msgspec.structs.replace(replicate, preprocess={SHAPE: lane})
-        for replicate, lane in zip(run.replicates, (*blocks, *[blocks[0]] * len(run.replicates)))
+        for replicate, lane in zip(run.pairs.replicates, (*blocks, *[blocks[0]] * len(run.pairs.replicates)))
     ]
-    return msgspec.structs.replace(run, replicates=replicates)
+    return changed(run, replicates=replicates)
 
 
 def _decide(resize: float, *, calls: Sequence[float] = SAME) -> DecisionDocument:

@@ -10,6 +10,7 @@ from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine, ProfiledOperator
 from perfgate.document.run import CodeChange, RunDocument
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.fakes.records import changed
 from tests.unit.gate.test_turns import CPU, NAME, TPOT, judged, runs
 
 # Function, line, CPU seconds a token, seconds waited, samples, text.
@@ -73,7 +74,7 @@ def decided(
     documents: list[RunDocument] = []
     for run, of_side in zip(runs(slowdown, record=RECORD), (base, head)):
         source = msgspec.structs.replace(run.source, changes=list(changes) if run.side == "head" else [])
-        documents.append(msgspec.structs.replace(run, source=source, profiles=[of_side] if of_side else []))
+        documents.append(changed(run, source=source, profiles=[of_side] if of_side else []))
     return judged(*documents)
 
 

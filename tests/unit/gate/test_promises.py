@@ -1,4 +1,3 @@
-import msgspec
 import pytest
 
 from perfgate.document.comparison import Paired
@@ -25,8 +24,8 @@ def correctness(signature, status="not_checked"):
 
 def pair(base, head):
     return (
-        msgspec.structs.replace(make_run("base"), correctness=[base]),
-        msgspec.structs.replace(make_run("head"), correctness=[head]),
+        changed(make_run("base"), correctness=[base]),
+        changed(make_run("head"), correctness=[head]),
     )
 
 
@@ -47,8 +46,8 @@ def test_compare_signatures__signature_equal_or_unknown__no_comparison_that_coul
 
 def test_decide__signature_changed__fails_and_the_comment_says_how() -> None:
     base, head = sides(NO_CHANGE)
-    base = msgspec.structs.replace(base, correctness=[correctness("float32[8,48]", "passed")])
-    head = msgspec.structs.replace(head, correctness=[correctness("float32[8,47]", "passed")])
+    base = changed(base, correctness=[correctness("float32[8,48]", "passed")])
+    head = changed(head, correctness=[correctness("float32[8,47]", "passed")])
     decision = decide(base, head, policy=Policy(), history=History())
 
     assert decision.verdict == "FAIL"
@@ -75,8 +74,8 @@ def site(line, code, count=1, metric="counters.framework_ops", name="aten::add")
 
 
 def compared(base, head, *, status="not_checked"):
-    before = msgspec.structs.replace(make_run("base"), counters=[base])
-    after = msgspec.structs.replace(make_run("head"), counters=[head], correctness=[correctness(None, status)])
+    before = changed(make_run("base"), counters=[base])
+    after = changed(make_run("head"), counters=[head], correctness=[correctness(None, status)])
     return {found.metric: found for found in compare_counters(Evidence(before, after), Policy())}
 
 
@@ -136,8 +135,8 @@ def test_decide__low_precision_rises__warns_and_names_it() -> None:
     base, head = sides(NO_CHANGE)
     ops = [OpCount(op="aten::mm", count=2)]
     low = counted({name: 2}, [site("m.py:5", "x", 2, name, "aten::mm")], ops)
-    base = msgspec.structs.replace(base, counters=[counted({name: 0}, ops=ops)])
-    head = msgspec.structs.replace(head, counters=[low])
+    base = changed(base, counters=[counted({name: 0}, ops=ops)])
+    head = changed(head, counters=[low])
     decision = decide(base, head, policy=Policy(), history=History())
 
     assert (decision.verdict, worded(decision.reasons)) == ("WARN", [f"doubtful: encoder/long {name}"])
@@ -153,8 +152,8 @@ def test_decide__low_precision_dropped__fails_with_its_line_unless_calls_got_fas
     low = counted(
         {name: 2}, [site("m.py:5", "with autocast():", 2, name, "aten::mm")], [OpCount(op="aten::mm", count=2)]
     )
-    base = msgspec.structs.replace(base, counters=[low])
-    head = msgspec.structs.replace(head, counters=[counted({name: 0}, ops=[OpCount(op="aten::mm", count=2)])])
+    base = changed(base, counters=[low])
+    head = changed(head, counters=[counted({name: 0}, ops=[OpCount(op="aten::mm", count=2)])])
     decision = decide(base, head, policy=Policy(), history=History())
 
     assert decision.verdict == verdict
@@ -208,8 +207,8 @@ def test_compare_counters__three_lines_rose_alike__each_with_its_own_count_and_t
 def test_decide__three_lines_rose_alike__title_says_the_count_of_its_line() -> None:
     base, head = sides(NO_CHANGE)
     copies = [site(f"attention.py:{line}", f"{line}", 3, name="aten::clone") for line in (27, 28)]
-    base = msgspec.structs.replace(base, counters=[counted({OPS: 10})])
-    head = msgspec.structs.replace(head, counters=[counted({OPS: 16}, copies)])
+    base = changed(base, counters=[counted({OPS: 10})])
+    head = changed(head, counters=[counted({OPS: 16}, copies)])
     comment = render_comment(decide(base, head, policy=Policy(strict=True), history=History()), CONTEXT)
 
     assert "(exact): 3 more `aten::clone` at `attention.py:27`\n" in comment, comment
@@ -236,8 +235,8 @@ def test_compare_counters__more_only_where_something_fell_too__unchanged_line_is
 def test_decide__allocations_rose_and_no_operator_ran_more_often__title_names_the_layout_that_changed() -> None:
     """A kernel that is handed another layout takes memory inside, where no operator shows it."""
     base, head = (traced(run, layout) for run, layout in zip(sides(NO_CHANGE), (" channels_last", "")))
-    base = msgspec.structs.replace(base, counters=[counted({"counters.allocations": 68})])
-    head = msgspec.structs.replace(head, counters=[counted({"counters.allocations": 89})])
+    base = changed(base, counters=[counted({"counters.allocations": 68})])
+    head = changed(head, counters=[counted({"counters.allocations": 89})])
     comment = render_comment(decide(base, head, policy=Policy(), history=History()), CONTEXT)
 
     named = "`aten::max_pool2d` on `float32[4,32,24,24]` instead of `float32[4,32,24,24] channels_last` at `m.py:7`"
@@ -254,7 +253,7 @@ def traced(run, layout):
         line="m.py:7",
     )
     account = CallAccount(workload="encoder", shape="long", calls=3, wall=2e-3, parts={"operators": 2e-3}, rows=[row])
-    return msgspec.structs.replace(run, accounts=[account])
+    return changed(run, accounts=[account])
 
 
 @pytest.mark.parametrize(
@@ -283,7 +282,7 @@ def test_decide__tail_that_was_not_timed_by_the_wall__is_not_called_a_latency(
 
 def other_clock(run, source):
     replicates = []
-    for member in run.replicates:
+    for member in run.pairs.replicates:
         shapes = {shape: changed(columns, cpu_source=source) for shape, columns in member.shapes.items()}
         replicates.append(changed(member, shapes=shapes))
-    return msgspec.structs.replace(run, replicates=replicates)
+    return changed(run, replicates=replicates)

@@ -37,7 +37,7 @@ def turn(
 def runs(base: list[Turn], head: list[Turn]) -> tuple[RunDocument, RunDocument]:
     numbers = [JobNumber(metric=metric, unit="s", better="lower") for metric in ("ranks.step", "ranks.cpu")]
     job = JobRecord(name=NAME, kind="ranks", reference="train.py", sha256="0" * 64, numbers=numbers)
-    return make_run(jobs=[job], turns=base), make_run(jobs=[job], turns=head)
+    return make_run(records=[job], turns=base), make_run(records=[job], turns=head)
 
 
 def compared(base: list[Turn], head: list[Turn], policy: Policy) -> list[Comparison]:

@@ -17,6 +17,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
+from tests.fakes.records import changed
 from tests.samples import unpacked
 from tests.wording import text_of, worded
 
@@ -80,7 +81,7 @@ def test_decide__collective_or_fused_kernel_alone_slower__it_waits_for_others_an
 @pytest.mark.parametrize("side", ["base", "head"])
 def test_decide__times_of_one_side_left_out__inconclusive_by_name(tmp_path: Path, side: str) -> None:
     runs = {"base": recorded(tmp_path, "base"), "head": recorded(tmp_path, "head", steps=(SLOWER,) * 3)}
-    runs[side] = msgspec.structs.replace(runs[side], kernel_times=[])
+    runs[side] = changed(runs[side], kernel_times=[])
 
     decision = judge(runs["base"], runs["head"])
 
@@ -95,11 +96,11 @@ def test_decide__times_of_one_side_left_out__inconclusive_by_name(tmp_path: Path
 @pytest.mark.parametrize("side", ["base", "head"])
 def test_decide__steps_of_one_side_left_out__inconclusive_by_name(tmp_path: Path, side: str) -> None:
     runs = {"base": recorded(tmp_path, "base"), "head": recorded(tmp_path, "head", steps=(SLOWER,) * 3)}
-    (times,) = runs[side].kernel_times
+    (times,) = runs[side].checklist.kernel_times
     for fewer in (times.seconds[:1], []):
         cut = msgspec.structs.replace(times, seconds=fewer)
 
-        decision = judge(**{**runs, side: msgspec.structs.replace(runs[side], kernel_times=[cut])})
+        decision = judge(**{**runs, side: changed(runs[side], kernel_times=[cut])})
 
         assert (decision.verdict, worded(decision.reasons)) == (
             "INCONCLUSIVE",
@@ -108,7 +109,7 @@ def test_decide__steps_of_one_side_left_out__inconclusive_by_name(tmp_path: Path
 
 
 def test_decide__neither_side_has_times__inconclusive_by_name(tmp_path: Path) -> None:
-    runs = [msgspec.structs.replace(recorded(tmp_path, side), kernel_times=[]) for side in ("base", "head")]
+    runs = [changed(recorded(tmp_path, side), kernel_times=[]) for side in ("base", "head")]
 
     decision = judge(*runs)
 
@@ -130,7 +131,7 @@ def test_decide__two_steps_a_side__too_few_for_a_time(tmp_path: Path) -> None:
 
 def test_decide__a_recording_whose_copies_were_not_seen__not_comparable_and_never_worse(tmp_path: Path) -> None:
     base, head = recorded(tmp_path, "base"), recorded(tmp_path, "head")
-    (counted,) = base.counters
+    (counted,) = base.checklist.counters
     values = {name: value for name, value in counted.values.items() if name != "counters.device_copies"}
     blind = msgspec.structs.replace(
         counted,
@@ -139,7 +140,7 @@ def test_decide__a_recording_whose_copies_were_not_seen__not_comparable_and_neve
         sites=[site for site in counted.sites if site.name != UPLOAD],
     )
 
-    decision = judge(msgspec.structs.replace(base, counters=[blind]), head)
+    decision = judge(changed(base, counters=[blind]), head)
 
     assert [c.metric for c in decision.comparisons if c.outcome == "regressed"] == []
     assert [c.metric for c in decision.comparisons if c.metric.endswith(UPLOAD) and isinstance(c, Exact)] == []
@@ -265,7 +266,7 @@ def with_times(run: RunDocument, *rows: KernelWork, seconds: tuple[float, ...] =
         vec=sum(vec) if vec else None,
         rows=list(rows),
     )
-    return msgspec.structs.replace(run, kernel_times=[times])
+    return changed(run, kernel_times=[times])
 
 
 def matmul(mac: float, inputs: str = "32,1000;1000,4096") -> KernelWork:
@@ -343,9 +344,9 @@ def test_compare_kernel_times__a_row_left_out__undecided(run: RunDocument, side:
         "base": with_times(run, matmul(1.0), matmul(1.0, "2;2")),
         "head": with_times(run, matmul(1.0), matmul(3.0, "2;2")),
     }
-    (times,) = runs[side].kernel_times
-    for changed in ({"rows": times.rows[:1]}, {"rows": []}, {"mac": None}, {"rows": [], "mac": None}):
-        cut = msgspec.structs.replace(runs[side], kernel_times=[msgspec.structs.replace(times, **changed)])
+    (times,) = runs[side].checklist.kernel_times
+    for change in ({"rows": times.rows[:1]}, {"rows": []}, {"mac": None}, {"rows": [], "mac": None}):
+        cut = changed(runs[side], kernel_times=[msgspec.structs.replace(times, **change)])
 
         found = compared(**{**runs, side: cut})["kernels.mac_time"]
 
@@ -355,9 +356,9 @@ def test_compare_kernel_times__a_row_left_out__undecided(run: RunDocument, side:
 def alexnet(tmp_path: Path, name: str) -> RunDocument:
     recording = unpacked(tmp_path / name.replace("/", "-"), ALEXNET, *name.split("/"))
     run = run_from_profile(tmp_path, recording, tmp_path / "out", lambda text: None)
-    (times,) = run.kernel_times
+    (times,) = run.checklist.kernel_times
     # Ranks of one job, and two jobs, ran the same program.
-    return msgspec.structs.replace(run, kernel_times=[msgspec.structs.replace(times, shape="rank 0")])
+    return changed(run, kernel_times=[msgspec.structs.replace(times, shape="rank 0")])
 
 
 @pytest.mark.recordings

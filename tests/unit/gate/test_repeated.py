@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ from perfgate.document.run import REPEAT, RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.tolerance import metrics_in_turns, repeated_metrics
 from perfgate.judging.gate.look import Look
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 UNCHANGED = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]
@@ -28,10 +28,10 @@ def steps(numbers: list[float | None], metric: str = "graph.speedup") -> list[St
 
 
 def documents(before: list[float | None], after: list[float | None]) -> tuple[RunDocument, RunDocument]:
-    base, head = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in sides(UNCHANGED))
+    base, head = (changed(run, counters=[counters({"aten::add": 1})]) for run in sides(UNCHANGED))
     return (
-        msgspec.structs.replace(base, steps=steps(before)),
-        msgspec.structs.replace(head, steps=steps(after)),
+        changed(base, steps=steps(before)),
+        changed(head, steps=steps(after)),
     )
 
 
@@ -121,7 +121,7 @@ def test_compare_repeated__named_number_of_the_samples__fails_by_the_pairs_witho
     metric: str, delta: float
 ) -> None:
     base, head = sides([1.12 + 0.0005 * (-1) ** pair for pair in range(16)])
-    runs = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in (base, head))
+    runs = (changed(run, counters=[counters({"aten::add": 1})]) for run in (base, head))
     decision = decide(*runs, policy=Policy(tolerances={metric: 0.05, "latency.*": 0.5}), history=History())
     comparison = named(decision, "pair")
     assert (decision.verdict, comparison.outcome, comparison.pairs) == ("FAIL", "regressed", 16)
@@ -147,7 +147,7 @@ def test_look__named_number_undecided__waited_for_where_it_comes_from(metric: st
     """It was not measured on by pairs, nor by turns, if its samples are those of the pairs: the gate was INCONCLUSIVE."""
     noisy = [1.0 + 0.06 * (-1) ** pair for pair in range(8)]
     base, head = documents(around(1000.0, 4), around(900.0, 4))
-    base, head = (msgspec.structs.replace(run, replicates=of.replicates) for run, of in zip((base, head), sides(noisy)))
+    base, head = (changed(run, replicates=of.pairs.replicates) for run, of in zip((base, head), sides(noisy)))
     policy = Policy(tolerances={metric: 0.05, "latency.*": 0.5, "throughput.gap": 0.5})
     decision = decide(base, head, policy=policy, history=History())
     assert named(decision, "pair" if pairs_help else "turn").outcome == "inconclusive"
@@ -177,7 +177,7 @@ def test_compare_repeated__drift_around_nothing__compared_by_what_calls_become(
     after: float, outcome: str, delta: float
 ) -> None:
     base, head = (
-        msgspec.structs.replace(run, steps=steps(numbers, "latency.drift"))
+        changed(run, steps=steps(numbers, "latency.drift"))
         for run, numbers in zip(documents([], []), (drifts(0.0), drifts(after)))
     )
     comparison = repeated(decide(base, head, policy=Policy(tolerances={"latency.drift": 0.02}), history=History()))

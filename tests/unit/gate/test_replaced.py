@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from perfgate.document.run import CounterSet, CounterSite, Side
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.explain.operator_changes import replaced_operators
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD
 
 SIDES: tuple[Side, Side] = ("base", "head")
@@ -22,7 +22,7 @@ def replaced(base: list[Row], head: list[Row]) -> list[tuple[str, str, int, str 
         sites = [CounterSite(metric=OPS, name=op, count=count, line=line, code=code) for line, code, op, count in rows]
         values = {OPS: sum(site.count for site in sites)}
         counters = CounterSet(workload=WORKLOAD, shape=SHAPE, repeats=3, values=values, ops=[], sites=sites)
-        runs.append(msgspec.structs.replace(make_run(side), counters=[counters]))
+        runs.append(changed(make_run(side), counters=[counters]))
     return [(r.before, r.after, r.count, r.line) for r in replaced_operators(Evidence(*runs))]
 
 

@@ -18,6 +18,7 @@ from perfgate.judging.gate.evidence.bounds import bounded_metrics
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import worded
 
@@ -37,7 +38,7 @@ def with_ops(
     )
     kernels = [ShapeKernels(shape=SHAPE, names=list(names), longest="MatMulV2", **fields)] if names else []
     step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok", values=[value], kernels=kernels)
-    return msgspec.structs.replace(run, steps=[step])
+    return changed(run, steps=[step])
 
 
 def alone(head: RunDocument, policy: Policy) -> DecisionDocument:
@@ -82,9 +83,9 @@ def test_limit__base_beyond_it_too__warns_beside_it_and_fails_alone() -> None:
 @pytest.mark.parametrize(
     "damaged",
     [
-        lambda run: msgspec.structs.replace(run, steps=[]),
+        lambda run: changed(run, steps=[]),
         lambda run: with_ops(run, None),
-        lambda run: msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], values=[])]),
+        lambda run: changed(run, steps=[msgspec.structs.replace(run.checklist.steps[0], values=[])]),
     ],
 )
 def test_limit__value_is_missing__inconclusive_by_name(damaged: Any) -> None:
@@ -103,7 +104,7 @@ def test_limit__share_of_one_class__takes_the_values_of_that_class_alone() -> No
         for group, share in (("copy", 0.1), ("conv_matmul", 0.9))
     ]
     step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok", values=values)
-    head = msgspec.structs.replace(head, steps=[step])
+    head = changed(head, steps=[step])
     assert alone(head, Policy(limits={"ops.share.copy.severe": 0.3})).verdict == "PASS"
     assert alone(head, Policy(limits={"ops.share.copy.severe": 0.05})).verdict == "FAIL"
 
@@ -112,7 +113,7 @@ def test_limit__at_least__below_it_fails() -> None:
     _, head = sides(NO_CHANGE)
     value = Value(metric="utilization.busy", value=0.4, labels={"shape": SHAPE})
     step = StepResult(number=2, slug="utilization", workload=WORKLOAD, status="ok", values=[value])
-    decision = alone(msgspec.structs.replace(head, steps=[step]), Policy(limits={"utilization.busy.severe": 0.5}))
+    decision = alone(changed(head, steps=[step]), Policy(limits={"utilization.busy.severe": 0.5}))
     assert decision.verdict == "FAIL"
     assert "is 40.0 %, 20.0 % below the limit of 50.0 % (`utilization.busy.severe`)" in title(decision)
 
@@ -123,8 +124,8 @@ def test_limit__beyond_it__measured_again_as_a_budget_is() -> None:
     assert bounded_metrics(KERNEL_TIME) == {"ops.kernel_time"}
     steady = with_ops(head, 0.08)
     again = Value(metric="ops.kernel_time", value=0.01, labels={"shape": SHAPE, "repeat": "2"})
-    step = msgspec.structs.replace(steady.steps[0], values=[*steady.steps[0].values, again])
-    assert beside(base, msgspec.structs.replace(steady, steps=[step]), KERNEL_TIME).verdict == "PASS"
+    step = msgspec.structs.replace(steady.checklist.steps[0], values=[*steady.checklist.steps[0].values, again])
+    assert beside(base, changed(steady, steps=[step]), KERNEL_TIME).verdict == "PASS"
 
 
 def test_expected_kernel__missing__fails_beside_a_base_and_without_one_and_the_title_names_it() -> None:
@@ -144,8 +145,8 @@ def test_expected_kernel__ran_in_one_of_the_shapes__kept() -> None:
     _, head = sides(NO_CHANGE)
     head = with_ops(head, names=("FlashAttentionScore",))
     more = ShapeKernels(shape="short", names=["MatMulV2"])
-    step = msgspec.structs.replace(head.steps[0], kernels=[*head.steps[0].kernels, more])
-    assert alone(msgspec.structs.replace(head, steps=[step]), FLASH).verdict == "PASS"
+    step = msgspec.structs.replace(head.checklist.steps[0], kernels=[*head.checklist.steps[0].kernels, more])
+    assert alone(changed(head, steps=[step]), FLASH).verdict == "PASS"
 
 
 @pytest.mark.parametrize("fields", [{"names": ()}, {"left_out": 3}])
@@ -169,7 +170,7 @@ def test_budget__no_base__the_head_alone_is_held_to_it() -> None:
 def test_alone__wrong_output__fails_though_every_rule_is_kept() -> None:
     _, head = sides(NO_CHANGE)
     wrong = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="failed", message="cosine 0.2")
-    decision = alone(msgspec.structs.replace(with_ops(head), correctness=[wrong]), KERNEL_TIME)
+    decision = alone(changed(with_ops(head), correctness=[wrong]), KERNEL_TIME)
     assert decision.verdict == "FAIL"
 
 
@@ -180,7 +181,7 @@ def test_alone__a_step_failed__measuring_failed() -> None:
         number=2, slug="utilization", workload=WORKLOAD, status="error", reason=quote("boom"), error=error
     )
     head = with_ops(head)
-    decision = alone(msgspec.structs.replace(head, steps=[*head.steps, broken]), KERNEL_TIME)
+    decision = alone(changed(head, steps=[*head.checklist.steps, broken]), KERNEL_TIME)
     assert (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 4)
 
 

@@ -9,6 +9,7 @@ from perfgate.document.run import CodeChange, CounterSet
 from perfgate.judging.gate.compare.settings import compare_settings, notes_on_settings
 from perfgate.judging.gate.evidence.index import Evidence
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 from tests.wording import text_of
 
 BENCHMARK = "torch.backends.cudnn.benchmark"
@@ -16,7 +17,7 @@ BENCHMARK = "torch.backends.cudnn.benchmark"
 
 def _compared(base: dict[str, str], head: dict[str, str], *changes: CodeChange) -> list[Comparison]:
     before, after = (
-        msgspec.structs.replace(
+        changed(
             make_run(side),
             counters=[
                 CounterSet(workload="encoder", shape=shape, repeats=3, values={}, ops=[], settings=settings)

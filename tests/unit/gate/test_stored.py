@@ -22,6 +22,7 @@ from perfgate.judging.report.render.ci import annotate, verdict_annotation
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.junit import junit
 from tests.each import each
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
@@ -32,10 +33,10 @@ _FOLD = re.compile(r"<details><summary>Checklist: .*?</details>\n*", re.DOTALL)
 
 def measured(factors: list[float], p50: float) -> tuple[RunDocument, RunDocument]:
     """Return both sides of a session in which the head's own P50 is so many seconds."""
-    base, head = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in sides(factors))
+    base, head = (changed(run, counters=[counters({"aten::add": 1})]) for run in sides(factors))
     value = Value(metric="latency.p50", value=p50, labels={"shape": SHAPE})
     step = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])
-    return base, msgspec.structs.replace(head, steps=[step])
+    return base, changed(head, steps=[step])
 
 
 def history(values: list[float]) -> History:
@@ -101,11 +102,9 @@ def test_comment__stored_runs__beside_both_sides_of_the_checklist(p50: float, ru
 def test_comment__number_outside_mains_range_that_does_not_lead__named_below_the_table() -> None:
     base, head = measured(NO_CHANGE, 0.0100)
     first_call = Value(metric="latency.first_call", value=5.0, labels={"shape": SHAPE})
-    steps = [msgspec.structs.replace(step, values=[*step.values, first_call]) for step in head.steps]
+    steps = [msgspec.structs.replace(step, values=[*step.values, first_call]) for step in head.checklist.steps]
     stored = HistorySeries(workload=WORKLOAD, shape=SHAPE, metric="latency.first_call", values=[1.0, 1.1, 0.9])
-    decision = decide(
-        base, msgspec.structs.replace(head, steps=steps), policy=Policy(), history=History(series=[stored])
-    )
+    decision = decide(base, changed(head, steps=steps), policy=Policy(), history=History(series=[stored]))
     expected = "first call · `encoder/long` (1.00 s (3 runs); **head 5.00 s, above 0.445 s to 2.23 s**)"
     assert f"Also outside main's range: {expected}" in comment(decision)
 
@@ -187,7 +186,7 @@ def test_compare_stored__batch_knee__main_had_a_knee_of_its_level_and_whole_ends
     _, head = measured(NO_CHANGE, 0.01)
     knee = Value(metric="batch.knee", value=32.0, labels={"shape": SHAPE})
     step = StepResult(number=5, slug="batch", workload=WORKLOAD, status="ok", values=[knee])
-    (beside,) = compare_stored(msgspec.structs.replace(head, steps=[step]), stored)
+    (beside,) = compare_stored(changed(head, steps=[step]), stored)
     assert (beside.typical, beside.interval) == (median, interval)
     assert beside.outside == (None if interval is None or interval[1] >= 32 else "above")
 
@@ -204,7 +203,7 @@ def test_compare_stored__head_on_a_busy_machine__its_times_are_in_no_range(
     value = Value(metric=name, value=2.0, labels={"shape": SHAPE})
     number = 1 if unit_is_time else 17
     step = StepResult(number=number, slug="step", workload=WORKLOAD, status="ok", values=[value], waited=waited)
-    (beside,) = compare_stored(msgspec.structs.replace(head, steps=[step]), stored)
+    (beside,) = compare_stored(changed(head, steps=[step]), stored)
     assert beside.head_is_busy == (unit_is_time and waited > 0.1)
     assert beside.outside == (None if beside.head_is_busy else "above")
 

@@ -18,6 +18,7 @@ from perfgate.judging.gate.evidence.sampled import sampled_effects
 from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides, stretches_of
 
 EQUAL = [1.0] * 16
@@ -28,8 +29,8 @@ def documents(**stretches: object) -> tuple[RunDocument, RunDocument]:
     base, head = sides(EQUAL, call=0.001)
     firsts, seconds = stretches_of(**stretches)  # type: ignore[arg-type]
     return (
-        msgspec.structs.replace(base, replicates=[*base.replicates, *firsts]),
-        msgspec.structs.replace(head, replicates=[*head.replicates, *seconds]),
+        changed(base, replicates=[*base.pairs.replicates, *firsts]),
+        changed(head, replicates=[*head.pairs.replicates, *seconds]),
     )
 
 
@@ -68,8 +69,9 @@ def test_decide__head_stalls_30_ms_in_every_50th_call__fails_and_is_told_as_a_ta
 
 def test_decide__many_short_stalls_of_both_sides_beside_the_long_ones__the_long_ones_are_told() -> None:
     base, head = documents(stalls=((10, 0.003), (50, 0.03)))
-    noisy = msgspec.structs.replace(
-        head, replicates=[_with_stalls(r, every=10, ns=3 * MS) if r.arm == "stretch" else r for r in head.replicates]
+    noisy = changed(
+        head,
+        replicates=[_with_stalls(r, every=10, ns=3 * MS) if r.arm == "stretch" else r for r in head.pairs.replicates],
     )
     reason = row(decided(base, noisy), "latency.stalls").reason
     assert reason is not None
@@ -135,7 +137,7 @@ def test_look__stalls_in_few_quads__more_stretches_would_help_until_all_are_meas
 
 def test_decide__stretches_taken_on_a_throttled_device__inconclusive_by_name() -> None:
     base, head = (
-        msgspec.structs.replace(run, replicates=[_throttled(r) if r.arm == "stretch" else r for r in run.replicates])
+        changed(run, replicates=[_throttled(r) if r.arm == "stretch" else r for r in run.pairs.replicates])
         for run in documents(stalls=((0, 0.0), (50, 0.03)))
     )
     decision = decided(base, head)
@@ -154,8 +156,10 @@ def _throttled(replicate: Replicate) -> Replicate:
 def test_decide__slow_calls_were_sampled_at_a_line__the_title_and_the_advice_name_it() -> None:
     base, head = documents(stalls=((0, 0.0), (50, 0.03)))
     sampled = {SHAPE: {"model.py:8": 12, "model.py:3": 2}}
-    replicates = [msgspec.structs.replace(r, stalled_at=sampled) if r.arm == "stretch" else r for r in head.replicates]
-    decision = advised(decided(base, msgspec.structs.replace(head, replicates=replicates)), base, head)
+    replicates = [
+        msgspec.structs.replace(r, stalled_at=sampled) if r.arm == "stretch" else r for r in head.pairs.replicates
+    ]
+    decision = advised(decided(base, changed(head, replicates=replicates)), base, head)
     assert "longer than the median call at `model.py:8`" in title(decision)
     (regression, *_) = decision.regressions
     assert regression.suggestion is not None
@@ -166,14 +170,16 @@ def test_decide__slow_calls_were_sampled_at_a_line__the_title_and_the_advice_nam
 def test_decide__samples_at_many_lines__none_is_named() -> None:
     base, head = documents(stalls=((0, 0.0), (50, 0.03)))
     sampled = {SHAPE: {f"model.py:{line}": 1 for line in range(10)}}
-    replicates = [msgspec.structs.replace(r, stalled_at=sampled) if r.arm == "stretch" else r for r in head.replicates]
-    decision = decided(base, msgspec.structs.replace(head, replicates=replicates))
+    replicates = [
+        msgspec.structs.replace(r, stalled_at=sampled) if r.arm == "stretch" else r for r in head.pairs.replicates
+    ]
+    decision = decided(base, changed(head, replicates=replicates))
     assert "model.py" not in title(decision)
 
 
 def test_decide__head_computes_for_no_longer_in_its_stalls__they_wait() -> None:
     base, head = documents(stalls=((0, 0.0), (50, 0.03)))
-    equal = msgspec.structs.replace(head, replicates=[_with_cpu(r, MS) for r in head.replicates])
+    equal = changed(head, replicates=[_with_cpu(r, MS) for r in head.pairs.replicates])
     reason = row(decided(base, equal), "latency.stalls").reason
     assert reason is not None
     assert reason.values["how"] == Message("gate.stall-waiting")
@@ -185,9 +191,7 @@ def test_paired_numbers__stretches__the_tail_of_the_checklist_is_theirs() -> Non
     effects = sampled_effects(base, head, place, ALL_BY_WALL)
     assert effects["latency.tail"].head > 3 * effects["latency.tail"].base
     assert effects["latency.tail"].size == 16
-    without = [
-        msgspec.structs.replace(run, replicates=[r for r in run.replicates if r.arm == "ab"]) for run in (base, head)
-    ]
+    without = [changed(run, replicates=[r for r in run.pairs.replicates if r.arm == "ab"]) for run in (base, head)]
     of_pairs = sampled_effects(without[0], without[1], place, ALL_BY_WALL)["latency.tail"]
     assert of_pairs.head == pytest.approx(of_pairs.base)
 

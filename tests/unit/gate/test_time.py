@@ -17,6 +17,7 @@ from perfgate.document.samples import Replicate
 from perfgate.judging.gate.compare.resolution import resolutions
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.look import Look
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import text_of
 
@@ -87,18 +88,18 @@ def with_second_shape(run: RunDocument, other: RunDocument) -> RunDocument:
         return msgspec.structs.replace(replicate, shapes={**replicate.shapes, "second": another.shapes[SHAPE]})
 
     workloads = [msgspec.structs.replace(run.workloads[0], shapes=[SHAPE, "second"])]
-    replicates = [both(*pair) for pair in zip(run.replicates, other.replicates)]
-    return msgspec.structs.replace(run, workloads=workloads, replicates=replicates)
+    replicates = [both(*pair) for pair in zip(run.pairs.replicates, other.pairs.replicates)]
+    return changed(run, workloads=workloads, replicates=replicates)
 
 
 def test_decide__conductor_saw_some_pairs_only__no_turnaround_rather_than_one_of_those() -> None:
     base, head = (
-        msgspec.structs.replace(run, replicates=[seen_from_outside(replicate) for replicate in run.replicates])
+        changed(run, replicates=[seen_from_outside(replicate) for replicate in run.pairs.replicates])
         for run in sides([1.05] * 14)
     )
     assert of_metric(judged(base, head, Policy()), "throughput.turnaround").pairs == 14
 
-    third = head.replicates[3]
+    third = head.pairs.replicates[3]
     unseen = msgspec.structs.replace(
         third,
         shapes={
@@ -107,7 +108,7 @@ def test_decide__conductor_saw_some_pairs_only__no_turnaround_rather_than_one_of
             )
         },
     )
-    head = msgspec.structs.replace(head, replicates=[*head.replicates[:3], unseen, *head.replicates[4:]])
+    head = changed(head, replicates=[*head.pairs.replicates[:3], unseen, *head.pairs.replicates[4:]])
     decision = judged(base, head, Policy())
     assert "throughput.turnaround" not in {comparison.metric for comparison in decision.comparisons}
     assert decision.verdict != "PASS"
@@ -156,11 +157,11 @@ def test_decide__slower_by_less_than_luck_of_one_layout__regresses_where_layouts
     moved: bool | None, outcome: str
 ) -> None:
     base, head = (
-        msgspec.structs.replace(
+        changed(
             run,
             replicates=[
                 msgspec.structs.replace(one, worker=msgspec.structs.replace(one.worker, moved=moved))
-                for one in run.replicates
+                for one in run.pairs.replicates
             ],
         )
         for run in sides([1.008] * 16)

@@ -20,6 +20,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.jobs import SETTINGS, Does, job_documents, reference_of
+from tests.fakes.records import changed
 
 replace = msgspec.structs.replace
 Documents = tuple[RunDocument, RunDocument]
@@ -42,18 +43,18 @@ def judged(documents: Documents, job: JobReference | RequiredJob) -> DecisionDoc
 
 def with_turns(documents: Documents, change: Callable[[Turn], dict[str, Any]], *sides: int) -> Documents:
     """Both documents with what ``change`` returns for each turn, of both sides or of some."""
-    changed = [replace(run, turns=[replace(turn, **change(turn)) for turn in run.turns]) for run in documents]
-    base, head = (changed[i] if i in (sides or (0, 1)) else documents[i] for i in (0, 1))
+    edited = [changed(run, turns=[replace(turn, **change(turn)) for turn in run.jobs.turns]) for run in documents]
+    base, head = (edited[i] if i in (sides or (0, 1)) else documents[i] for i in (0, 1))
     return base, head
 
 
 def with_job(documents: Documents, **fields: Any) -> Documents:
-    base, head = (replace(run, jobs=[replace(job, **fields) for job in run.jobs]) for run in documents)
+    base, head = (changed(run, records=[replace(job, **fields) for job in run.jobs.records]) for run in documents)
     return base, head
 
 
 def with_numbers(documents: Documents, change: Callable[[JobNumber], JobNumber]) -> Documents:
-    return with_job(documents, numbers=[change(number) for number in documents[0].jobs[0].numbers])
+    return with_job(documents, numbers=[change(number) for number in documents[0].jobs.records[0].numbers])
 
 
 def lacking(decision: DecisionDocument) -> set[str]:
@@ -122,7 +123,7 @@ def test_server__output_that_nobody_asked_for__is_not_missing() -> None:
 
 def test_ranks__script_without_losses__has_an_output_all_the_same() -> None:
     documents = measured(SETTINGS["ranks"])
-    assert all(turn.output for run in documents for turn in run.turns)
+    assert all(turn.output for run in documents for turn in run.jobs.turns)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +203,8 @@ def changed_table(documents: Documents, old: JobReference, new: JobReference) ->
     """The documents of a head that changed the table of the job, as a check reports that."""
     base, head = with_job(documents, sha256=new.sha256)
     return (
-        replace(base, harness=[Harness(workload=old.name, reference="", settings=old.written)]),
-        replace(head, harness=[Harness(workload=old.name, reference="", settings=new.written)]),
+        changed(base, harness=[Harness(workload=old.name, reference="", settings=old.written)]),
+        changed(head, harness=[Harness(workload=old.name, reference="", settings=new.written)]),
     )
 
 
@@ -222,9 +223,9 @@ def test_job__table_that_head_changed__what_it_was_must_be_the_bases(written: st
     new = reference_of(SETTINGS["command"].replace('better = "higher"', 'better = "lower"'))
     base, head = changed_table(measured(SETTINGS["command"]), old, new)
     if written == "base":
-        base = replace(base, harness=head.harness)
+        base = changed(base, harness=head.source.harness)
     else:
-        head = replace(head, harness=base.harness)
+        head = changed(head, harness=base.source.harness)
     assert lacking(judged((base, head), old)) == {"job.settings"}
 
 
@@ -254,7 +255,9 @@ def test_number__of_the_program_alone__fails_by_its_word_and_never_passes_by_it(
         named_by_the_program(SLOWER),
         lambda turn: {"values": {k: v for k, v in turn.values.items() if k != "number.rate"}},
     )
-    only_step = with_job(only_step, numbers=[n for n in only_step[0].jobs[0].numbers if n.metric != "number.rate"])
+    only_step = with_job(
+        only_step, numbers=[n for n in only_step[0].jobs.records[0].numbers if n.metric != "number.rate"]
+    )
     assert judged(only_step, reference).verdict == "FAIL"
     decision = judged(with_numbers(only_step, turned_step), reference)
     assert decision.verdict == "INCONCLUSIVE"
@@ -263,12 +266,12 @@ def test_number__of_the_program_alone__fails_by_its_word_and_never_passes_by_it(
 
 
 def test_number__that_mains_stored_run_has__is_judged_by_its_direction() -> None:
-    stored = {number.metric: number for number in measured(SETTINGS["command"])[0].jobs[0].numbers}
+    stored = {number.metric: number for number in measured(SETTINGS["command"])[0].jobs.records[0].numbers}
     required = RequiredJob(reference_of(NAMED_BY_THE_PROGRAM), numbers=stored)
     faster = judged(named_by_the_program(Does(-0.2)), required)
     assert faster.verdict == "PASS"
     assert judged(with_numbers(named_by_the_program(SLOWER), turned_step), required).verdict == "FAIL"
-    gone = with_job(named_by_the_program(SAME), numbers=named_by_the_program(SAME)[0].jobs[0].numbers[1:])
+    gone = with_job(named_by_the_program(SAME), numbers=named_by_the_program(SAME)[0].jobs.records[0].numbers[1:])
     assert [(e.metric, e.named_by) for e in judged(gone, required).missing] == [("number.step", "store")]
 
 
@@ -283,7 +286,7 @@ def test_number__that_a_program_counts__may_be_0_on_both_sides_and_not_on_one() 
     reference = reference_of(NAMED_BY_THE_PROGRAM)
     counts = JobNumber(metric="number.failed", unit="1", better="lower")
     documents = named_by_the_program(SAME)
-    documents = with_job(documents, numbers=[*documents[0].jobs[0].numbers, counts])
+    documents = with_job(documents, numbers=[*documents[0].jobs.records[0].numbers, counts])
     both = with_turns(documents, lambda turn: {"values": {**turn.values, "number.failed": 0.0}})
     assert judged(both, reference).verdict == "PASS"
     more = with_turns(both, lambda turn: {"values": {**turn.values, "number.failed": 3.0}}, 1)
@@ -351,7 +354,7 @@ def test_ranks__starts_that_disagree__decide_nothing_unless_their_usual_count_is
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_catalogue__of_what_jobs_give_themselves__has_the_unit_and_direction_of_the_conductor(kind: JobKind) -> None:
-    for number in measured(SETTINGS[kind])[0].jobs[0].numbers:
+    for number in measured(SETTINGS[kind])[0].jobs.records[0].numbers:
         if number.metric in METRICS:
             entry = METRICS[number.metric]
             assert (entry.unit, entry.better) == (number.unit, number.better)

@@ -25,6 +25,7 @@ from perfgate.judging.report.render.comment import CommentContext, render_commen
 from perfgate.judging.report.render.number_formats import csv_table
 from perfgate.judging.report.view.number_rows import rows_of_check
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 from tests.wording import worded
 
 NAME = "chat"
@@ -88,8 +89,8 @@ def runs(
     }
     sides = (make_run("base", **none), make_run("head", **none))
     return (
-        msgspec.structs.replace(sides[0], jobs=[record], turns=base),
-        msgspec.structs.replace(sides[1], jobs=[record], turns=head),
+        changed(sides[0], records=[record], turns=base),
+        changed(sides[1], records=[record], turns=head),
     )
 
 
@@ -160,11 +161,11 @@ def test_job__tolerance_of_the_policy__counts() -> None:
 def test_job__one_side_works_on_in_the_turns_of_the_other__its_times_prove_nothing() -> None:
     base, head = runs()
     base, head = (
-        msgspec.structs.replace(
+        changed(
             run,
             turns=[
                 msgspec.structs.replace(turn, out_of_turn=None if turn.out_of_turn is None else used)
-                for turn in run.turns
+                for turn in run.jobs.turns
             ],
         )
         for run, used in ((base, 0.01), (head, 0.4))
@@ -178,8 +179,8 @@ def test_server__its_requests_differ__are_missing_by_name() -> None:
     base, head = runs()
 
     def of_head(**fields: Any) -> DecisionDocument:
-        changed = [msgspec.structs.replace(turn, **(fields if turn.quad == 5 else {})) for turn in head.turns]
-        return judged(base, msgspec.structs.replace(head, turns=changed))
+        turns = [msgspec.structs.replace(turn, **(fields if turn.quad == 5 else {})) for turn in head.jobs.turns]
+        return judged(base, changed(head, turns=turns))
 
     other, without = of_head(requests="c"), of_head(without=["ignore_eos"])
     assert {other.verdict, without.verdict} == {"INCONCLUSIVE"}
@@ -191,11 +192,11 @@ def test_server__its_requests_differ__are_missing_by_name() -> None:
 
 def test_server__requests_go_without_something_on_both_sides__is_noted_and_decides_nothing() -> None:
     both = [
-        msgspec.structs.replace(
+        changed(
             run,
             turns=[
                 msgspec.structs.replace(turn, without=["ignore_eos", "keep-alive"], resent=int(turn.quad == 7))
-                for turn in run.turns
+                for turn in run.jobs.turns
             ],
         )
         for run in runs()
@@ -214,11 +215,12 @@ def cached(*shares: float, known: bool = True) -> list[str]:
     """The notes on turns whose prompt tokens were in the server's cache by these shares, start after start."""
     sides = []
     for run in runs(quads=16, work=({"input_tokens": 100}, {"input_tokens": 100})):
-        counters = [{"cached_tokens": round(100 * shares[turn.quad % 8 % len(shares)])} for turn in run.turns]
+        counters = [{"cached_tokens": round(100 * shares[turn.quad % 8 % len(shares)])} for turn in run.jobs.turns]
         turns = [
-            msgspec.structs.replace(turn, counters=counts if known else {}) for turn, counts in zip(run.turns, counters)
+            msgspec.structs.replace(turn, counters=counts if known else {})
+            for turn, counts in zip(run.jobs.turns, counters)
         ]
-        sides.append(msgspec.structs.replace(run, turns=turns))
+        sides.append(changed(run, turns=turns))
     return worded(judged(sides[0], sides[1]).warnings)
 
 
@@ -233,8 +235,7 @@ def test_server__prompts_are_found_in_its_cache_more_and_more__is_noted() -> Non
 
 def test_job__most_requests_were_sent_late__its_times_prove_nothing() -> None:
     base, head = (
-        msgspec.structs.replace(run, turns=[msgspec.structs.replace(turn, late=0.3) for turn in run.turns])
-        for run in runs()
+        changed(run, turns=[msgspec.structs.replace(turn, late=0.3) for turn in run.jobs.turns]) for run in runs()
     )
     decision = judged(base, head)
     assert (decision.verdict, [entry.kind for entry in decision.invalid]) == ("INCONCLUSIVE", ["late"])
@@ -266,17 +267,17 @@ def with_number(
     sides = []
     for index, run in enumerate(documents):
         sign = -1 if better == "higher" else 1
-        shifts = sign * index * np.log1p(slowdown) + generator.normal(0, noise, len(run.turns))
+        shifts = sign * index * np.log1p(slowdown) + generator.normal(0, noise, len(run.jobs.turns))
         turns = [
             msgspec.structs.replace(turn, values={**turn.values, metric: float(np.exp(shift))}, cpu=cpu[index])
-            for turn, shift in zip(run.turns, shifts)
+            for turn, shift in zip(run.jobs.turns, shifts)
         ]
         numbers = [
-            *(number for number in run.jobs[0].numbers if number.metric != metric),
+            *(number for number in run.jobs.records[0].numbers if number.metric != metric),
             JobNumber(metric=metric, unit="s", better=better),
         ]
-        jobs = [msgspec.structs.replace(run.jobs[0], numbers=numbers)]
-        sides.append(msgspec.structs.replace(run, turns=turns, jobs=jobs))
+        jobs = [msgspec.structs.replace(run.jobs.records[0], numbers=numbers)]
+        sides.append(changed(run, turns=turns, records=jobs))
     return sides[0], sides[1]
 
 
@@ -356,11 +357,14 @@ LINES = "command.lines"
 def with_lines(documents: tuple[RunDocument, RunDocument], *lines: tuple[int, int]) -> tuple[RunDocument, RunDocument]:
     """The documents of a command whose last two turns of base and of head counted so many lines of Python."""
     base, head = (
-        msgspec.structs.replace(
+        changed(
             run,
             turns=[
-                *run.turns[:-2],
-                *(msgspec.structs.replace(t, counters={"python_lines": n}) for t, n in zip(run.turns[-2:], of_side)),
+                *run.jobs.turns[:-2],
+                *(
+                    msgspec.structs.replace(t, counters={"python_lines": n})
+                    for t, n in zip(run.jobs.turns[-2:], of_side)
+                ),
             ],
         )
         for run, of_side in zip(documents, lines)
@@ -422,7 +426,7 @@ def counted(
     sides = []
     for run, count in zip(documents, calls):
         turns, seen = [], set()
-        for turn in run.turns:
+        for turn in run.jobs.turns:
             ranks = [
                 RankCounts(
                     rank=rank,
@@ -439,7 +443,7 @@ def counted(
             counts = [] if turn.start in seen else ranks
             seen.add(turn.start)
             turns.append(msgspec.structs.replace(turn, counts=counts, samples=samples))
-        sides.append(msgspec.structs.replace(run, turns=turns))
+        sides.append(changed(run, turns=turns))
     return sides[0], sides[1]
 
 
@@ -462,7 +466,7 @@ def test_ranks__a_collective_twice_and_profiled__with_the_line_that_calls_it() -
         for calls in (4, 8)
     ]
     profiled = [
-        msgspec.structs.replace(
+        changed(
             run,
             profiles=[
                 JobProfile(
@@ -502,9 +506,9 @@ def test_ranks__operators_more_often__the_ten_that_differ_most_are_named() -> No
                     for count in turn.counts
                 ],
             )
-            for turn in run.turns
+            for turn in run.jobs.turns
         ]
-        documents.append(msgspec.structs.replace(run, turns=turns))
+        documents.append(changed(run, turns=turns))
     decision = judged(*documents)
     (row,) = [c for c in decision.comparisons if c.metric == "ranks.operators"]
     assert (row.outcome, row.base, row.head) == ("regressed", 200, 356)
@@ -533,18 +537,19 @@ def _with_exposed(run: RunDocument, seconds: list[float]) -> RunDocument:
             turn,
             counts=[msgspec.structs.replace(c, exposed=factor * seconds[turn.start]) for c in turn.counts],
         )
-        for turn in run.turns
+        for turn in run.jobs.turns
     ]
-    return msgspec.structs.replace(run, turns=turns)
+    return changed(run, turns=turns)
 
 
 def test_server__its_own_counters__inform_as_ratios_of_all_turns() -> None:
     base, head = runs()
     sides = [
-        msgspec.structs.replace(
+        changed(
             run,
             turns=[
-                msgspec.structs.replace(t, counters={"prefix_queries": 100, "prefix_hits": hits}) for t in run.turns
+                msgspec.structs.replace(t, counters={"prefix_queries": 100, "prefix_hits": hits})
+                for t in run.jobs.turns
             ],
         )
         for run, hits in ((base, 90), (head, 30))
@@ -562,9 +567,9 @@ def test_server__requests_of_all_turns__their_quantiles_stand_beside_each_other(
             msgspec.structs.replace(
                 turn, samples=[SampleSet(metric=TPOT, samples=pack([factor * 1_000_000 * (index % 2 + 1)] * 50))]
             )
-            for index, turn in enumerate(run.turns)
+            for index, turn in enumerate(run.jobs.turns)
         ]
-        sides.append(msgspec.structs.replace(run, turns=turns))
+        sides.append(changed(run, turns=turns))
     decision = judged(*sides)
     (row,) = decision.quantiles
     assert (row.metric, row.base, row.head, row.counts) == (
@@ -596,9 +601,9 @@ def swapped(slowdown: float, halves: float) -> tuple[RunDocument, RunDocument]:
                 msgspec.structs.replace(
                     turn, place=turn.place + 4 * half, values={**turn.values, TPOT: turn.values[TPOT] * factor}
                 )
-                for turn in side.turns
+                for turn in side.jobs.turns
             ]
-        documents.append(msgspec.structs.replace(before, turns=turns))
+        documents.append(changed(before, turns=turns))
     return documents[0], documents[1]
 
 
@@ -666,12 +671,12 @@ def with_gaps(
     sides = []
     for run, count, slower in zip(documents, stalls, (1.0, factor)):
         turns = []
-        for number, turn in enumerate(run.turns):
+        for number, turn in enumerate(run.jobs.turns):
             some = count if number % 2 else 0
             gaps = [round(slower * (10_000_000 + 10_000 * index)) for index in range(200 - some)] + [90_000_000] * some
             samples = [*turn.samples, SampleSet(metric="serving.itl", samples=pack(gaps))]
             turns.append(msgspec.structs.replace(turn, samples=samples))
-        sides.append(msgspec.structs.replace(run, turns=turns))
+        sides.append(changed(run, turns=turns))
     return sides
 
 
@@ -707,8 +712,8 @@ def test_headline__a_slower_first_token_and_cpu_time__names_what_a_user_feels() 
             msgspec.structs.replace(
                 turn, values={TTFT: 0.1 * factor * turn.values[TPOT], CPU: factor**4 * turn.values[TPOT]}
             )
-            for turn in run.turns
+            for turn in run.jobs.turns
         ]
-        documents.append(msgspec.structs.replace(run, turns=turns))
+        documents.append(changed(run, turns=turns))
     title = render_comment(judged(*documents), CommentContext(marker="<!-- perfgate -->")).splitlines()[2]
     assert "time to first token" in title

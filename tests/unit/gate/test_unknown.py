@@ -15,6 +15,7 @@ from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.each import each
+from tests.fakes.records import changed
 from tests.unit.gate import test_turns
 from tests.unit.gate.builders import counters, sides
 
@@ -29,12 +30,12 @@ def judged(base: RunDocument, head: RunDocument) -> DecisionDocument:
 
 def checked() -> tuple[RunDocument, RunDocument]:
     base, head = sides([1.0 + 0.0005 * (-1) ** pair for pair in range(14)])
-    return tuple(msgspec.structs.replace(run, counters=[counters({"aten::mm": 40})]) for run in (base, head))  # type: ignore[return-value]
+    return tuple(changed(run, counters=[counters({"aten::mm": 40})]) for run in (base, head))  # type: ignore[return-value]
 
 
 def counting(run: RunDocument, name: str, count: int) -> RunDocument:
-    (found,) = run.counters
-    return msgspec.structs.replace(
+    (found,) = run.checklist.counters
+    return changed(
         run, counters=[msgspec.structs.replace(found, values={**found.values, f"{name}_of_tomorrow": count})]
     )
 
@@ -57,7 +58,7 @@ def test_decide__rule_of_a_newer_perfgate__named() -> None:
     base, head = checked()
     finding = Finding(rule="tomorrow.rule", severity="warning")
     step = StepResult(number=4, slug="census", workload="", status="ok", findings=[finding])
-    decision = judged(base, msgspec.structs.replace(head, steps=[*head.steps, step]))
+    decision = judged(base, changed(head, steps=[*head.checklist.steps, step]))
     assert "tomorrow.rule" in decision.warnings[0].values["names"]
 
 
@@ -73,7 +74,7 @@ def scaled(run: RunDocument, value: float) -> RunDocument:
     def changed(turn: Turn) -> Turn:
         return msgspec.structs.replace(turn, values={**turn.values, test_turns.TPOT: value}) if turn.quad else turn
 
-    return msgspec.structs.replace(run, turns=[changed(turn) for turn in run.turns])
+    return changed(run, turns=[changed(turn) for turn in run.jobs.turns])
 
 
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e-300])

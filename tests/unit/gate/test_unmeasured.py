@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from perfgate.document.coverage import ChangedFunction, Coverage
@@ -17,6 +16,7 @@ from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.unmeasured import settles
 from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 from tests.unit.gate.builders import sides
 
 DECODE = ChangedFunction(line="decoder.py:2", function="decode", executed="no")
@@ -85,7 +85,7 @@ def test_decide__not_shown_that_nothing_runs__no_verdict_without_a_measurement(
 def test_decide__measured_all_the_same__verdict_of_the_measurement() -> None:
     base, head = sides([1.0 + 0.0005 * (-1) ** pair for pair in range(12)])
     coverage = Coverage(files=["decoder.py"], functions=[DECODE])
-    head = msgspec.structs.replace(head, coverage=coverage)
+    head = changed(head, coverage=coverage)
     measured = decide(base, head, policy=Policy(unmeasured="fail"), history=History())
     assert measured.verdict != "FAIL"
     assert measured.coverage == coverage

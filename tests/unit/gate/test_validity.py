@@ -13,6 +13,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, ConductorColumns, PackedTimes, WorkerColumns, pack
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.validity import misconduct
+from tests.fakes.records import changed
 from tests.fakes.wording import worded
 from tests.unit.gate.builders import SHAPE, sides
 
@@ -70,7 +71,7 @@ def kinds(columns: BlockColumns) -> set[InvalidKind]:
 
 
 def with_columns(run: RunDocument, columns: BlockColumns) -> RunDocument:
-    return replace(run, replicates=[replace(member, shapes={SHAPE: columns}) for member in run.replicates])
+    return changed(run, replicates=[replace(member, shapes={SHAPE: columns}) for member in run.pairs.replicates])
 
 
 @pytest.mark.parametrize(("rows", "calls"), [(BUSY, 4), (QUEUED, 76)])

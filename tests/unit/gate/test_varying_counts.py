@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from perfgate.document.comparison import Comparison
@@ -11,6 +10,7 @@ from perfgate.document.history import History
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.look import Look
+from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import worded
 
@@ -52,7 +52,7 @@ def counted(*rows: Row, processes: int = 2) -> CounterSet:
 
 def runs(base: CounterSet, head: CounterSet) -> tuple[RunDocument, RunDocument]:
     before, after = sides(NO_CHANGE)
-    return msgspec.structs.replace(before, counters=[base]), msgspec.structs.replace(after, counters=[head])
+    return changed(before, counters=[base]), changed(after, counters=[head])
 
 
 def judged(base: CounterSet, head: CounterSet) -> tuple[DecisionDocument, Comparison]:

@@ -16,6 +16,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import VerdictBasis, exit_code, verdict_of, verdict_rules
 from tests.each import each
 from tests.fakes.documents import make_bound, make_comparison, make_counter, make_difference, make_failure
+from tests.fakes.records import changed
 from tests.unit.gate.builders import WORKLOAD, sides
 from tests.wording import worded
 
@@ -205,7 +206,7 @@ def test_verdict__testbed_differs_in_an_upgrade_report__that_is_the_question_and
 def test_decide__slower_and_one_pair_failed__fail_that_names_the_regression() -> None:
     base, head = sides([1.05] * 14)
     crashed = FailedPair(pair=20, arm="ab", workload=WORKLOAD, error=ErrorDetail(kind="exit", message="gone"))
-    decision = decide(base, msgspec.structs.replace(head, failed_pairs=[crashed]), policy=Policy(), history=History())
+    decision = decide(base, changed(head, failed=[crashed]), policy=Policy(), history=History())
     assert decision.verdict == "FAIL"
     assert worded(decision.reasons)[0] == "regressed: encoder/long latency.low"
     assert exit_code(decision) == 1

@@ -68,7 +68,7 @@ def test_csv_of_run__no_number__row_without_value() -> None:
 def test_csv_of_run__counters_and_operators__with_the_step_that_explains_them() -> None:
     run = make_run(None)
     rows = rows_of(csv_table(rows_of_run(run)))
-    counters = run.counters[0]
+    counters = run.checklist.counters[0]
     copies = only(rows, metric="counters.copies", shape=counters.shape)
     assert (copies["step"], copies["unit"], copies["value"]) == ("14", "1", str(counters.values["counters.copies"]))
     op = counters.ops[0]

@@ -11,6 +11,7 @@ from perfgate.document.run import RunDocument
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.terminal import early_lines
+from tests.fakes.records import changed
 from tests.unit.gate.builders import WORKLOAD, counters, sides
 
 SIDES = sides([])
@@ -24,7 +25,7 @@ def counted(metric: str) -> tuple[RunDocument, RunDocument]:
     )
     more = msgspec.structs.replace(after, values={**after.values, metric: 100})
     less = msgspec.structs.replace(before, values={**before.values, metric: 1})
-    return msgspec.structs.replace(base, counters=[less]), msgspec.structs.replace(head, counters=[more])
+    return changed(base, counters=[less]), changed(head, counters=[more])
 
 
 @pytest.mark.parametrize(

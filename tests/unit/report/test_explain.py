@@ -33,6 +33,7 @@ from perfgate.judging.gate.evidence.tolerance import metrics_in_turns, repeated_
 from perfgate.judging.report.render.explain import explain
 from perfgate.locale import translate
 from tests.each import each
+from tests.fakes.records import changed
 from tests.unit.gate.builders import counters, sides
 
 
@@ -96,9 +97,7 @@ def decided() -> dict[str, bool]:
             if card.number < 20
         ]
         runs.append(
-            msgspec.structs.replace(
-                run, counters=[msgspec.structs.replace(counters({"aten::mm": 40}), values=counted)], steps=steps
-            )
+            changed(run, counters=[msgspec.structs.replace(counters({"aten::mm": 40}), values=counted)], steps=steps)
         )
     return {c.metric: c.gating for c in decide(*runs, policy=Policy(), history=History()).comparisons}
 

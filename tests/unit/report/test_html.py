@@ -30,6 +30,7 @@ from tests.fakes.documents import (
     regressed_counters,
     regressed_time,
 )
+from tests.fakes.records import changed
 
 
 def failing_page() -> str:
@@ -97,7 +98,7 @@ def test_render_html__operators_that_each_side_traced_by_itself__times_of_the_pa
     def traced(side: Side, self_time: float, count: float) -> RunDocument:
         row = OperatorRow(workload="encoder", shape="long", op="aten::copy_", kind="host", self_time=self_time,
                           count=count, share=0.3)  # fmt: skip
-        return replace(make_run(side), operators=[row])
+        return changed(make_run(side), operators=[row])
 
     times = [OperatorDelta(workload="encoder", shape="long", op="aten::copy_", base=98e-6, head=151e-6, seconds=53e-6)]
     change = OperatorDelta(workload="encoder", shape="long", op="aten::copy_", base_count=9, head_count=25)

@@ -15,6 +15,7 @@ from perfgate.document.run import CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report.render.openmetrics import family_name, openmetrics
 from tests.each import each
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 
 Sample = tuple[str, dict[str, str], float]
 
@@ -92,7 +93,7 @@ def test_openmetrics__every_metric_of_the_catalogue_at_once__has_a_name_of_its_o
 )
 def test_openmetrics__any_names__are_one_series(name: str, label: str) -> None:
     run = of_values(Value(metric="latency.p50", value=1.0, labels={label: name, "shape": name}), counters=[])
-    run = msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], workload=name)])
+    run = changed(run, steps=[msgspec.structs.replace(run.checklist.steps[0], workload=name)])
     text = openmetrics(run, [1])
     text.encode()
     assert sum(len(samples) for _, samples in read(text).values()) <= 1

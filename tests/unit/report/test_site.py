@@ -25,6 +25,7 @@ from perfgate.judging.report.render.site.addresses import (
 from perfgate.judging.trend.gates import accepted_commits, gate_history
 from tests.fakes.documents import TESTBED, make_difference, make_run
 from tests.fakes.history import commit_of, main_runs, stepped
+from tests.fakes.records import changed
 from tests.fakes.sites import make_acceptance, make_gate, make_site, make_stored
 from tests.fakes.trends import make_change, make_gates, make_series, make_testbed, make_trend, make_triage
 
@@ -36,7 +37,7 @@ NO_CHANGE_WORDS = re.compile(r"\d %\s+(?:slower|faster|more|fewer|less|higher|lo
 def run_of(content: SiteContent, **fields: object) -> RunDocument:
     """Return a run of main like those of the content, with a call of shape long that takes 38.6 ms."""
     (run,) = main_runs(1, time=stepped(0, 1.07), seed=3)
-    return msgspec.structs.replace(run, project=content.trend.project, **fields)
+    return changed(run, project=content.trend.project, **fields)
 
 
 def pages_of(content: SiteContent, links: SiteLinks = SERVED, language: str = "en") -> SitePages:

@@ -23,6 +23,7 @@ from perfgate.document.history import Acceptance, Triage
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.runs import record_run, stored_runs
 from perfgate.service.bodies import MOST_UPLOAD_BYTES
+from tests.fakes.records import changed
 from tests.fakes.service import SERVER_TOKEN, Service
 from tests.unit.document.minimal import minimal_run
 
@@ -77,7 +78,7 @@ def test_upload__project_with_a_slash__stored_under_its_name(service: Service) -
 def test_upload__unfit_run__refused_with_the_reason_of_the_store(
     service: Service, change: dict[str, str], status: int, said: str
 ) -> None:
-    answer = upload(service, msgspec.structs.replace(minimal_run(), **change))
+    answer = upload(service, changed(minimal_run(), **change))
     assert (answer.status_code, said in answer.json()["error"]) == (status, True)
     assert stored_runs(service.store, "shop") == stored_runs(service.store, "bank") == []
 

@@ -19,6 +19,7 @@ from perfgate.judging.store.runs import record_runs, stored_runs
 from tests.command import run_perfgate
 from tests.fakes.documents import make_counter, make_decision, regressed_time
 from tests.fakes.history import main_runs, stepped
+from tests.fakes.records import changed
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.runner import separating_runner
 from tests.unit.document.minimal import minimal_run
@@ -40,7 +41,7 @@ def baseline(project: Path, *arguments: str) -> Result:
 
 def write(folder: Path, name: str = "run.json", **changes: object) -> str:
     run = minimal_run(session=name)
-    write_document(folder / name, msgspec.structs.replace(run, **changes))
+    write_document(folder / name, changed(run, **changes))
     return str(folder / name)
 
 

@@ -107,7 +107,7 @@ def test_read__category_npu_and_threads_named_after_streams__a_device(tmp_path: 
     assert gaps is not None
     assert (gaps.busy_ns, len(gaps.gaps)) == (40_000, 2)
     run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
-    assert run.counters[0].values["counters.kernels"] == 1
+    assert run.checklist.counters[0].values["counters.kernels"] == 1
 
 
 def test_read__gpu_process_of_a_browser__runs_on_the_host(tmp_path: Path) -> None:

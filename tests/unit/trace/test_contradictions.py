@@ -82,8 +82,8 @@ def test_from_profile__table_of_kernels_cut_off_in_whole_lines__said_and_nothing
 
     run = run_from_profile(tmp_path, recording, tmp_path / "out", lambda text: None)
 
-    assert (run.counters, run.kernel_times, run.operators) == ([], [], [])
-    times = {step.number: step for step in run.steps if step.number in (1, 2, 3, 4, 16)}
+    assert (run.checklist.counters, run.checklist.kernel_times, run.checklist.operators) == ([], [], [])
+    times = {step.number: step for step in run.checklist.steps if step.number in (1, 2, 3, 4, 16)}
     assert {value.value for step in times.values() for value in step.values} == {None}
     assert {times[4].status, times[16].status} == {"invalid"}
     assert not any(step.findings for step in times.values())

@@ -44,7 +44,7 @@ def test_run_health__several_workloads__the_worst_status_counts() -> None:
 def test_run_health__run_with_pairs__its_noise_floor_and_what_was_discarded() -> None:
     error = ErrorDetail(kind="timeout", message="too long")
     lost = [FailedPair(pair=90 + number, arm="ab", workload="encoder", error=error) for number in range(7)]
-    found = run_health("a", make_run("base", failed_pairs=lost), LATER)
+    found = run_health("a", make_run("base", failed=lost), LATER)
     assert found.noise_floor == pytest.approx(0.004, abs=0.004)
     assert found.discarded == pytest.approx(0.25)
 

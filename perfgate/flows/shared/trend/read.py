@@ -376,7 +376,7 @@ class _JobNumbers:
             return None
         if run_id not in self._jobs:
             try:
-                self._jobs[run_id] = self._log.run(run_id).jobs
+                self._jobs[run_id] = self._log.run(run_id).jobs.records
             except StoreError:
                 self._jobs[run_id] = []
         for job in self._jobs[run_id]:
@@ -471,7 +471,7 @@ def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, floa
     labels = dict(series.labels)
     if series.shape:
         labels["shape"] = series.shape
-    for step in run.steps:
+    for step in run.checklist.steps:
         if step.workload == series.workload:
             for value in step.values:
                 if value.metric == series.metric and value.labels == labels:

@@ -57,6 +57,6 @@ class AlphaShares(NamedTuple):
 
 def subjects_of(head: RunDocument, *, but: Iterable[str] = ()) -> int:
     """The workloads that were timed and the jobs of a run, without the names in ``but``."""
-    timed = {replicate.workload for replicate in head.replicates if replicate.arm == "ab"}
-    jobs = {job.name for job in head.jobs}
+    timed = {replicate.workload for replicate in head.pairs.replicates if replicate.arm == "ab"}
+    jobs = {job.name for job in head.jobs.records}
     return len((timed | jobs) - {*but})

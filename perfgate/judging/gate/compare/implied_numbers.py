@@ -132,7 +132,7 @@ def _why_device_time_informs(comparison: Paired, evidence: Evidence) -> Message 
 
 def _why_instructions_inform(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:
     """The reason that more instructions need be no loss; None if they gate."""
-    for replicate in evidence.head.run.replicates:
+    for replicate in evidence.head.run.pairs.replicates:
         columns = replicate.shapes.get(comparison.shape)
         # The slower the device, the longer the host polls it, and every poll takes instructions.
         if replicate.workload == comparison.workload and columns and columns.times.cpu_source == "device":
@@ -170,7 +170,7 @@ def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> floa
 def waited_of_jobs(evidence: Evidence) -> float | None:
     """The share of the CPU time that the threads of a job wanted and did not get, of the job that waited most."""
     shares = []
-    for job in evidence.head.run.jobs:
+    for job in evidence.head.run.jobs.records:
         for turns in evidence.turns(job.name):
             demand = _demand(turns)
             if demand is not None:

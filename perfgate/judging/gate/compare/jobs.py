@@ -41,7 +41,7 @@ def compare_jobs(evidence: Evidence, policy: Policy) -> Iterator[Comparison]:
     """Yield the checks and the exact counts of every job."""
     head = evidence.head.run
     of_stacks = head.session.command == "upgrade"
-    for job in head.jobs:
+    for job in head.jobs.records:
         place = ShapePlace(job.name, "")
         quads = list(quads_of(evidence, job.name).values())
         yield from _other_work(place, quads)
@@ -80,8 +80,8 @@ def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
     """The quantiles of all numbers with samples on both sides, each over all turns of its side."""
     base, head = evidence.runs
     rows = []
-    for job in head.jobs:
-        before, after = sample_quantiles(job.name, base.turns), sample_quantiles(job.name, head.turns)
+    for job in head.jobs.records:
+        before, after = sample_quantiles(job.name, base.jobs.turns), sample_quantiles(job.name, head.jobs.turns)
         for name in before:
             if name in after:
                 (base_count, of_base), (head_count, of_head) = before[name], after[name]
@@ -108,7 +108,7 @@ def foreseen(
     base: RunDocument, head: RunDocument, policy: Policy, job: str, *, quads: int, starts: int
 ) -> float | None:
     """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
-    record = next(record for record in head.jobs if record.name == job)
+    record = next(record for record in head.jobs.records if record.name == job)
     measured = JobQuads(Evidence(base, head), record, Rules(policy))
     shown = [_foreseen(number, quads, starts) for number in measured.reported_numbers() if number.gating]
     return min(shown, default=None)
@@ -160,7 +160,7 @@ def compare_lines(
 def notes_on_requests(evidence: Evidence) -> list[Message]:
     """Notes on how requests to servers had to be sent, and on a cache that made them easier from turn to turn."""
     notes: list[Message] = []
-    for job in evidence.head.run.jobs:
+    for job in evidence.head.run.jobs.records:
         notes += _notes_on(job.name, *evidence.turns(job.name))
     return notes
 

@@ -76,7 +76,7 @@ def _stages(evidence: Evidence, place: ShapePlace) -> list[Part]:
     of_base: dict[str, list[float]] = defaultdict(list)
     of_head: dict[str, list[float]] = defaultdict(list)
     lines = {}
-    pairs = members_of_pairs(base.replicates, head.replicates, place, "ab")
+    pairs = members_of_pairs(base.pairs.replicates, head.pairs.replicates, place, "ab")
     for before, after in preprocess_lanes(pairs, place.shape):
         walls = {stage.name: stage.wall for stage in before.times.stages}
         for stage in after.times.stages:

@@ -199,7 +199,7 @@ def _heaviest_operators(
 
 def _step_values(run: RunDocument) -> dict[tuple[ShapePlace, str], float]:
     values: dict[tuple[ShapePlace, str], float] = {}
-    for step in run.steps:
+    for step in run.checklist.steps:
         for value in step.values:
             if value.metric in _SHOWN and value.value is not None:
                 place = ShapePlace(step.workload, value.labels.get("shape", ""))

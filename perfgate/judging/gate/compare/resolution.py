@@ -35,7 +35,7 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
             spread=rounded(math.expm1(spread(effect.differences))),
             smallest=compared.detectable,
             seconds=decision.duration,
-            timed=rounded(_timed_ns([*base.replicates, *head.replicates], compared.workload) / 1e9),
+            timed=rounded(_timed_ns([*base.pairs.replicates, *head.pairs.replicates], compared.workload) / 1e9),
         )
 
 

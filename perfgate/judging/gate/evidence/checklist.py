@@ -72,7 +72,7 @@ class ChecklistNumber(NamedTuple):
 def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
     """The leading numbers of a run's steps, in the order of the document."""
     numbers = {}
-    for step in run.steps:
+    for step in run.checklist.steps:
         for value in step.values:
             is_leading = value.metric in METRICS and METRICS[value.metric].display.leading
             if is_leading and not _NOT_THE_NUMBER & value.labels.keys():
@@ -176,7 +176,7 @@ class PairedNumbers:
         entry = metric(number.metric)
         if not entry.origin.timed:
             return "wall"
-        for step in (*self._base.steps, *self._head.steps):
+        for step in (*self._base.checklist.steps, *self._head.checklist.steps):
             is_of_number = (step.number, step.workload) == (entry.step, number.workload)
             if is_of_number and (step.waited or 0.0) >= WAITED:
                 return "awake"
@@ -197,7 +197,7 @@ def _turns_of(run: RunDocument, left_to_turns: set[NumberKey]) -> dict[NumberKey
     If the first turn of base left a number out, the turns after it are numbered from 1 on both sides.
     """
     turns: dict[NumberKey, dict[int, float | None]] = {}
-    for step in run.steps:
+    for step in run.checklist.steps:
         for value in step.values:
             of_number = turns.setdefault(ChecklistNumber.of(step.number, step.workload, value).key, {})
             if REPEAT in value.labels:
@@ -212,7 +212,7 @@ def _turns_of(run: RunDocument, left_to_turns: set[NumberKey]) -> dict[NumberKey
 def _left_to_turns(base: RunDocument) -> set[NumberKey]:
     """The numbers that the first turn of base left out."""
     numbers = set()
-    for step in base.steps:
+    for step in base.checklist.steps:
         for value in step.values:
             if value.reason is not None and value.reason.code == LEFT_TO_TURNS:
                 numbers.add(ChecklistNumber.of(step.number, step.workload, value).key)

@@ -73,7 +73,7 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
 
 def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
     blocks: dict[TimedLane, list[BlockColumns]] = {}
-    for replicate in run.replicates:
+    for replicate in run.pairs.replicates:
         if replicate.arm != "ab":
             continue
         for preprocess, lanes in ((False, replicate.shapes), (True, replicate.preprocess)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,9 +16,12 @@ from perfgate.document.profile import JobProfile
 from perfgate.document.run import (
     FROM_PROFILE,
     CallAccount,
+    Checklist,
     CorrectnessResult,
     CounterSet,
+    JobResults,
     KernelTimes,
+    MeasuredPairs,
     OperatorRow,
     RunDocument,
     StepResult,
@@ -46,28 +49,28 @@ class RunIndex:
 
     @cached_property
     def counters(self) -> dict[ShapePlace, CounterSet]:
-        return _by_place(self.run.counters)
+        return _by_place(self.run.checklist.counters)
 
     @cached_property
     def accounts(self) -> dict[ShapePlace, CallAccount]:
-        return _by_place(self.run.accounts)
+        return _by_place(self.run.checklist.accounts)
 
     @cached_property
     def checks(self) -> dict[ShapePlace, CorrectnessResult]:
-        return _by_place(self.run.correctness)
+        return _by_place(self.run.checklist.correctness)
 
     @cached_property
     def profiles(self) -> dict[str, JobProfile]:
-        return {profile.workload: profile for profile in self.run.profiles}
+        return {profile.workload: profile for profile in self.run.jobs.profiles}
 
     @cached_property
     def kernel_times(self) -> dict[ShapePlace, KernelTimes]:
-        return _by_place(self.run.kernel_times)
+        return _by_place(self.run.checklist.kernel_times)
 
     @cached_property
     def operators(self) -> dict[ShapePlace, dict[str, OperatorRow]]:
         rows: dict[ShapePlace, dict[str, OperatorRow]] = {}
-        for row in self.run.operators:
+        for row in self.run.checklist.operators:
             rows.setdefault(row.place, {})[row.op] = row
         return rows
 
@@ -75,7 +78,7 @@ class RunIndex:
     def steps(self) -> dict[str, list[StepResult]]:
         """The steps of each workload."""
         steps: dict[str, list[StepResult]] = {}
-        for step in self.run.steps:
+        for step in self.run.checklist.steps:
             steps.setdefault(step.workload, []).append(step)
         return steps
 
@@ -86,7 +89,9 @@ class RunIndex:
     @cached_property
     def kept_layout(self) -> frozenset[str]:
         """The workloads with a pair that kept its memory layout."""
-        return frozenset(replicate.workload for replicate in self.run.replicates if replicate.worker.moved is False)
+        return frozenset(
+            replicate.workload for replicate in self.run.pairs.replicates if replicate.worker.moved is False
+        )
 
     def operator_lines(self, place: ShapePlace) -> dict[str, str]:
         """The project line that most often calls each operator of a shape, by the exact counters."""
@@ -96,7 +101,7 @@ class RunIndex:
     def profiled(self, place: ShapePlace, member: str, kind: Kind) -> dict[int, dict[str, float]]:
         """The times of operators (and outside them) or of subroutines, by pair."""
         times = {}
-        for replicate in self.run.replicates:
+        for replicate in self.run.pairs.replicates:
             shapes = replicate.profile.operators if kind == "operators" else replicate.profile.subroutines
             key = (replicate.workload, replicate.arm, replicate.member)
             if key == (place.workload, "ab", member) and shapes.get(place.shape):
@@ -167,10 +172,10 @@ class Evidence:
     def _members(self, arm: Arm) -> dict[str, list[Pair]]:
         """The processes of base and head that took turns in an arm, by workload."""
         heads = {}
-        for replicate in self.head.run.replicates:
+        for replicate in self.head.run.pairs.replicates:
             heads[replicate.workload, replicate.arm, replicate.pair] = replicate
         pairs: dict[str, list[Pair]] = {}
-        for first in self.base.run.replicates:
+        for first in self.base.run.pairs.replicates:
             second = heads.get((first.workload, arm, first.pair))
             if first.arm == arm and second:
                 pairs.setdefault(first.workload, []).append((first, second))
@@ -180,11 +185,9 @@ class Evidence:
         """The paired effects of each metric, of head against base or of base against itself."""
         if (place, arm) not in self._effects:
             second = self.head if arm == "ab" else self.base
-            first = self.base.run.replicates
+            first, others = self.base.run.pairs.replicates, second.run.pairs.replicates
             luck = self.start_luck(place.workload)
-            self._effects[place, arm] = paired_effects(
-                first, second.run.replicates, place, arm, self.clocks, start_luck=luck
-            )
+            self._effects[place, arm] = paired_effects(first, others, place, arm, self.clocks, start_luck=luck)
         return self._effects[place, arm]
 
     def start_luck(self, workload: str) -> float:
@@ -204,8 +207,8 @@ class Evidence:
 
     def turns(self, job: str) -> tuple[list[Turn], list[Turn]]:
         """The turns that each side took of a job."""
-        base = [turn for turn in self.base.run.turns if turn.workload == job]
-        head = [turn for turn in self.head.run.turns if turn.workload == job]
+        base = [turn for turn in self.base.run.jobs.turns if turn.workload == job]
+        head = [turn for turn in self.head.run.jobs.turns if turn.workload == job]
         return base, head
 
     @cached_property
@@ -222,7 +225,7 @@ class Evidence:
     @cached_property
     def unmarked(self) -> set[ShapePlace]:
         """The shapes of recordings without call markers, so that their operators are not of one call."""
-        counters = [*self.base.run.counters, *self.head.run.counters]
+        counters = [*self.base.run.checklist.counters, *self.head.run.checklist.counters]
         return {counted.place for counted in counters if not counted.repeats}
 
 
@@ -232,18 +235,38 @@ def count_of(row: OperatorRow | None) -> float:
 
 # --- one workload of several
 
-_OF_WORKLOADS = (
-    *("steps", "correctness", "counters", "operators", "kernel_times", "accounts", "replicates", "turns"),
-    *("failed_pairs", "harness"),
-)
+
+class _OfWorkload(Protocol):
+    @property
+    def workload(self) -> str: ...
+
+
+_Own = TypeVar("_Own", bound=_OfWorkload)
 
 
 def of_workload(run: RunDocument, workload: str) -> RunDocument:
     """The run document without the data of other workloads and jobs."""
-    lists = {
-        "workloads": [record for record in run.workloads if record.name == workload],
-        "jobs": [job for job in run.jobs if job.name == workload],
-    }
-    for name in _OF_WORKLOADS:
-        lists[name] = [entry for entry in getattr(run, name) if entry.workload == workload]
-    return replace(run, **lists)
+
+    def own(entries: Iterable[_Own]) -> list[_Own]:
+        return [entry for entry in entries if entry.workload == workload]
+
+    return replace(
+        run,
+        source=replace(run.source, harness=own(run.source.harness)),
+        workloads=[record for record in run.workloads if record.name == workload],
+        checklist=Checklist(
+            steps=own(run.checklist.steps),
+            correctness=own(run.checklist.correctness),
+            counters=own(run.checklist.counters),
+            operators=own(run.checklist.operators),
+            kernel_times=own(run.checklist.kernel_times),
+            accounts=own(run.checklist.accounts),
+            advisories=own(run.checklist.advisories),
+        ),
+        pairs=MeasuredPairs(replicates=own(run.pairs.replicates), failed=own(run.pairs.failed)),
+        jobs=JobResults(
+            records=[job for job in run.jobs.records if job.name == workload],
+            turns=own(run.jobs.turns),
+            profiles=own(run.jobs.profiles),
+        ),
+    )

@@ -36,8 +36,8 @@ def rows_of_job(run: RunDocument, name: str, settings: JobReference | None, work
     ``work`` are the counts of work in main's stored run.
     """
     table = RowTable()
-    record = next((job for job in run.jobs if job.name == name), None)
-    turns = [turn for turn in run.turns if turn.workload == name]
+    record = next((job for job in run.jobs.records if job.name == name), None)
+    turns = [turn for turn in run.jobs.turns if turn.workload == name]
     table.announce(Row(name), whole=record is not None and bool(turns))
     if record is None:
         return table

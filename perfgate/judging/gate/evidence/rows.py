@@ -139,18 +139,18 @@ def rows_of_workloads(run: RunDocument, side: Side, *, profiles: bool = False) -
     tables: dict[str, RowTable] = defaultdict(RowTable)
     for record in run.workloads:
         _add_record(tables[record.name], record, run)
-    for replicate in run.replicates:
+    for replicate in run.pairs.replicates:
         table = tables[replicate.workload]
         _add_replicate(table, replicate, side, profiles=profiles)
         if run.testbed.device_kind != "cpu":
             _add_start(table, replicate)
-    for harness in run.harness:
+    for harness in run.source.harness:
         _add_harness(tables[harness.workload], harness)
-    for counters in run.counters:
+    for counters in run.checklist.counters:
         _add_counters(tables[counters.workload], counters)
-    for check in run.correctness:
+    for check in run.checklist.correctness:
         _add_check(tables[check.workload], check)
-    for step in run.steps:
+    for step in run.checklist.steps:
         _add_step(tables[step.workload], step)
     return tables
 
@@ -160,7 +160,7 @@ def _add_record(table: RowTable, record: WorkloadRecord, run: RunDocument) -> No
     table.announce(Row(name))
     for shape in record.shapes:
         table.announce(Row(name, shape))
-    present = {step.number for step in run.steps if step.workload == name}
+    present = {step.number for step in run.checklist.steps if step.workload == name}
     for number in sorted(record.steps):
         slug = CARDS[number].slug if number in CARDS else str(number)
         table.promise(Row(name, "", f"{STEP}{slug}"), whole=number in present)

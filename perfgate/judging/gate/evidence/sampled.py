@@ -45,7 +45,7 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
     of_calls = None if clock == "awake" else clock
     levels: _Levels = defaultdict(list)
-    for first, second in members_of_pairs(base.replicates, head.replicates, place, "ab"):
+    for first, second in members_of_pairs(base.pairs.replicates, head.pairs.replicates, place, "ab"):
         quads, _ = clean_pair(first.shapes[place.shape], second.shapes[place.shape])
         if quads is not None:
             _add(levels, _sampled(first, place, quads, of_calls), _sampled(second, place, quads, of_calls))
@@ -123,7 +123,7 @@ def _tail(times: Floats) -> dict[str, float]:
 def _tail_effects(base: RunDocument, head: RunDocument, place: ShapePlace) -> dict[str, PairedEffect]:
     """P90, slowest tenth and standard deviation of calls without waits, one difference a quad of the long stretches."""
     levels: _Levels = defaultdict(list)
-    for first, second in members_of_pairs(base.replicates, head.replicates, place, "stretch"):
+    for first, second in members_of_pairs(base.pairs.replicates, head.pairs.replicates, place, "stretch"):
         before, after = first.shapes[place.shape], second.shapes[place.shape]
         quads, _ = clean_pair(before, after)
         for quad in sorted(quads or ()):

@@ -37,7 +37,7 @@ class RequiredJob:
         They are the base's own. If head changed the table, they are head's, which the documents report as a change.
         """
         name, own = self.reference.name, self.reference
-        hashes = {job.sha256 for job in (*base.jobs, *head.jobs) if job.name == name}
+        hashes = {job.sha256 for job in (*base.jobs.records, *head.jobs.records) if job.name == name}
         if hashes == {own.sha256}:
             return own
         before, after = harness_of(base, name), harness_of(head, name)
@@ -52,7 +52,7 @@ class RequiredJob:
 
 
 def harness_of(run: RunDocument, name: str) -> Harness | None:
-    return next((harness for harness in run.harness if harness.workload == name), None)
+    return next((harness for harness in run.source.harness if harness.workload == name), None)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict
     A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.
     """
     numbers = {}
-    for record in evidence.head.run.jobs:
+    for record in evidence.head.run.jobs.records:
         required = jobs.get(record.name)
         if required is not None:
             settings = required.measured_by(*evidence.runs) or required.reference

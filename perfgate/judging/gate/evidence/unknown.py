@@ -32,13 +32,13 @@ def unknown_note(base: RunDocument, head: RunDocument) -> list[Message]:
 
 def _names(run: RunDocument) -> Iterator[str]:
     metrics: list[str] = []
-    for counters in run.counters:
+    for counters in run.checklist.counters:
         metrics += [*counters.values, *counters.steady, *counters.unstable]
-    for job in run.jobs:
+    for job in run.jobs.records:
         metrics += [number.metric for number in job.numbers]
     yield from (name for name in metrics if not is_known(name))
     # Steps beyond the gate's own cards come from other packages. Their values are shown, and never compared.
-    own = [step for step in run.steps if step.number <= max(CARDS)]
+    own = [step for step in run.checklist.steps if step.number <= max(CARDS)]
     for step in own:
         if step.number not in CARDS:
             yield f"step {step.number}"

@@ -64,14 +64,14 @@ def invalid_times(evidence: Evidence) -> list[Invalid]:
 
 def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
     """Yield, for every place, that a side's code was changed during the run: no measurement shows which code it was."""
-    broken = [run.seal for run in evidence.runs if run.seal and run.seal.broken]
+    broken = [run.source.seal for run in evidence.runs if run.source.seal and run.source.seal.broken]
     if not broken:
         return
     files: dict[str, None] = {}
     for seal in broken:
         files |= dict.fromkeys(seal.changed)
     message = Message("gate.code-changed", {"files": list(files)}) if files else Message("gate.code-changed-somewhere")
-    jobs = [ShapePlace(job.name, "") for job in evidence.head.run.jobs]
+    jobs = [ShapePlace(job.name, "") for job in evidence.head.run.jobs.records]
     for workload, shape in (*evidence.places, *jobs):
         yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
 
@@ -122,8 +122,8 @@ def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
 def misconduct(evidence: Evidence) -> Iterator[Invalid]:
     """Yield the misconduct of workers that makes their times worthless, worst first."""
     base, head = evidence.runs
-    replicates = [("base", replicate) for replicate in base.replicates]
-    replicates += [("head", replicate) for replicate in head.replicates]
+    replicates = [("base", replicate) for replicate in base.pairs.replicates]
+    replicates += [("head", replicate) for replicate in head.pairs.replicates]
     for side, replicate in replicates:
         for shape, columns in replicate.lanes:
             if reason := _false_clock(columns):
@@ -255,7 +255,7 @@ def invalid_turns(evidence: Evidence) -> list[Invalid]:
     late.
     """
     invalid = []
-    for job in evidence.head.run.jobs:
+    for job in evidence.head.run.jobs.records:
         for kind, message in _disturbances(*evidence.turns(job.name)):
             invalid.append(Invalid(workload=job.name, shape="", kind=kind, message=message))
     return invalid

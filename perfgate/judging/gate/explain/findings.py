@@ -34,7 +34,7 @@ _MEASURED = frozenset({"ok", "attention"})
 
 def with_findings(decision: DecisionDocument, base: RunDocument) -> DecisionDocument:
     """The decision with the standing of every finding of the head, and the findings that are gone."""
-    steps_of_base = {(step.workload, step.number): step for step in base.steps}
+    steps_of_base = {(step.workload, step.number): step for step in base.checklist.steps}
     moves = Moves(decision)
     steps: list[StepSummary] = []
     for step in decision.steps:

@@ -20,9 +20,9 @@ class HeadCode:
         self._changes = head.source.changes if head else []
         self._at: dict[ShapePlace, ChangedCode] = {}
         if head is not None:
-            for counters in head.counters:
+            for counters in head.checklist.counters:
                 self._at[counters.place] = ChangedCode(self._changes, counters.functions)
-            for profile in head.profiles:
+            for profile in head.jobs.profiles:
                 self._at[ShapePlace(profile.workload, "")] = ChangedCode(self._changes, profile.functions)
         self._text = _text_of_lines(head) if head else {}
 
@@ -65,11 +65,11 @@ class HeadCode:
 
 def _text_of_lines(head: RunDocument) -> dict[str, str]:
     texts: dict[str | None, str | None] = {}
-    for profile in head.profiles:
+    for profile in head.jobs.profiles:
         texts |= {line.line: line.code for line in profile.lines}
-    for account in head.accounts:
+    for account in head.checklist.accounts:
         texts |= {row.line: row.code for row in account.rows if row.line and row.code}
-    for counters in head.counters:
+    for counters in head.checklist.counters:
         texts |= {site.line: site.code for site in counters.sites if site.line and site.code}
     return {line: text for line, text in texts.items() if line and text}
 

@@ -71,7 +71,7 @@ def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[st
     for comparison in comparisons:
         if isinstance(comparison, Paired) and comparison.outcome == "regressed":
             worse.add(comparison.workload)
-    return [job.name for job in head.jobs if job.name in worse]
+    return [job.name for job in head.jobs.records if job.name in worse]
 
 
 def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[Message]:

@@ -16,8 +16,8 @@ _Difference = tuple[_Kind, Message]
 
 def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]:
     """The changes, workload by workload; none if both sides' own files measure the same."""
-    before = {harness.workload: harness for harness in base.harness}
-    after = {harness.workload: harness for harness in head.harness}
+    before = {harness.workload: harness for harness in base.source.harness}
+    after = {harness.workload: harness for harness in head.source.harness}
     lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
     changes = []
     for name in {**before, **after}:
@@ -110,5 +110,5 @@ def _job_settings(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[
 
 def _broken_workloads(run: RunDocument) -> set[str]:
     names = {workload.name for workload in run.workloads if workload.error}
-    names |= {step.workload for step in run.steps if step.error}
-    return names | {check.workload for check in run.correctness if check.status == "error"}
+    names |= {step.workload for step in run.checklist.steps if step.error}
+    return names | {check.workload for check in run.checklist.correctness if check.status == "error"}

@@ -56,7 +56,7 @@ class JobPlan(EvidencePlan):
         if not self.tables.both_have(whole):
             self.require(whole)
             return
-        record = next(job for job in self._evidence.base.run.jobs if job.name == self._name)
+        record = next(job for job in self._evidence.base.run.jobs.records if job.name == self._name)
         for table in self.tables:
             for expected in table.announced:
                 self.require(*expected)
@@ -146,5 +146,5 @@ def settings_of(name: str, evidence: Evidence, required: RequiredJob | None) -> 
         return None
     base, head = evidence.runs
     settings = required.measured_by(base, head)
-    kinds = {job.kind for job in (*base.jobs, *head.jobs) if job.name == name}
+    kinds = {job.kind for job in (*base.jobs.records, *head.jobs.records) if job.name == name}
     return settings if settings is not None and kinds == {settings.kind} else None

@@ -33,7 +33,7 @@ def missing_evidence(
     missing = _missing_seals(evidence, [*workloads, *_job_names(evidence, required.jobs)], required)
     reported = _reported_elsewhere(evidence, changes)
     # The verdict gives the reason why these have no times.
-    untimed = {pair.workload for pair in head.failed_pairs if pair.error.lacks_time_for_pairs}
+    untimed = {pair.workload for pair in head.pairs.failed if pair.error.lacks_time_for_pairs}
     profiles = judges_subroutines(policy.tolerances)
     of_base = rows_of_workloads(base, "base", profiles=profiles)
     of_head = rows_of_workloads(head, "head", profiles=profiles)
@@ -42,7 +42,7 @@ def missing_evidence(
             plan = WorkloadPlan(name, evidence, SideTables(of_base[name], of_head[name]), required, policy)
             plan.require_evidence(timed=timed and name not in untimed)
             missing += plan.missing()
-    failed = {pair.workload for pair in head.failed_pairs}
+    failed = {pair.workload for pair in head.pairs.failed}
     trusted = required.jobs if timed else {}
     for name in _job_names(evidence, trusted):
         if name not in failed:
@@ -64,18 +64,18 @@ def _workload_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
     names = list(required)
     for run in evidence.runs:
         names += [workload.name for workload in run.workloads]
-        names += [replicate.workload for replicate in run.replicates]
-        names += [counters.workload for counters in run.counters]
-        names += [check.workload for check in run.correctness]
-        names += [step.workload for step in run.steps]
+        names += [replicate.workload for replicate in run.pairs.replicates]
+        names += [counters.workload for counters in run.checklist.counters]
+        names += [check.workload for check in run.checklist.correctness]
+        names += [step.workload for step in run.checklist.steps]
     return list(dict.fromkeys(names))
 
 
 def _job_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
     names = list(required)
     for run in evidence.runs:
-        names += [job.name for job in run.jobs]
-    names += [turn.workload for turn in evidence.base.run.turns]
+        names += [job.name for job in run.jobs.records]
+    names += [turn.workload for turn in evidence.base.run.jobs.turns]
     return list(dict.fromkeys(names))
 
 
@@ -92,14 +92,14 @@ def _reported_elsewhere(evidence: Evidence, changes: Sequence[HarnessChange]) ->
 
 def _missing_seals(evidence: Evidence, names: Collection[str], required: Required) -> list[Missing]:
     """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
-    has_any = any(run.seal is not None for run in evidence.runs)
+    has_any = any(run.source.seal is not None for run in evidence.runs)
     if evidence.recorded or not (required.sealed or has_any):
         return []
     plan = EvidencePlan(SideTables(RowTable(), RowTable()))
     for name in names:
         row = Row(name, "", SEAL)
         for table, run in zip(plan.tables, evidence.runs):
-            if run.seal is not None:
+            if run.source.seal is not None:
                 table.add(row)
         plan.require(row)
     return plan.missing()

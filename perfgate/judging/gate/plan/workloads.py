@@ -159,7 +159,7 @@ class WorkloadPlan(EvidencePlan):
         pairs_of_base = {row.unit for row in base if row.arm == "ab"}
         twins = {row.unit for row in base if row.arm == "aa"} - pairs_of_base
         measured = pairs_of_base | twins | {row.unit for row in head if row.arm == "ab" and not row.key}
-        failures = self._evidence.head.run.failed_pairs
+        failures = self._evidence.head.run.pairs.failed
         failed = {pair.pair for pair in failures if pair.workload == self._name and pair.arm != "stretch"}
         for first, numbers in groupby(sorted(measured | failed), key=lambda number: number // PAIRS_PER_ROUND):
             for number in range(first * PAIRS_PER_ROUND, max(numbers) + 1):
@@ -198,7 +198,7 @@ class WorkloadPlan(EvidencePlan):
 
         A stretch that failed is reported as that.
         """
-        for pair in self._evidence.head.run.failed_pairs:
+        for pair in self._evidence.head.run.pairs.failed:
             if pair.workload == self._name and pair.arm == "stretch":
                 return
         blocks = self.tables.of_metric(MEAN)
@@ -333,9 +333,9 @@ class WorkloadPlan(EvidencePlan):
     def _says_steady(self) -> bool:
         """Whether any counter of the runs lists its steady counts, as older perfgates do not."""
         base, head = self._evidence.runs
-        counters = [*base.counters, *head.counters]
+        counters = [*base.checklist.counters, *head.checklist.counters]
         if self._stored_run is not None:
-            counters += self._stored_run.counters
+            counters += self._stored_run.checklist.counters
         return any(counted.steady for counted in counters)
 
     def _require_checks(self, shape: str) -> None:

@@ -56,7 +56,7 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
 def junit_of_run(run: RunDocument, language: Language = "en") -> str:
     with speaking(language):
         cases = []
-        for step in run.steps:
+        for step in run.checklist.steps:
             worded = step_row(step)
             name, kind = f"{step.number} {step.slug}", _STEP_KINDS.get(step.status, "skipped")
             cases.append(_case(step.workload, name, kind, worded.status, "\n".join(worded.notes)))

@@ -168,7 +168,7 @@ def _print_run(run: RunDocument, console: Console) -> None:
     for step in step_rows(run):
         status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
         table.add_row(str(step.number), clean(step.name), status, Text("\n".join(step.notes)))
-    if run.workloads or not run.jobs:
+    if run.workloads or not run.jobs.records:
         console.print(table)
     for text in (*recorded_lines(run), *job_lines(run)):
         console.print(Text(text))
@@ -181,7 +181,7 @@ def _print_run(run: RunDocument, console: Console) -> None:
 
 def _broken(run: RunDocument) -> Iterator[tuple[str, ErrorDetail]]:
     """The first failed pairs and workloads with their errors."""
-    for failed in run.failed_pairs[:_SHOWN]:
+    for failed in run.pairs.failed[:_SHOWN]:
         yield failed.workload, failed.error
     count = 0
     for workload in run.workloads:

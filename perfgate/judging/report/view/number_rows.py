@@ -44,7 +44,7 @@ class NumberRow(NamedTuple):
 
 
 def rows_of_run(run: RunDocument, side: str = "run") -> Iterator[NumberRow]:
-    for step in run.steps:
+    for step in run.checklist.steps:
         for value in step.values:
             labels = {name: text for name, text in value.labels.items() if name != "shape"}
             low, high = value.interval or (None, None)
@@ -63,10 +63,10 @@ def rows_of_run(run: RunDocument, side: str = "run") -> Iterator[NumberRow]:
                 confidence=value.confidence,
                 n=value.count,
             )
-    for job in run.jobs:
+    for job in run.jobs.records:
         yield from _of_job(job, run, side)
     yield from _of_counters(run, side)
-    for row in run.operators:
+    for row in run.checklist.operators:
         name = f"ops.time:{row.op}"
         yield NumberRow(metric(name).step, name, row.workload, row.shape, {}, side, row.self_time, "s", "lower")
 
@@ -115,12 +115,12 @@ def own_numbers(rows: Iterable[NumberRow]) -> list[NumberRow]:
 
 
 def _of_job(job: JobRecord, run: RunDocument, side: str) -> Iterator[NumberRow]:
-    for name, (count, quantiles) in sample_quantiles(job.name, run.turns).items():
+    for name, (count, quantiles) in sample_quantiles(job.name, run.jobs.turns).items():
         for quantile, seconds in zip(QUANTILES, quantiles):
             labels = {"quantile": f"P{quantile:.0%}".rstrip("%")}
             yield NumberRow(GATE_STEP, name, job.name, "", labels, side, seconds, "s", metric(name).better, n=count)
     if side == "run":  # in a check, the comparisons have both sides' numbers
-        typical = typical_values(job, run.turns)
+        typical = typical_values(job, run.jobs.turns)
         for number in job.numbers:
             if number.metric in typical:
                 value = typical[number.metric]
@@ -128,7 +128,7 @@ def _of_job(job: JobRecord, run: RunDocument, side: str) -> Iterator[NumberRow]:
 
 
 def _of_counters(run: RunDocument, side: str) -> Iterator[NumberRow]:
-    for counters in run.counters:
+    for counters in run.checklist.counters:
         counts = {**counters.values, **{f"ops.count:{op.op}": op.count for op in counters.ops}}
         for name, count in counts.items():
             described, labels = metric(name), {}

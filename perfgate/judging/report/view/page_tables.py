@@ -91,7 +91,7 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
     for run, side in ((head, "head"), (base, "base")):
         if run is None:
             continue
-        for row in run.operators:
+        for row in run.checklist.operators:
             both = operators.setdefault(row.place, {}).setdefault(row.op, _BothSides(row.op))
             both.counts[side] = row.count
             if decision.recorded:
@@ -177,7 +177,7 @@ def _counters(run: RunDocument | None) -> Mapping[tuple[str, str, str], float]:
     values: dict[tuple[str, str, str], float] = {}
     if run is None:
         return values
-    for counters in run.counters:
+    for counters in run.checklist.counters:
         for metric, value in counters.values.items():
             values[counters.workload, counters.shape, metric] = value
     return values
@@ -198,12 +198,12 @@ def paired_samples(base: RunDocument | None, head: RunDocument) -> dict[_Place, 
     """The calls of both sides in all pairs, in seconds, by workload and shape in document order."""
     before: list[Replicate] = []
     if base is not None:
-        before = base.replicates
+        before = base.pairs.replicates
     places: dict[_Place, None] = {}
-    for replicate in [*before, *head.replicates]:
+    for replicate in [*before, *head.pairs.replicates]:
         for shape in replicate.shapes:
             places[replicate.workload, shape] = None
-    return {at: (_calls(before, *at), _calls(head.replicates, *at)) for at in places}
+    return {at: (_calls(before, *at), _calls(head.pairs.replicates, *at)) for at in places}
 
 
 def _calls(replicates: Iterable[Replicate], workload: str, shape: str) -> Floats:

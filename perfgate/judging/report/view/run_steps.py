@@ -54,14 +54,14 @@ def run_title(run: RunDocument) -> Words:
         dirty=run.source.dirty,
         recorded=run.session.command == FROM_PROFILE,
         device=run.testbed.comparable.get("device.name", run.testbed.device_kind),
-        steps=len(run.steps),
+        steps=len(run.checklist.steps),
     )
 
 
 def step_rows(run: RunDocument) -> list[ChecklistRow]:
     """The steps in number order, then by workload."""
-    ordered = sorted(run.steps, key=lambda step: (step.workload, step.number))
-    workloads = {step.workload for step in run.steps}
+    ordered = sorted(run.checklist.steps, key=lambda step: (step.workload, step.number))
+    workloads = {step.workload for step in run.checklist.steps}
     return [step_row(step, len(workloads) > 1) for step in ordered]
 
 
@@ -78,7 +78,7 @@ def recorded_lines(run: RunDocument) -> list[str]:
     if run.session.command != FROM_PROFILE:
         return []
     lines = []
-    for counters in run.counters:
+    for counters in run.checklist.counters:
         words = [f"{metric_name(name)} {value:,}" for name, value in counters.values.items()]
         lines.append(f"{clean(counters.shape)}: {', '.join(words)}")
         lines += _heaviest(run, counters.shape)
@@ -88,20 +88,20 @@ def recorded_lines(run: RunDocument) -> list[str]:
 def job_lines(run: RunDocument) -> list[str]:
     """The numbers of every job of a run, each the median of its turns, one line per job."""
     lines = []
-    for job in run.jobs:
+    for job in run.jobs.records:
         units = {number.metric: number.unit for number in job.numbers}
         words = []
-        for metric, value in typical_values(job, run.turns).items():
+        for metric, value in typical_values(job, run.jobs.turns).items():
             quantity = formats.quantity(value, units[metric], metric=metric)
             words.append(f"{clean(metric_name(metric))} {quantity}")
         if words:
-            turns = sum(turn.workload == job.name for turn in run.turns)
+            turns = sum(turn.workload == job.name for turn in run.jobs.turns)
             lines.append(f"{clean(job.name)}: {', '.join(words)} ({numbers.counted(turns, 'turn')})")
     return lines
 
 
 def _heaviest(run: RunDocument, shape: str) -> list[str]:
-    rows = [row for row in run.operators if row.shape == shape]
+    rows = [row for row in run.checklist.operators if row.shape == shape]
     rows.sort(key=lambda row: -row.self_time)
     lines = []
     for row in rows[:_SHOWN_OPERATORS]:

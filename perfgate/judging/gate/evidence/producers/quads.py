@@ -37,7 +37,7 @@ _PROFILED_MARGIN = 0.1
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
     """Yield the numbers of every job; if the two sides did different work, only shares of counts and of equal answers."""
-    for job in evidence.head.run.jobs:
+    for job in evidence.head.run.jobs.records:
         measured = JobQuads(evidence, job, rules)
         yield from measured.ratios_of_counters()
         yield from measured.times_of_profiled_steps()

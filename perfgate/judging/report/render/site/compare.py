@@ -98,7 +98,7 @@ def _conditions(earlier: RunDocument, later: RunDocument) -> list[Condition]:
 
 
 def _longest_wait(run: RunDocument) -> Words:
-    waits = [step.waited for step in run.steps if step.waited is not None]
+    waits = [step.waited for step in run.checklist.steps if step.waited is not None]
     return numbers.percent(max(waits, default=None))
 
 

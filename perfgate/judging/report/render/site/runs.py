@@ -196,12 +196,12 @@ def _errors(run: RunDocument) -> list[RunError]:
         if workload.error:
             message, text = word(workload.error.message), workload.error.traceback
             errors.append(RunError(workload.name, say("workload"), str(message), text or ""))
-    for step in run.steps:
+    for step in run.checklist.steps:
         if step.error:
             message, text = word(step.error.message), step.error.traceback
             errors.append(RunError(step.workload, say("step {number}", number=step.number), str(message), text or ""))
     errors = errors[:_MAX_WARNINGS]
-    for check in run.correctness:
+    for check in run.checklist.correctness:
         if check.status in ("failed", "error"):
             at = place(check.workload, check.shape)
             errors.append(RunError(at, say("output"), str(word(check.message or "")), ""))
@@ -210,7 +210,7 @@ def _errors(run: RunDocument) -> list[RunError]:
 
 def _steps(run: RunDocument) -> list[RunStep]:
     steps = []
-    for step in sorted(run.steps, key=lambda step: (step.number, step.workload))[:_MAX_ROWS]:
+    for step in sorted(run.checklist.steps, key=lambda step: (step.number, step.workload))[:_MAX_ROWS]:
         row = step_row(step)
         title = row.name
         if row.number in CARDS:
@@ -222,7 +222,7 @@ def _steps(run: RunDocument) -> list[RunStep]:
 def _device(run: RunDocument) -> list[tuple[str, Words, str]]:
     """The values that the device reported while a workload was measured: metric, value and workload."""
     values = []
-    for step in run.steps:
+    for step in run.checklist.steps:
         for value in step.values:
             if value.metric in _DEVICE_METRICS and value.value is not None:
                 quantity = formats.quantity(value.value, metric(value.metric).unit, metric=value.metric)
@@ -233,7 +233,7 @@ def _device(run: RunDocument) -> list[tuple[str, Words, str]]:
 def _operators(run: RunDocument) -> list[tuple[str, list[OperatorRow]]]:
     """The operators with the most self time, by place."""
     places: dict[tuple[str, str], list[OperatorRow]] = {}
-    for row in sorted(run.operators, key=lambda row: -row.self_time):
+    for row in sorted(run.checklist.operators, key=lambda row: -row.self_time):
         listed = places.setdefault(row.place, [])
         if len(listed) < _MAX_OPERATORS:
             listed.append(row)
