@@ -93,7 +93,7 @@ def _plant_demo(root: Path) -> None:
 
 def sizes_of(decision: dict[str, Any]) -> dict[str, Any]:
     """Of step 5: the best size of both sides, and by batch size the interval of the difference in throughput."""
-    rows = [row for row in decision["checklist"] if row["step"] == 5]
+    rows = [row for row in decision["checklist"]["numbers"] if row["step"] == 5]
     best: dict[str, Any] = next((row for row in rows if row["metric"] == "batch.best"), {})
     sizes = {row["labels"]["batch"]: row.get("interval") for row in rows if row["metric"] == "batch.throughput"}
     return {"best": [best.get("base"), best.get("head")], "compared": best.get("evidence") == "turn", "sizes": sizes}

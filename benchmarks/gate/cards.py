@@ -106,7 +106,7 @@ def end_of_gate(cell: Cell, seed: int) -> str:
 def _named(decision: DecisionDocument) -> set[str]:
     """The causes of what failed the gate."""
     failing = [row for row in decision.comparisons if row.gating and row.outcome == "regressed"]
-    return {decision.causes[row.cause].op for row in failing if row.cause is not None}
+    return {decision.explained.causes[row.cause].op for row in failing if row.cause is not None}
 
 
 def is_reached(cell: Cell, ends: Counter[str], gates: int) -> bool:

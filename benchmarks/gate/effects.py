@@ -235,7 +235,7 @@ def with_code(places: Iterable[tuple[str, str]]) -> str:
 
 
 def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str, Any]:
-    listed: list[dict[str, Any]] = [*decision["checklist"], *decision["comparisons"]]
+    listed: list[dict[str, Any]] = [*decision["checklist"]["numbers"], *decision["comparisons"]]
     row = next((row for row in listed if row["metric"] == effect.metric), {})
     interval = row.get("interval")
     if row.get("kind") == "exact" or row.get("evidence") == "count":

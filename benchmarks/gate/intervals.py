@@ -61,7 +61,7 @@ def main() -> int:
     for path in decisions:
         decision = json.loads(path.read_text())
         verdicts[decision["verdict"]] += 1
-        for row in decision["checklist"]:
+        for row in decision["checklist"]["numbers"]:
             if row.get("delta") is not None and row.get("evidence") != "count":
                 by_metric[row["metric"]].add(row)
     total = Tally()

@@ -416,36 +416,42 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     seed: int
     quantiles: list[float]
+    policy: Policy
 
 
-class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The gate's decision. It is fully determined by the run documents, the policy and the history."""
+class ComparedSides(msgspec.Struct, frozen=True, kw_only=True):
+    """Both sides, and how they differ apart from the code under test."""
 
-    schema: Literal["perfgate/decision"] = DECISION_SCHEMA
-    schema_version: int = DECISION_SCHEMA_VERSION
-    perfgate_version: str
-    project: str
     # ``stack``: one commit on two software stacks. ``rules``: head alone, held to budgets, limits and expected kernels.
     comparing: Comparing = "code"
-    verdict: Verdict
-    reasons: list[Message]
     base: SideSummary
     head: SideSummary
-    device: str
-    policy: Policy
-    procedure: Procedure
-    # In reading order: regressed, the worst first; improved; undecided; the rest.
-    comparisons: list[Comparison] = []
-    checklist: list[StepComparison] = []
-    quantiles: list[QuantileComparison] = []
-    stored: list[StoredComparison] = []
-    noise_floors: list[NoiseFloor] = []
     testbed_differences: list[TestbedDifference] = []
     # The installed distributions that differ if each side has its own environment.
     package_differences: list[PackageDifference] = []
     harness_changes: list[HarnessChange] = []
+
+
+class EvidenceGaps(msgspec.Struct, frozen=True, kw_only=True):
+    """What the decision could not rest on."""
+
+    failures: list[Failure] = []
     invalid: list[Invalid] = []
     missing: list[Missing] = []
+
+
+class ChecklistRows(msgspec.Struct, frozen=True, kw_only=True):
+    """The head's checklist, and its numbers beside base's and main's. Informational: not judged."""
+
+    steps: list[StepSummary] = []
+    numbers: list[StepComparison] = []
+    job_quantiles: list[QuantileComparison] = []
+    stored: list[StoredComparison] = []
+
+
+class Explanations(msgspec.Struct, frozen=True, kw_only=True):
+    """Why calls take another time, and what to try."""
+
     # Operators with a changed count, by weight; tested operators, the largest loss first; the others that the pairs profiled.
     operators: list[OperatorDelta] = []
     # In the order of the comparisons.
@@ -457,27 +463,50 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     # Operators that took the place of others, whether or not that costs time.
     replaced: list[Replacement] = []
     suggestions: list[Suggestion] = []
-    steps: list[StepSummary] = []
-    failures: list[Failure] = []
-    # The changed code that the workloads run; None if that was not looked at.
-    coverage: Coverage | None = None
-    # The kept files, by their paths in the check folder.
-    links: list[Artifact] = []
-    warnings: list[Message] = []
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """How, where and how much was measured."""
+
+    device: str
     pairs: int = 0
+    # The jobs that measured: each rerun adds to the measurements before.
     rounds: int = 1
+    duration: float = 0.0
+    # Whether a CI job measured.
+    in_ci: bool = False
+    # Whether both sides are recordings of a profiler: only times of kernels are compared.
+    recorded: bool = False
     # The share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the kernel does
     # not count it.
     waited: float | None = None
     # None if the device was never at its limit or does not report it.
     power_cap: PowerCap | None = None
-    # Workloads with weights and inputs in one place in all quads of a pair.
-    unmoved: list[str] = []
-    # Whether both sides are recordings of a profiler: only times of kernels are compared.
-    recorded: bool = False
-    # Whether a CI job measured; a rerun adds to its earlier measurements.
-    in_ci: bool = False
-    duration: float = 0.0
+    noise_floors: list[NoiseFloor] = []
+    # The changed code that the workloads run; None if that was not looked at.
+    coverage: Coverage | None = None
+    # The kept files, by their paths in the check folder.
+    links: list[Artifact] = []
+
+
+class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The gate's decision. It is fully determined by the run documents, the policy and the history."""
+
+    schema: Literal["perfgate/decision"] = DECISION_SCHEMA
+    schema_version: int = DECISION_SCHEMA_VERSION
+    perfgate_version: str
+    project: str
+    verdict: Verdict
+    reasons: list[Message]
+    sides: ComparedSides
+    measured: Measurement
+    procedure: Procedure
+    # In reading order: regressed, the worst first; improved; undecided; the rest.
+    comparisons: list[Comparison] = []
+    gaps: EvidenceGaps = msgspec.field(default_factory=EvidenceGaps)
+    checklist: ChecklistRows = msgspec.field(default_factory=ChecklistRows)
+    explained: Explanations = msgspec.field(default_factory=Explanations)
+    warnings: list[Message] = []
 
     @property
     def excluded(self) -> float:
@@ -486,5 +515,5 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
 
         paired = [comparison for comparison in self.comparisons if isinstance(comparison, Paired)]
         calls = [c.excluded for c in paired if c.metric in FAST_PATHS and c.excluded is not None]
-        by_default = OK_MARGIN if self.policy.ok_margin is None else self.policy.ok_margin
+        by_default = OK_MARGIN if self.procedure.policy.ok_margin is None else self.procedure.policy.ok_margin
         return max(calls, default=by_default)

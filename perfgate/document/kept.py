@@ -89,7 +89,7 @@ def set_of_check(
         id=hashlib.sha256(ids.encode()).hexdigest(),
         project=project,
         session=head.session.id,
-        commit=decision.head.reviewed or head.source.commit,
+        commit=decision.sides.head.reviewed or head.source.commit,
         kept_at=kept_at,
         base=base.source.commit,
         verdict=decision.verdict,

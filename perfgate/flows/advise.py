@@ -35,5 +35,5 @@ def suggestions_in(path: Path | None) -> list[Suggestion]:
             path=path,
         )
     if file.name == "decision.json":
-        return read_decision(file).suggestions
+        return read_decision(file).explained.suggestions
     return suggestions(read_run(file))

@@ -332,8 +332,8 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
             instead=instead,
         )
     decision = read_decision(file)
-    if commit not in (decision.head.reviewed, decision.head.commit):
-        change = (decision.head.reviewed or decision.head.commit or "no commit")[:12]
+    if commit not in (decision.sides.head.reviewed, decision.sides.head.commit):
+        change = (decision.sides.head.reviewed or decision.sides.head.commit or "no commit")[:12]
         raise UsageError(
             "{file} is about {other}, not about {commit}; measure that, {instead}",
             file=file,

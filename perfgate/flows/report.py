@@ -186,15 +186,15 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Results:
             _refuse_other_code(exit_code(decision), request.measured)
             if decision.verdict == "SKIPPED":
                 # A skipped change has no run; a check clears old results before it writes such a decision.
-                if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
+                if event is not None and decision.sides.head.commit not in (event.head_sha, event.built_sha):
                     raise DocumentError("decision.json is about another commit")
                 return _Results(decision)
             # `perfgate run` writes its run.json next to the decision.
             path = Path("run.json")
-            if decision.comparing != "rules" or not (folder / path).exists():
+            if decision.sides.comparing != "rules" or not (folder / path).exists():
                 path = Path("head", "run.json")
             head = read_run(folder / path)
-            if decision.head.sha256 != content_sha256(head):
+            if decision.sides.head.sha256 != content_sha256(head):
                 raise DocumentError("decision.json is not about {path}", path=path)
             _refuse_other_job(head, event)
             return _Results(decision, head)
@@ -304,14 +304,14 @@ def _rows(content: _Results, request: ReportRequest) -> list[NumberRow]:
     if content.why:
         raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)
     decision = content.decision
-    if content.run is not None and (decision is None or decision.comparing == "rules"):
+    if content.run is not None and (decision is None or decision.sides.comparing == "rules"):
         return list(rows_of_run(content.run))
     assert decision is not None, "there is a decision, or why not"
     path = request.folder / "base" / "run.json"
     base = None
     if path.exists():
         base = read_run(path)
-    if base is not None and decision.base.sha256 != content_sha256(base):
+    if base is not None and decision.sides.base.sha256 != content_sha256(base):
         raise DocumentError("{folder}: decision.json is not about base/run.json", folder=request.folder)
     return list(rows_of_check(decision, base, content.run))
 

@@ -102,8 +102,8 @@ def test_item_13__head_changes_what_base_runs__never_green_and_every_file_named(
     exit_code, decision = checked(perfgate, clone, PYTHONPATH=str(shared))
     assert decision["verdict"] in ("INCONCLUSIVE", "FAIL"), decision["reasons"]
     assert exit_code in (1, 4)
-    named = [entry for entry in decision["invalid"] if entry["kind"] == "code_changed"]
-    assert named, decision["invalid"]
+    named = [entry for entry in decision["gaps"]["invalid"] if entry["kind"] == "code_changed"]
+    assert named, decision["gaps"]["invalid"]
     for attack in attacks:
         assert ATTACKS[attack][1] in json.dumps(named)
     for side in ("base", "head"):
@@ -139,8 +139,8 @@ def test_item_13__command_of_the_head_changes_base_between_its_runs__never_green
     clone.commit("the head")
     exit_code, decision = checked(perfgate, clone)
     assert (exit_code, decision["verdict"]) == (4, "INCONCLUSIVE")
-    assert [entry["kind"] for entry in decision["invalid"]] == ["code_changed"]
-    assert "base/model.py" in json.dumps(decision["invalid"])
+    assert [entry["kind"] for entry in decision["gaps"]["invalid"]] == ["code_changed"]
+    assert "base/model.py" in json.dumps(decision["gaps"]["invalid"])
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_item_13__command_writes_results_into_its_own_checkout__measured_and_sai
     clone.commit("the head", model=("10.0", "10.0 + 0"))
     _, decision = checked(perfgate, clone)
     assert decision["verdict"] == "PASS"
-    assert decision["invalid"] == []
+    assert decision["gaps"]["invalid"] == []
     for side in ("base", "head"):
         assert f"{side}/result.json" in json.dumps(decision["warnings"])
 
@@ -178,7 +178,7 @@ def test_item_13__head_stops_the_base_for_moments__never_green(clone: Clone, per
     exit_code, decision = checked(perfgate, clone)
     assert decision["verdict"] in ("INCONCLUSIVE", "FAIL")
     assert exit_code in (1, 4)
-    assert {"stopped", "out_of_turn"} & {entry["kind"] for entry in decision["invalid"]}
+    assert {"stopped", "out_of_turn"} & {entry["kind"] for entry in decision["gaps"]["invalid"]}
 
 
 @pytest.mark.slow
@@ -194,5 +194,5 @@ def test_item_13__head_without_effect_whose_workload_caches_in_its_checkout__com
     clone.commit("no effect", model=("return torch.relu(y)", "z = y\n        return torch.relu(z)"))
     exit_code, decision = checked(perfgate, clone)
     assert (exit_code, decision["verdict"]) in [(0, "PASS"), *UNDECIDED], decision["reasons"]
-    assert "code_changed" not in {entry["kind"] for entry in decision["invalid"]}
+    assert "code_changed" not in {entry["kind"] for entry in decision["gaps"]["invalid"]}
     assert "base/cache.txt" in json.dumps(decision["warnings"])

@@ -175,7 +175,7 @@ def test_item_14__head_adds_a_module_beside_the_workload__never_green(
     clone.commit("the head")
     decision = checked(perfgate, clone)
     assert decision["verdict"] in ("FAIL", "WARN", "INCONCLUSIVE"), decision["reasons"]
-    assert f"{module}.py" in json.dumps(decision["harness_changes"])
+    assert f"{module}.py" in json.dumps(decision["sides"]["harness_changes"])
     if module == "colorsys":  # base has the standard library's
         assert decision["verdict"] == "FAIL"
 
@@ -196,4 +196,4 @@ def test_item_14__head_sets_what_base_reads__base_reads_its_own(clone: Clone, pe
     clone.commit("the head")
     decision = checked(perfgate, clone)
     assert decision["verdict"] == "FAIL", decision["reasons"]
-    assert "[measure]" in json.dumps(decision["harness_changes"])
+    assert "[measure]" in json.dumps(decision["sides"]["harness_changes"])

@@ -103,7 +103,7 @@ def _check_linked(hub: Hub, comment: str, verdict: str, measured: str) -> None:
     files = hub.linked(comment)
     assert files.keys() == {"comment.md", "decision.json", "report.html"}
     decision = json.loads(files["decision.json"])
-    assert (decision["verdict"], decision["head"]["commit"]) == (verdict, measured)
+    assert (decision["verdict"], decision["sides"]["head"]["commit"]) == (verdict, measured)
     assert f"perfgate: {verdict}" in files["comment.md"].decode()
     assert verdict in files["report.html"].decode()
     _check_evidence(hub, comment, verdict)

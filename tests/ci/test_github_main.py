@@ -127,5 +127,7 @@ def _above_main(hub: Hub) -> dict[str, int]:
     with zipfile.ZipFile(BytesIO(artifact.data)) as archive:
         decision = json.loads(archive.read("decision.json"))
     return {
-        one["metric"]: one["runs"] for one in decision["stored"] if one["interval"] and one["head"] > one["interval"][1]
+        one["metric"]: one["runs"]
+        for one in decision["checklist"]["stored"]
+        if one["interval"] and one["head"] > one["interval"][1]
     }

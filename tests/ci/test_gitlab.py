@@ -116,7 +116,7 @@ def _amount(project: Project) -> tuple[int, int]:
     """Return how many pairs the published decision rests on, and how many attempts measured them."""
     (note,) = project.notes()
     decision = json.loads(project.linked(note)["decision.json"])
-    return decision["pairs"], decision["rounds"]
+    return decision["measured"]["pairs"], decision["measured"]["rounds"]
 
 
 def test_merge_request__set_up_fails__the_note_says_that_nothing_was_measured(project: Project) -> None:

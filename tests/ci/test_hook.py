@@ -89,8 +89,8 @@ def test_hook__regression_is_pushed__stopped_though_the_work_tree_is_clean_of_it
     assert "aten::contiguous" in done.stdout or "aten::clone" in done.stdout
     assert pushing.there() == {"main"}
     decision = json.loads((pushing.clone.root / ".perfgate/local/decision.json").read_text())
-    assert (decision["head"]["commit"], decision["base"]["branch"]) == (slow, "origin/main")
-    assert not decision["head"]["dirty"]
+    assert (decision["sides"]["head"]["commit"], decision["sides"]["base"]["branch"]) == (slow, "origin/main")
+    assert not decision["sides"]["head"]["dirty"]
 
 
 def test_hook__head_does_not_run__stopped(pushing: Pushing) -> None:

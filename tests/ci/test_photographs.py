@@ -16,7 +16,7 @@ from typing import Any
 import nh3
 import pytest
 
-from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
+from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.message import quote
 from perfgate.judging.forge.comment import TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -48,7 +48,7 @@ def missing_artifact() -> DecisionDocument:
         comparisons=[],
         noise_floors=[],
         steps=[],
-        procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+        procedure=Procedure(name="none", version=1, seed=0, quantiles=[], policy=Policy()),
         base=SideSummary(),
         head=SideSummary(commit="0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"),
         device="unknown",

@@ -92,7 +92,10 @@ def test_comment__command_of_the_line_if_intended__accepts_in_a_clone_of_the_bra
 def test_check__in_a_job_of_a_change_request__its_own_text_names_the_head_of_the_branch(job: Job) -> None:
     job.measure(ops=64)
     decision = json.loads((job.artifact / "decision.json").read_text())
-    assert (decision["head"]["commit"], decision["head"]["reviewed"]) == (job.project.merge, job.project.head)
+    assert (decision["sides"]["head"]["commit"], decision["sides"]["head"]["reviewed"]) == (
+        job.project.merge,
+        job.project.head,
+    )
 
 
 def test_comment__on_a_forge_that_reads_orders__its_order_accepts(github: Job) -> None:

@@ -66,7 +66,7 @@ def test_bisect__slow_commit_after_a_broken_one__both_named_with_the_comment(
     decision = json.loads((clone.root / "out" / deciding["folder"] / "decision.json").read_text())
     assert any(compared["kind"] == "paired" for compared in decision["comparisons"])
     first = json.loads((clone.root / "out" / "gates" / "01" / "decision.json").read_text())
-    assert (first["verdict"], first["pairs"]) == ("FAIL", 0)
+    assert (first["verdict"], first["measured"]["pairs"]) == ("FAIL", 0)
 
 
 @pytest.mark.slow

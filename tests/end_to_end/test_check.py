@@ -43,7 +43,9 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     decision = _decision(out)
     assert json.loads(done.stdout) == decision
     assert (done.returncode, decision["verdict"]) in ((0, "WARN"), *UNDECIDED), done.stderr
-    assert [worded(change["message"]) for change in decision["harness_changes"]] == ["the batch changed from 8 to 16"]
+    assert [worded(change["message"]) for change in decision["sides"]["harness_changes"]] == [
+        "the batch changed from 8 to 16"
+    ]
     assert "exact" not in _outcomes(decision, "regressed").values()
     assert _files(out) == [
         "base/run.json",
@@ -53,9 +55,9 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
         "head/run.json",
         "report.html",
     ]
-    assert decision["base"]["commit"] == clone.git("rev-parse", "main")
-    assert worded(decision["base"]["chosen_because"]) == "main, an ancestor of head"
-    assert decision["pairs"] == 8
+    assert decision["sides"]["base"]["commit"] == clone.git("rev-parse", "main")
+    assert worded(decision["sides"]["base"]["chosen_because"]) == "main, an ancestor of head"
+    assert decision["measured"]["pairs"] == 8
     _assert_steps_without_turns_are_named(decision, (out / "comment.md").read_text())
     runs = [json.loads((out / side / "run.json").read_text()) for side in ("base", "head")]
     assert [run["workloads"][0]["batch"] for run in runs] == [16, 16]
@@ -77,7 +79,7 @@ def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str
     """``checklist_budget`` is 0: each side measures the steps once, and the comment names the setting that is enough."""
     (note,) = [one for one in map(json.dumps, decision["warnings"]) if "notes.not-in-turns" in one]
     assert re.search(r"17 memory \(\d+ s\)", note)
-    assert {row.get("delta") for row in decision["checklist"] if row["step"] == 17} == {None}
+    assert {row.get("delta") for row in decision["checklist"]["numbers"] if row["step"] == 17} == {None}
     assert "measured once per side" in comment
     steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
     assert re.search(
@@ -104,9 +106,9 @@ def test_check__calls_too_slow_for_the_budget__judged_by_counts_and_names_what_t
     assert [run["pairs"]["replicates"] for run in runs] == [[], []]
     assert [[step["number"] for step in run["checklist"]["steps"]] for run in runs] == [[4], [4]]
     decision = _decision(tmp_path / "same")
-    assert decision["missing"] == []
+    assert decision["gaps"]["missing"] == []
     assert "counters.framework_ops" in _outcomes(decision, "unchanged")
-    (failure,) = decision["failures"]
+    (failure,) = decision["gaps"]["failures"]
     assert failure["error"]["message"]["code"] == CALLS_TOO_SLOW
     budget = failure["error"]["message"]["values"]["budget"]
     assert f"set budget = {budget} under [gate] in perfgate.toml" in " ".join(done.stdout.split())
@@ -221,7 +223,7 @@ def test_local__uncommitted_mistake_in_a_subfolder__fail_and_the_work_tree_is_un
     assert done.returncode == 1, done.stderr
     decision = _decision(project / ".perfgate" / "local")
     assert "counters.framework_ops" in _outcomes(decision, "regressed")
-    assert decision["head"]["dirty"] is True
+    assert decision["sides"]["head"]["dirty"] is True
     assert clone.git("status", "--porcelain") == before
 
 

@@ -103,9 +103,11 @@ def test_check__other_version_pinned__each_side_imports_its_own_and_the_slower_o
     decision = decision_in(pinned.root / "out")
     counted = next(c for c in decision["comparisons"] if c["metric"] == "counters.framework_ops")
     assert counted["head"] - counted["base"] == 6
-    assert decision["package_differences"] == [{"field": "slowdep", "base": "1.0", "head": "2.0", "loaded": True}]
-    assert decision["testbed_differences"] == []
-    assert decision["pairs"] == 8
+    assert decision["sides"]["package_differences"] == [
+        {"field": "slowdep", "base": "1.0", "head": "2.0", "loaded": True}
+    ]
+    assert decision["sides"]["testbed_differences"] == []
+    assert decision["measured"]["pairs"] == 8
     environments = [
         json.loads((pinned.root / "out" / side / "run.json").read_text())["testbed"]["environment"]
         for side in ("base", "head")
@@ -219,13 +221,15 @@ def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
     assert done.returncode == 0, done.stderr
     decision = decision_in(clone.root / "out")
     assert json.loads(done.stdout) == decision
-    assert (decision["verdict"], decision["comparing"]) == ("WARN", "stack")
-    assert decision["base"]["commit"] == decision["head"]["commit"] == clone.git("rev-parse", "HEAD")
-    differences = {entry["field"]: entry for entry in decision["package_differences"]}
+    assert (decision["verdict"], decision["sides"]["comparing"]) == ("WARN", "stack")
+    assert decision["sides"]["base"]["commit"] == decision["sides"]["head"]["commit"] == clone.git("rev-parse", "HEAD")
+    differences = {entry["field"]: entry for entry in decision["sides"]["package_differences"]}
     assert differences["slowdep"] == {"field": "slowdep", "base": None, "head": "2.0", "loaded": True}
     assert not differences["unused"]["loaded"]
-    assert decision["testbed_differences"] == [{"field": "env.TORCH_CPP_LOG_LEVEL", "base": None, "head": "ERROR"}]
-    assert decision["pairs"] == 8
+    assert decision["sides"]["testbed_differences"] == [
+        {"field": "env.TORCH_CPP_LOG_LEVEL", "base": None, "head": "ERROR"}
+    ]
+    assert decision["measured"]["pairs"] == 8
     assert "regressed: small/default counters.framework_ops" in map(worded, decision["reasons"])
     title = (clone.root / "out" / "comment.md").read_text().splitlines()[2]
     assert "WARN – upgrade (`env.TORCH_CPP_LOG_LEVEL` none → `ERROR` and " in title
@@ -246,7 +250,7 @@ def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pair
     assert perfgate.scratch_folders == []
     decision = decision_in(clone.root / "out")
     assert list(map(worded, decision["reasons"])) == ["testbed: env.TORCH_CPP_LOG_LEVEL"]
-    assert decision["pairs"] == 0
+    assert decision["measured"]["pairs"] == 0
     assert {c["outcome"] for c in decision["comparisons"] if c["kind"] == "exact"} == {"not_comparable"}
     environments = [
         json.loads((clone.root / "out" / side / "run.json").read_text())["testbed"]["environment"]

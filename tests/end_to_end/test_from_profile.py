@@ -126,7 +126,7 @@ def test_gate__a_conversion_more_in_every_step__fail_that_names_it(perfgate: Per
     assert "format conversions per call 2 → 3 (exact)" in comment
     assert f"1 more `{TO_NHWC}`" in comment
     assert "recorded, not compared" in comment
-    assert _document(tmp_path / "gate", "decision.json")["recorded"] is True
+    assert _document(tmp_path / "gate", "decision.json")["measured"]["recorded"] is True
 
 
 def test_gate__equal_recordings__pass_by_counts_and_times(perfgate: Perfgate, tmp_path: Path) -> None:

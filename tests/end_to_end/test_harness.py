@@ -41,7 +41,7 @@ def test_check__shape_skipped_and_check_removed__warn_that_names_both(perfgate: 
     two_shapes_on_main(clone)
     clone.commit("less to measure", perf__workload=(SHAPES, 'shapes={"short": {"length": 8}},'))
     code, decision, comment = gate(perfgate, clone)
-    assert [worded(change["message"]) for change in decision["harness_changes"]] == [
+    assert [worded(change["message"]) for change in decision["sides"]["harness_changes"]] == [
         "the head no longer measures shape long",
         "the head removed check=",
     ]
@@ -56,7 +56,7 @@ def test_check__shape_skipped_and_check_removed__warn_that_names_both(perfgate: 
 def test_check__comment_in_the_workload_file__nothing_is_named(perfgate: Perfgate, clone: Clone) -> None:
     clone.commit("a comment", perf__workload=("small = Workload(", "# what is measured\nsmall = Workload("))
     _, decision, _ = gate(perfgate, clone)
-    assert decision["harness_changes"] == []
+    assert decision["sides"]["harness_changes"] == []
     assert decision["verdict"] in ("PASS", "INCONCLUSIVE")
 
 
@@ -69,7 +69,7 @@ def test_check__module_beside_the_workload_file_changed__warn_that_names_it(perf
     clone.git("checkout", "-q", "feature")
     clone.commit("another scale", perf__made=("1", "2"))
     _, decision, _ = gate(perfgate, clone)
-    assert [worded(change["message"]) for change in decision["harness_changes"]] == [
+    assert [worded(change["message"]) for change in decision["sides"]["harness_changes"]] == [
         "other code in perf/workload.py or in a module next to it changed"
     ]
     assert decision["verdict"] in ("WARN", "INCONCLUSIVE")
@@ -85,7 +85,7 @@ def test_check__new_argument_that_the_base_does_not_know__not_comparable_and_no_
     assert list(map(worded, decision["reasons"])) == [
         "harness: small: the base does not run under the head's workload file"
     ]
-    assert [change["kind"] for change in decision["harness_changes"]] == ["changed", "not_comparable"]
+    assert [change["kind"] for change in decision["sides"]["harness_changes"]] == ["changed", "not_comparable"]
     assert [c["outcome"] for c in decision["comparisons"] if c["metric"] == "latency.low"] == ["not_comparable"]
     assert "INCONCLUSIVE – the base does not run under the head's workload file" in comment
     again = perfgate("gate", "out", "--out", str(tmp_path / "again"), cwd=clone.root)
@@ -103,7 +103,7 @@ def test_check__workload_removed_and_another_added__warn_that_names_the_one(perf
     )
     clone.commit("another name")
     code, decision, _ = gate(perfgate, clone)
-    assert [(change["workload"], change["kind"]) for change in decision["harness_changes"]] == [
+    assert [(change["workload"], change["kind"]) for change in decision["sides"]["harness_changes"]] == [
         ("small", "removed"),
         ("other", "added"),
     ]

@@ -89,13 +89,13 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
     )
     if verdict == "FAIL":
         assert re.search(r"^FAIL +step +.*\n +bench\b", done.stdout, re.MULTILINE)
-        (regression,) = decision(clone)["regressions"]
+        (regression,) = decision(clone)["explained"]["regressions"]
         # A cause that the samples of the Python stack show is the heading instead.
         assert regression["causes"] or "1. step of bench" in done.stdout
         comment = (clone.root / "perfgate-out" / "comment.md").read_text()
         assert " perfgate: FAIL – `step` " in comment
         assert "perfgate baseline accept 1 --from " in comment
-        assert [one["accepts"] for one in decision(clone)["regressions"]] == [["number.step"]]
+        assert [one["accepts"] for one in decision(clone)["explained"]["regressions"]] == [["number.step"]]
     (row,) = [one for one in decision(clone)["comparisons"] if one["metric"] == "number.step"]
     assert (row["kind"], row["evidence"], row["unit"]) == ("paired", "quad", "s")
     assert perfgate.processes() == []
@@ -463,7 +463,7 @@ def test_command__append__turns_are_added_and_gate_repeats_the_decision(perfgate
         assert [session["id"] for session in new["session"]["earlier"]] == [old["session"]["id"]]
         quads = [turn["quad"] for turn in new["jobs"]["turns"]]
         assert sorted(set(quads)) == list(range(max(quads) + 1))
-    assert decision(clone)["rounds"] == 2
+    assert decision(clone)["measured"]["rounds"] == 2
     assert perfgate("gate", "perfgate-out", cwd=clone.root).returncode == 3
 
     (clone.root / "perfgate.toml").write_text((clone.root / "perfgate.toml").read_text().replace("step.ms", "tokens"))

@@ -524,6 +524,6 @@ def test_publish__both_sides_lack_what_mains_stored_run_counted__inconclusive(
         judge.write(name, value)
     decision = judge.decision()
     assert decision.verdict == "INCONCLUSIVE"
-    assert [(entry.metric, entry.side, entry.named_by) for entry in decision.missing] == [
+    assert [(entry.metric, entry.side, entry.named_by) for entry in decision.gaps.missing] == [
         (f"counters.{name}", "both", "store") for name in ("copies", "framework_ops", "low_precision_ops")
     ]

@@ -24,10 +24,10 @@ def test_local__head_does_not_load_in_ci__brief_prints_everything_and_the_traceb
     assert "ValueError: no checkpoint" in done.stdout
     assert done.stdout.endswith("report: .perfgate/local/report.html\n")
     decision = decision_in(clone)
-    assert decision["base"]["commit"] == clone.git("rev-parse", "main")
+    assert decision["sides"]["base"]["commit"] == clone.git("rev-parse", "main")
     assert decision["verdict"] == "INCONCLUSIVE"
-    assert [(failure["side"], failure["what"]) for failure in decision["failures"]] == [("head", "load")]
-    error = decision["failures"][0]["error"]
+    assert [(failure["side"], failure["what"]) for failure in decision["gaps"]["failures"]] == [("head", "load")]
+    error = decision["gaps"]["failures"][0]["error"]
     assert worded(error["message"]) == "ValueError: no checkpoint (at model.py:17)"
     assert error["traceback"].splitlines()[1].endswith("in <lambda>")
 
@@ -44,7 +44,7 @@ def test_local__brief_against_a_revision_that_went_on__one_line_and_compared_wit
     done = perfgate("local", "--brief", "--base", "main", cwd=clone.root)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "perfgate: SKIPPED – only comments or formatting changed (1 file)\n"
-    assert decision_in(clone)["base"]["commit"] == parted
+    assert decision_in(clone)["sides"]["base"]["commit"] == parted
 
 
 def test_local__work_tree_is_main__says_so_and_measures_nothing(perfgate: Perfgate, clone: Clone) -> None:

@@ -58,7 +58,11 @@ def _change(tree: FlameTree) -> float:
 
 
 def _times(decision: DecisionDocument) -> dict[str, float]:
-    return {one.op: one.head - one.base for one in decision.operators if one.base is not None and one.head is not None}
+    return {
+        one.op: one.head - one.base
+        for one in decision.explained.operators
+        if one.base is not None and one.head is not None
+    }
 
 
 @pytest.mark.slow
@@ -89,10 +93,10 @@ def test_check__slower_call_while_others_use_the_machine__flame_graph_and_operat
     # Every number that says by how much an operator differs says the same.
     times = _times(decision)
     assert times["aten::relu"] > 0
-    for explained in decision.explanations:
+    for explained in decision.explained.explanations:
         for part in explained.contributions:
             assert times[part.profiled] == pytest.approx(part.seconds, abs=2e-9)
-    for operator in decision.operators:
+    for operator in decision.explained.operators:
         assert operator.base is None or times[operator.op] == pytest.approx(operator.seconds, abs=2e-9)
 
     # Base and head were recorded in one pair, a moment apart, and the traces that are kept are of it.

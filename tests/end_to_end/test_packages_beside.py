@@ -129,7 +129,7 @@ def checked(
 
 
 def changed_files(decision: dict[str, Any]) -> str:
-    return json.dumps([entry for entry in decision["invalid"] if entry["kind"] == "code_changed"])
+    return json.dumps([entry for entry in decision["gaps"]["invalid"] if entry["kind"] == "code_changed"])
 
 
 def installing(machine: Machine, done: list[str]) -> Callable[[], bool]:

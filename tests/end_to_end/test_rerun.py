@@ -44,12 +44,12 @@ def test_check__append_to_an_undecided_job__pairs_of_both_jobs_one_decision_that
     first = perfgate(*arguments, cwd=clone.root)
     assert first.returncode in (3, 4), first.stderr
     decision, base, _ = _documents(out)
-    assert (decision["pairs"], decision["rounds"]) == (8, 1)
+    assert (decision["measured"]["pairs"], decision["measured"]["rounds"]) == (8, 1)
 
     second = perfgate(*arguments, cwd=clone.root)
     assert second.returncode in (3, 4), second.stderr
     decision, base_now, head_now = _documents(out)
-    assert (decision["pairs"], decision["rounds"]) == (16, 2)
+    assert (decision["measured"]["pairs"], decision["measured"]["rounds"]) == (16, 2)
     assert [session["id"] for session in head_now["session"]["earlier"]] == [base["session"]["id"]]
     assert base_now["session"]["id"] == head_now["session"]["id"] != base["session"]["id"]
     assert base_now["pairs"]["replicates"][: len(base["pairs"]["replicates"])] == base["pairs"]["replicates"]
@@ -91,7 +91,7 @@ def test_check__append_from_earlier_attempts__the_newest_that_fits_else_everythi
     second = perfgate(*arguments, "--out", str(out), "--append-from", str(attempts), cwd=clone.root)
     assert second.returncode in (3, 4), second.stderr
     decision, base, head = _documents(out)
-    assert (decision["pairs"], decision["rounds"]) == (16, 2)
+    assert (decision["measured"]["pairs"], decision["measured"]["rounds"]) == (16, 2)
     earlier = json.loads((attempts / "perfgate-default-1" / "base" / "run.json").read_text())
     assert base["pairs"]["replicates"][: len(earlier["pairs"]["replicates"])] == earlier["pairs"]["replicates"]
     assert [session["id"] for session in head["session"]["earlier"]] == [earlier["session"]["id"]]
@@ -100,4 +100,4 @@ def test_check__append_from_earlier_attempts__the_newest_that_fits_else_everythi
     third = perfgate(*arguments, "--out", str(out), "--append-from", str(attempts), cwd=clone.root)
     assert third.returncode in (3, 4), third.stderr
     assert "everything will be measured again: it holds pairs of head" in third.stderr
-    assert _documents(out)[0]["rounds"] == 1
+    assert _documents(out)[0]["measured"]["rounds"] == 1

@@ -63,7 +63,7 @@ def test_gate__one_recording_and_no_base__judged_by_the_nearest_perfgate_toml(
     done = perfgate("gate", "--head", "../run", "--out", "../gate", cwd=recorded / "below")
     assert (done.returncode, done.stderr) == (code, "")
     assert " ".join(done.stdout.split()).startswith(said)
-    assert _decision(recorded / "gate")["comparing"] == "rules"
+    assert _decision(recorded / "gate")["sides"]["comparing"] == "rules"
     title = (recorded / "gate" / "comment.md").read_text().replace("`", "")
     assert f" perfgate: {said}" in title
     assert (recorded / "gate" / "head" / "run.json").is_file()

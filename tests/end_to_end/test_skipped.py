@@ -22,10 +22,10 @@ def test_check__only_documentation_changed__skipped_once_a_trial_shows_that_noth
     assert "SKIPPED – not measured: no workload reads the changed text (1 file)" in done.stdout
     decision = json.loads((out / "decision.json").read_text())
     assert decision["verdict"] == "SKIPPED"
-    assert decision["coverage"]["files"] == ["docs/a.md"]
-    assert decision["coverage"]["functions"] == []
-    assert decision["head"]["commit"] == head
-    assert decision["base"]["commit"] == clone.git("rev-parse", "main")
+    assert decision["measured"]["coverage"]["files"] == ["docs/a.md"]
+    assert decision["measured"]["coverage"]["functions"] == []
+    assert decision["sides"]["head"]["commit"] == head
+    assert decision["sides"]["base"]["commit"] == clone.git("rev-parse", "main")
     run = json.loads((out / "head" / "run.json").read_text())
     assert run["workloads"] == []
     assert "testbed identical" not in (out / "comment.md").read_text()
@@ -68,7 +68,7 @@ def test_check__function_that_no_workload_runs__skipped_or_as_perfgate_toml_says
         assert "add a workload or a shape that runs the changed code" in done.stdout
         decision = json.loads((out / "decision.json").read_text())
         assert decision["verdict"] == verdict
-        assert [function["function"] for function in decision["coverage"]["functions"]] == ["decode"]
+        assert [function["function"] for function in decision["measured"]["coverage"]["functions"]] == ["decode"]
         title = f"perfgate: {verdict} – not measured: no workload runs the changed code"
         comment = (out / "comment.md").read_text()
         assert title in comment

@@ -28,7 +28,7 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4,12,17", cwd=clone.root)
     assert done.returncode in (0, 3, 4), done.stderr
     decision = read_decision(clone.root / "out" / "decision.json")
-    rows = {(row.metric, row.evidence) for row in decision.checklist}
+    rows = {(row.metric, row.evidence) for row in decision.checklist.numbers}
     assert ("memory.resident", "turn") in rows
     of_calls = SAMPLED - {HOST_UTILIZATION}
     assert {metric for metric, _ in rows} >= of_calls
@@ -36,15 +36,15 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     # waits out.
     sides = [read_run(clone.root / "out" / side / "run.json") for side in ("base", "head")]
     clocks = deciding_clocks(*sides)
-    set_aside = {entry.workload for entry in decision.invalid}
+    set_aside = {entry.workload for entry in decision.gaps.invalid}
     has_stretches = any(replicate.arm == "stretch" for replicate in sides[1].pairs.replicates)
-    for row in [row for row in decision.checklist if row.metric in of_calls]:
+    for row in [row for row in decision.checklist.numbers if row.metric in of_calls]:
         clock = clocks.get(TimedLane(ShapePlace(row.workload, row.shape), preprocess=False), "wall")
         is_fair = clock is not None and clock != "awake"
         is_of_stretches = has_stretches and row.metric in OF_STRETCHES
         is_compared = (is_fair or is_of_stretches) and row.workload not in set_aside
         assert row.evidence == ("pair" if is_compared else None), (row, clock)
-    for row in decision.checklist:
+    for row in decision.checklist.numbers:
         assert row.evidence == "count" or (row.delta is None) == (row.interval is None), row
         if row.evidence == "turn":
             assert row.pairs == 6, row

@@ -155,8 +155,13 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
         ),
         "head": SideSummary(commit=HEAD_COMMIT, branch="faster-pooling", subject="Pool in a loop", sha256="cd" * 32),
         "device": "AMD EPYC 7B13, 2 CPUs",
-        "policy": Policy(),
-        "procedure": Procedure(name="signed-rank", version=1, seed=20201120, quantiles=[0.02, 0.04, 0.06, 0.08, 0.10]),
+        "procedure": Procedure(
+            name="signed-rank",
+            version=1,
+            seed=20201120,
+            quantiles=[0.02, 0.04, 0.06, 0.08, 0.10],
+            policy=Policy(),
+        ),
         "comparisons": unchanged_comparisons(),
         "noise_floors": [
             NoiseFloor(
@@ -174,7 +179,7 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
         "duration": 190.0,
     }
     head = make_run("head", source=Source(commit=HEAD_COMMIT, changes=changes)) if changes else None
-    decision = DecisionDocument(verdict=verdict, **{**values, **fields})
+    decision = built(DecisionDocument, {"verdict": verdict, **values, **fields})
     return suggested(with_regressions(with_causes(decision, None, head)))
 
 

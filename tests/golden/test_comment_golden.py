@@ -43,6 +43,7 @@ from tests.fakes.documents import (
     traces,
     unchanged_comparisons,
 )
+from tests.fakes.records import changed
 from tests.golden.kept import compare
 
 DATA = Path(__file__).parent / "data"
@@ -237,7 +238,7 @@ def decisions() -> dict[str, DecisionDocument]:
             comparisons=[],
             noise_floors=[],
             steps=[],
-            procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+            procedure=Procedure(name="none", version=1, seed=0, quantiles=[], policy=Policy()),
             pairs=0,
             duration=8.0,
         ),
@@ -247,7 +248,7 @@ def decisions() -> dict[str, DecisionDocument]:
             comparisons=[],
             noise_floors=[],
             steps=[],
-            procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+            procedure=Procedure(name="none", version=1, seed=0, quantiles=[], policy=Policy()),
             pairs=0,
             duration=0.0,
         ),
@@ -277,7 +278,7 @@ def unread(why: str) -> DecisionDocument:
         comparisons=[],
         noise_floors=[],
         steps=[],
-        procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+        procedure=Procedure(name="none", version=1, seed=0, quantiles=[], policy=Policy()),
         pairs=0,
         duration=0.0,
     )
@@ -286,8 +287,8 @@ def unread(why: str) -> DecisionDocument:
 def matrices() -> dict[str, tuple[Verdict, dict[str, DecisionDocument]]]:
     """Return the verdict and the decisions of three testbeds for each golden file."""
     known = decisions()
-    on_npu = msgspec.structs.replace(known["pass"], device="Ascend910B3")
-    other = msgspec.structs.replace(known["pass"], device="Ascend910_9382")
+    on_npu = changed(known["pass"], device="Ascend910B3")
+    other = changed(known["pass"], device="Ascend910_9382")
     return {
         "three-pass": ("PASS", {"910b": on_npu, "a3": other, "cpu-x86": known["pass"]}),
         "one-fails": ("FAIL", {"910b": on_npu, "a3": known["fail-by-time"], "cpu-x86": known["inconclusive-noisy"]}),

@@ -141,7 +141,7 @@ def decision_of(names: list[str]) -> DecisionDocument:
     def at(index: int) -> str:
         return names[index % len(names)]
 
-    base, head = make_decision().base, make_decision().head
+    base, head = make_decision().sides.base, make_decision().sides.head
     failing = [
         make_counter(
             "counters.framework_ops",
@@ -180,7 +180,7 @@ def decision_of(names: list[str]) -> DecisionDocument:
             for n, one in enumerate(suggestions())
         ],
         steps=[
-            replace(make_decision().steps[3], slug="ops", workload=name, reason=at(index + 1),
+            replace(make_decision().checklist.steps[3], slug="ops", workload=name, reason=at(index + 1),
                     findings=[JudgedFinding(rule=at(index + 2), severity="warning", message=at(index + 3))])
             for index, name in enumerate(names)
         ],
@@ -207,7 +207,7 @@ def check_comment(names: list[str], parser: str, language: Language) -> None:
     places = Counter(map(shown, names_of_places))
     assert Counter(row[1][0] for row in failing[1:]) == places
     assert Counter(row[1][-1] for row in steps[1:]) == Counter(
-        shown(with_short_kernel(step.workload)) for step in decision.steps
+        shown(with_short_kernel(step.workload)) for step in decision.checklist.steps
     )
 
 

@@ -61,7 +61,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 def test_llama__equal_code__is_measured_and_does_not_fail(tmp_path: Path) -> None:
     decision, turns = gate(tmp_path, layers=8)
-    assert decision["missing"] == decision["failures"] == []
+    assert decision["gaps"]["missing"] == decision["gaps"]["failures"] == []
     assert decision["verdict"] in ("PASS", "INCONCLUSIVE")
     assert {tuple(turn["without"]) for turn in turns} == {("keep-alive",)}
     # Of a whole log no prompt comes twice; what is cached are beginnings that they have in common.
@@ -75,7 +75,7 @@ def test_llama__equal_code__is_measured_and_does_not_fail(tmp_path: Path) -> Non
 def test_llama__twice_the_layers__fails_or_is_open(tmp_path: Path) -> None:
     decision, _ = gate(tmp_path, layers=16)
     rows = {row["metric"]: row for row in decision["comparisons"]}
-    assert decision["missing"] == decision["failures"] == []
+    assert decision["gaps"]["missing"] == decision["gaps"]["failures"] == []
     assert decision["verdict"] in ("FAIL", "INCONCLUSIVE")
     assert rows["serving.ttft"]["delta"] > 0.3
     assert rows["serving.tpot"]["delta"] > 0.3

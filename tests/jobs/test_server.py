@@ -45,7 +45,7 @@ def test_server__equal_code__does_not_fail(tmp_path: Path) -> None:
     code, decision = gate(tmp_path, "rename")
     assert (code, decision["verdict"]) in ((0, "PASS"), (3, "INCONCLUSIVE"))
     assert "regressed" not in gating_outcomes(decision)
-    assert decision["missing"] == decision["failures"] == decision["invalid"] == []
+    assert decision["gaps"]["missing"] == decision["gaps"]["failures"] == decision["gaps"]["invalid"] == []
     rejected = {"workload": "chat", "names": ["ignore_eos"]}
     assert {"code": "notes.fields-rejected", "values": rejected} in decision["warnings"]
 

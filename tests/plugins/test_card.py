@@ -194,7 +194,7 @@ def named(decision: Any, metric: str) -> str | None:
     """The cause of a metric that regressed."""
     (row,) = [row for row in decision["comparisons"] if row["metric"] == metric]
     cause = row.get("cause")
-    return None if cause is None else decision["causes"][cause]["op"]
+    return None if cause is None else decision["explained"]["causes"][cause]["op"]
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_check__equal_code_at_the_power_limit__passes(python: Path, tmp_path: Pa
     for replicate in run["pairs"]["replicates"]:
         capped += replicate["shapes"]["default"]["device"]["power_capped"]
     assert sum(capped) > 0.9 * len(capped)
-    assert min(decision["power_cap"].values()) > 0.9
+    assert min(decision["measured"]["power_cap"].values()) > 0.9
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def test_check__refactoring__never_fails_and_sides_stay_for_several_pairs(projec
     done, decision, comment = project.check()
     # A busy host may leave it open.
     assert (done.returncode, decision["verdict"]) in ((0, "PASS"), (4, "INCONCLUSIVE")), comment
-    assert decision["pairs"] in (8, 16, 32)
+    assert decision["measured"]["pairs"] in (8, 16, 32)
     run = json.loads((project.root / "out" / "head" / "run.json").read_text())
     starts = Counter(replicate["start"] for replicate in run["pairs"]["replicates"] if replicate["arm"] == "ab")
     assert max(starts.values()) > 1
@@ -46,7 +46,7 @@ def test_check__another_process_on_the_device__inconclusive_and_says_so(project:
     project.commit("other words", ("return self.last(x)", "scores = self.last(x)\n        return scores"))
     done, decision, comment = project.check(SOFTNPU_SMI_PROCESSES="4242:python:177")
     assert (done.returncode, decision["verdict"]) == (4, "INCONCLUSIVE"), comment
-    assert {entry["kind"] for entry in decision["invalid"]} == {"foreign_process"}
+    assert {entry["kind"] for entry in decision["gaps"]["invalid"]} == {"foreign_process"}
     assert "another process used the device" in comment
 
 
@@ -57,7 +57,7 @@ def test_check__clock_below_its_rate_while_pairs_run__inconclusive_and_says_so(p
     project.commit("other words", ("return self.last(x)", "scores = self.last(x)\n        return scores"))
     done, decision, comment = project.check(SOFTNPU_SMI_FREQUENCY="1200", SOFTNPU_SMI_UTILIZATION="80")
     assert (done.returncode, decision["verdict"]) == (4, "INCONCLUSIVE"), comment
-    assert {entry["kind"] for entry in decision["invalid"]} == {"slow_clock"}
+    assert {entry["kind"] for entry in decision["gaps"]["invalid"]} == {"slow_clock"}
     assert "the clock was below 97% of its rated value" in comment
     assert min(share for share in _told(project, "clock_share") if share is not None) == pytest.approx(1200 / 1800)
 
@@ -69,16 +69,16 @@ def test_check__one_operator_slower_on_the_device__fails_and_names_it_with_its_s
     assert (done.returncode, decision["verdict"]) == (1, "FAIL"), comment
     assert _of(decision, "latency.low")["outcome"] == "regressed"
     assert _of(decision, "counters.kernels")["outcome"] == "unchanged"
-    slower = [test for test in decision["operators"] if test["outcome"] == "regressed"]
+    slower = [test for test in decision["explained"]["operators"] if test["outcome"] == "regressed"]
     # What lost most comes first; on a software device its neighbours lose their caches to it.
-    assert slower[0]["op"] == "Relu", decision["operators"]
+    assert slower[0]["op"] == "Relu", decision["explained"]["operators"]
     assert slower[0]["head"] - slower[0]["base"] == pytest.approx(0.008, rel=0.2)
     assert "`Relu` takes" in comment
     assert 0 < slower[0]["share"] < 1
     assert "of the call" in comment
     line = project.line("torch.relu(")
     assert slower[0]["line"] == line
-    (explained,) = decision["explanations"]
+    (explained,) = decision["explained"]["explanations"]
     assert (explained["contributions"][0]["op"], explained["contributions"][0]["line"]) == ("Relu", line)
     assert f"`{line}`" in comment
 

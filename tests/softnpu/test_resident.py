@@ -136,4 +136,4 @@ def test_check__all_kernels_together_a_percent_longer__fails_by_busy_time_and_na
     (busy,) = [row for row in decision["comparisons"] if row["metric"] == "device.busy"]
     assert busy["outcome"] == "regressed"
     assert busy["delta"] == pytest.approx(0.01, abs=0.002)
-    assert decision["causes"][busy["cause"]]["op"] == "Relu"
+    assert decision["explained"]["causes"][busy["cause"]]["op"] == "Relu"

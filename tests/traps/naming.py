@@ -14,15 +14,15 @@ def names(decision: DecisionDocument) -> set[str]:
     """Return verdict, ``metric: outcome`` of every gating comparison, and what is invalid, failed or changed."""
     found = {f"verdict {decision.verdict}"}
     found |= {f"{c.metric}: {c.outcome}" for c in decision.comparisons if c.gating or _is_costless(c)}
-    found |= {f"invalid {entry.kind}" for entry in decision.invalid}
-    found |= {f"error {failure.error.kind}" for failure in decision.failures}
-    found |= {f"harness {change.kind}" for change in decision.harness_changes}
+    found |= {f"invalid {entry.kind}" for entry in decision.gaps.invalid}
+    found |= {f"error {failure.error.kind}" for failure in decision.gaps.failures}
+    found |= {f"harness {change.kind}" for change in decision.sides.harness_changes}
     found |= {
         reason.partition(":")[0] + " "
         for reason in worded(decision.reasons)
         if reason.startswith(("doubtful", "undecided"))
     }
-    return found | {f"finding {finding.rule}" for step in decision.steps for finding in step.findings}
+    return found | {f"finding {finding.rule}" for step in decision.checklist.steps for finding in step.findings}
 
 
 def _is_costless(comparison: Comparison) -> bool:

@@ -145,7 +145,7 @@ def measure(project: Path, bench: Bench) -> Measure:
 def test_measure__honest_head__nothing_invalid_and_no_pair_failed(measure: Measure) -> None:
     measured = measure()
     assert measured.pairs.failed == []
-    assert {f"invalid {entry.kind}" for entry in measured.decision.invalid} <= OF_THE_MACHINE
+    assert {f"invalid {entry.kind}" for entry in measured.decision.gaps.invalid} <= OF_THE_MACHINE
 
 
 def test_measure__honest_head_and_conductor_queue_for_one_cpu__no_worker_accused(measure: Measure) -> None:
@@ -165,7 +165,7 @@ def test_measure__honest_head_and_conductor_queue_for_one_cpu__no_worker_accused
         for one in (*measured.base.replicates, *measured.head.replicates)
     ]
     assert measured.pairs.failed == []
-    assert {f"invalid {entry.kind}" for entry in measured.decision.invalid} <= OF_THE_MACHINE
+    assert {f"invalid {entry.kind}" for entry in measured.decision.gaps.invalid} <= OF_THE_MACHINE
     if not all(waited):
         pytest.skip("the kernel let the conductor run at once whenever a worker had answered, so it never queued")
 

@@ -127,7 +127,7 @@ def _show_rules(decision: DecisionDocument, language: Language) -> None:
 
     console = Console()
     if decision.verdict != "PASS":
-        render_terminal(replace(decision, warnings=[], failures=[]), console, language)
+        render_terminal(replace(decision, warnings=[], gaps=replace(decision.gaps, failures=[])), console, language)
     render_line(decision, console, language)
 
 

@@ -104,7 +104,7 @@ def read_first(
         is_fast = not outcomes.isdisjoint(_NOT_SLOWER)
     if not is_fast:
         return _unanswered(decision)
-    return TrialReading("fast", decision.policy.alpha_ok)
+    return TrialReading("fast", decision.procedure.policy.alpha_ok)
 
 
 def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
@@ -114,7 +114,7 @@ def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> Tri
         if answer:
             return TrialReading(answer)
         return _unanswered(decision)
-    reading = read_time(decision.comparisons, signal, decision.policy.looks, allowed)
+    reading = read_time(decision.comparisons, signal, decision.procedure.policy.looks, allowed)
     return reading or _unanswered(decision)
 
 
@@ -193,11 +193,11 @@ def _shown_by(pattern: str) -> frozenset[str]:
 
 
 def failed_on(decision: DecisionDocument, side: str) -> bool:
-    return any(failure.side == side for failure in decision.failures)
+    return any(failure.side == side for failure in decision.gaps.failures)
 
 
 def _unanswered(decision: DecisionDocument) -> TrialReading:
-    for failure in decision.failures:
+    for failure in decision.gaps.failures:
         if failure.side == "base":
             raise OldStateError(
                 "the old state cannot be measured: {what} of workload {workload} fails",
@@ -214,7 +214,7 @@ def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
     if isinstance(comparison, Exact):
         return 0.0
     if not isinstance(comparison, Paired) or comparison.p_adjusted is None:
-        return decision.policy.alpha
+        return decision.procedure.policy.alpha
     return comparison.p_adjusted
 
 

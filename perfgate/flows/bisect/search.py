@@ -224,7 +224,7 @@ class Search:
             # A gate without an answer on the followed time is repeated, which is not a second look at it.
             repeated = reading.answer == "undecided" and (
                 self.signal.time is None
-                or read_time(decision.comparisons, self.signal, decision.policy.looks, self._share()) is None
+                or read_time(decision.comparisons, self.signal, decision.procedure.policy.looks, self._share()) is None
             )
             if repeated:
                 longer = options
@@ -297,7 +297,7 @@ def _answered(
     trial: BisectionTrial, decision: DecisionDocument, reading: TrialReading, *, folder: str, repeated: bool
 ) -> BisectionTrial:
     reason = None
-    for failure in decision.failures:
+    for failure in decision.gaps.failures:
         if failure.side == "head" and reading.answer == "impossible":
             reason = english(as_message(failure.error.message))
             break

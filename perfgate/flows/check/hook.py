@@ -58,7 +58,7 @@ def hook_code(decision: DecisionDocument, *, strict: bool) -> int:
     code = exit_code(decision)
     if strict or code not in (EXIT_INCONCLUSIVE, EXIT_MEASURING):
         return code
-    broken = [failure for failure in decision.failures if not _lacks_time(failure)]
+    broken = [failure for failure in decision.gaps.failures if not _lacks_time(failure)]
     return EXIT_MEASURING if broken and code == EXIT_MEASURING else EXIT_PASS
 
 

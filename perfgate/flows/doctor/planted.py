@@ -190,13 +190,13 @@ def _unexpected(change: PlantedChange, fired: set[str]) -> set[str]:
 
 def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
     """Whether the times were inconclusive. Counters need no clock, so a busy machine does not affect them."""
-    if not change.timed or any(entry.kind == "code_changed" for entry in decision.invalid):
+    if not change.timed or any(entry.kind == "code_changed" for entry in decision.gaps.invalid):
         return False
     if change.metric is None:
         codes = {reason.code for reason in decision.reasons}
         return decision.verdict == "INCONCLUSIVE" and codes <= {"verdict.undecided", "verdict.invalid"}
     outcomes = {comparison.outcome for comparison in decision.comparisons if comparison.metric == change.metric}
-    return "inconclusive" in outcomes or bool(decision.invalid)
+    return "inconclusive" in outcomes or bool(decision.gaps.invalid)
 
 
 def _why_silent(decision: DecisionDocument, metric: str) -> str:
@@ -211,7 +211,7 @@ def _why_silent(decision: DecisionDocument, metric: str) -> str:
 
 def _why_inconclusive(decision: DecisionDocument) -> str:
     reasons = word_all(decision.reasons[:2]) or "inconclusive"
-    floors = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
+    floors = [floor.floor for floor in decision.measured.noise_floors if floor.metric == "latency.low"]
     noise = ""
     if floors:
         noise = f", noise floor ±{max(floors) * 100:.1f} %"
@@ -223,7 +223,8 @@ def _why_inconclusive(decision: DecisionDocument) -> str:
     remedy = ""
     if needed:
         remedy = f"about {needed} pairs would decide: raise [gate] budget, or "
-    return f"{reasons} after {decision.pairs} pairs in {decision.duration:.0f} s{noise}; {remedy}use a quieter machine"
+    spent = f"{decision.measured.pairs} pairs in {decision.measured.duration:.0f} s"
+    return f"{reasons} after {spent}{noise}; {remedy}use a quieter machine"
 
 
 def _make_repository(project: Path, change: PlantedChange, settings: GateSettings) -> None:

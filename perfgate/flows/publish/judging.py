@@ -7,7 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from perfgate.document.artifact import CheckDocuments
-from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
+from perfgate.document.decision import ComparedSides, DecisionDocument, Measurement, Procedure, SideSummary, Verdict
 from perfgate.document.history import History
 from perfgate.document.message import Message, reason_of
 from perfgate.errors import DocumentError, RepositoryError
@@ -54,11 +54,9 @@ def undecided(verdict: Verdict, why: Message, grounds: Grounds, event: CiEvent |
         project=event.repository if event else "",
         verdict=verdict,
         reasons=[why],
-        base=SideSummary(),
-        head=SideSummary(commit=event.head_sha if event else None),
-        device="unknown",
-        policy=grounds.policy,
-        procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+        sides=ComparedSides(base=SideSummary(), head=SideSummary(commit=event.head_sha if event else None)),
+        measured=Measurement(device="unknown"),
+        procedure=Procedure(name="none", version=1, seed=0, quantiles=[], policy=grounds.policy),
         warnings=list(grounds.notes),
     )
 

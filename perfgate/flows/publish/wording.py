@@ -63,9 +63,9 @@ class Wording:
         """Render the comment on a decision, with the addresses of its evidence, and its report page."""
         if decision.procedure.name == "none":  # without a judgement, there is no evidence and no cause
             return self.word_undecided(decision, artifact, trusted)
-        context, documents = self.context(trusted, decision.base.commit), artifact.documents
-        if trusted.target is not None and decision.links:
-            pages = _evidence_pages(trusted.target, key_of(self.key, artifact.testbed), decision.links)
+        context, documents = self.context(trusted, decision.sides.base.commit), artifact.documents
+        if trusted.target is not None and decision.measured.links:
+            pages = _evidence_pages(trusted.target, key_of(self.key, artifact.testbed), decision.measured.links)
             context = replace(context, pages=pages)
         accepts: list[list[str]] = []
         if obeys_comments(trusted):
@@ -92,7 +92,7 @@ class Wording:
         self, decision: DecisionDocument, artifact: ReadArtifact, trusted: TrustedInputs
     ) -> JudgedArtifact:
         """Render the comment on a decision without a judgement."""
-        context = self.context(trusted, decision.base.commit)
+        context = self.context(trusted, decision.sides.base.commit)
         judged = JudgedArtifact(decision, context, testbed=artifact.testbed, device=artifact.device)
         return judged.worded(budget=self.budget)
 

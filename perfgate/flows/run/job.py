@@ -93,8 +93,8 @@ def run_and_judge(
     if not policy.judges_alone:
         return run, None
     decision = decide_alone_with_advice(run, policy)
-    links = [msgspec.structs.replace(link, path=link.path.partition("/")[2]) for link in decision.links]
-    decision = msgspec.structs.replace(decision, links=links)
+    links = [msgspec.structs.replace(link, path=link.path.partition("/")[2]) for link in decision.measured.links]
+    decision = msgspec.structs.replace(decision, measured=msgspec.structs.replace(decision.measured, links=links))
     write_decision_folder(out, decision, None, run, options.language)
     return run, decision
 

@@ -43,7 +43,9 @@ def judge_folder_with_advice(folder: Path, *, policy: Policy | None = None) -> D
 
 
 def decide_alone_with_advice(run: RunDocument, policy: Policy) -> DecisionDocument:
-    return msgspec.structs.replace(decide_alone(run, policy=policy), suggestions=suggestions(run))
+    decision = decide_alone(run, policy=policy)
+    explained = msgspec.structs.replace(decision.explained, suggestions=suggestions(run))
+    return msgspec.structs.replace(decision, explained=explained)
 
 
 def copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
@@ -76,10 +78,10 @@ def write_skipped(out: Path, decision: DecisionDocument, language: Language = "e
 
 def comment_context(decision: DecisionDocument, language: Language, folder: str | None = None) -> CommentContext:
     """The context of a comment that is not posted; ``folder`` is its check folder as commands name it."""
-    base = (decision.base.commit or "")[:12]
+    base = (decision.sides.base.commit or "")[:12]
     # An upgrade compares interpreters of this machine only, so no command would reproduce it elsewhere.
     reproduce = None
-    if base and decision.comparing == "code":
+    if base and decision.sides.comparing == "code":
         reproduce = f"perfgate local --base {base}"
     return CommentContext(
         marker=marker(decision.project),

@@ -57,7 +57,7 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     A pure function of the documents. If the testbeds differ, findings of the head alone are not attributed to the change.
     Findings that the decision dropped give no suggestion.
     """
-    comparable = not decision.testbed_differences or decision.comparing == "stack"
+    comparable = not decision.sides.testbed_differences or decision.sides.comparing == "stack"
     of_base = {(advisory.workload, advisory.category) for advisory in base.checklist.advisories}
     standing = _standing(decision)
     advice = on_changes(decision)
@@ -69,13 +69,17 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
         else:
             continue
         advice.append(msgspec.structs.replace(suggestion, introduced=comparable and new))
-    return suggested(msgspec.structs.replace(decision, suggestions=_ranked(advice)))
+    return suggested(
+        msgspec.structs.replace(
+            decision, explained=msgspec.structs.replace(decision.explained, suggestions=_ranked(advice))
+        )
+    )
 
 
 def _standing(decision: DecisionDocument) -> set[tuple[str, int, str, str]]:
     """The findings that the decision kept: workload, step, rule and shape of each."""
     standing = set()
-    for step in decision.steps:
+    for step in decision.checklist.steps:
         for finding in step.findings:
             standing.add((step.workload, step.number, finding.rule, _shape(finding)))
     return standing
@@ -84,15 +88,17 @@ def _standing(decision: DecisionDocument) -> set[tuple[str, int, str, str]]:
 def suggested(decision: DecisionDocument) -> DecisionDocument:
     """The decision with a suggestion for each regression: on a line or an operator of its causes, or on its stalls."""
     regressions = []
-    for regression in decision.regressions:
+    for regression in decision.explained.regressions:
         first = _suggestion_for(regression, decision)
         regressions.append(msgspec.structs.replace(regression, suggestion=first))
-    return msgspec.structs.replace(decision, regressions=regressions)
+    return msgspec.structs.replace(
+        decision, explained=msgspec.structs.replace(decision.explained, regressions=regressions)
+    )
 
 
 def _suggestion_for(regression: Regression, decision: DecisionDocument) -> int | None:
     """The number of the first suggestion that fits: advice on a fault leads, then advice on the leading cause's operator."""
-    causes = [decision.causes[number] for number in regression.causes]
+    causes = [decision.explained.causes[number] for number in regression.causes]
     leading = None
     if causes:
         leading = causes[0].op
@@ -101,7 +107,7 @@ def _suggestion_for(regression: Regression, decision: DecisionDocument) -> int |
         if decision.comparisons[at].metric == LATENCY_STALLS:
             stalled.add(decision.comparisons[at].place)
     ranked = []
-    for number, suggestion in enumerate(decision.suggestions):
+    for number, suggestion in enumerate(decision.explained.suggestions):
         is_on_stalls = suggestion.rule in OF_STALLS.values() and suggestion.place in stalled
         if suggestion.introduced and (is_on_stalls or _fits(suggestion, causes)):
             is_other = suggestion.evidence.get("op") != leading

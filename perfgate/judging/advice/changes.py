@@ -47,7 +47,7 @@ _Advised = tuple[str, OperatorDelta]
 
 def on_changes(decision: DecisionDocument) -> list[Suggestion]:
     advice: dict[tuple[str, str], OperatorDelta] = {}
-    for rule, delta in (*_on_comparisons(decision.comparisons), *_on_explanations(decision.explanations)):
+    for rule, delta in (*_on_comparisons(decision.comparisons), *_on_explanations(decision.explained.explanations)):
         if not any((delta.workload, same) in advice for same in _SAME.get(rule, ())):
             advice.setdefault((delta.workload, rule), delta)
     return [_suggestion(rule, delta, decision) for (_, rule), delta in advice.items()]
@@ -221,7 +221,7 @@ def _suggestion(rule: str, advised: OperatorDelta, decision: DecisionDocument) -
         evidence=evidence,
         gain=gain,
         code=advice.code or None,
-        command=None if decision.recorded else f"perfgate local --workload {shlex.quote(advised.workload)}",
+        command=None if decision.measured.recorded else f"perfgate local --workload {shlex.quote(advised.workload)}",
         introduced=True,
     )
 
@@ -234,7 +234,7 @@ def _whole_if_possible(count: float) -> float:
 
 def _share_of_call(advised: OperatorDelta, decision: DecisionDocument) -> tuple[float, Gain | None]:
     """The seconds that the operator, or everything on its line, adds to a slower call, and the gain from undoing it."""
-    for explained in decision.explanations:
+    for explained in decision.explained.explanations:
         if explained.place != advised.place or not explained.metric:
             continue
         for call in decision.comparisons:

@@ -13,8 +13,12 @@ from msgspec.structs import replace
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.comparison import Bound, Checked
 from perfgate.document.decision import (
+    ChecklistRows,
+    ComparedSides,
     Comparing,
     DecisionDocument,
+    EvidenceGaps,
+    Measurement,
     Policy,
     Procedure,
     SideSummary,
@@ -93,9 +97,9 @@ def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocum
     return decide(
         read_run(folder / "base" / "run.json"),
         read_run(folder / "head" / "run.json"),
-        policy=policy or recorded.policy,
+        policy=policy or recorded.procedure.policy,
         history=history,
-        chosen_because=recorded.base.chosen_because,
+        chosen_because=recorded.sides.base.chosen_because,
     )
 
 
@@ -147,14 +151,15 @@ def decide(
         uncounted=_uncounted(base, head),
     )
     decision = _with_base(_document(head, policy, basis), evidence, chosen_because)
-    decision = replace(
-        _with_operators(decision, evidence, timed=is_comparable),
-        checklist=compare_checklist(evidence, comparisons, policy, invalid=session.invalid),
-        quantiles=compare_quantiles(evidence),
+    decision = _with_operators(decision, evidence, timed=is_comparable)
+    checklist = ChecklistRows(
+        steps=decision.checklist.steps,
+        numbers=compare_checklist(evidence, comparisons, policy, invalid=session.invalid),
+        job_quantiles=compare_quantiles(evidence),
         stored=compare_stored(head, history),
-        noise_floors=session.floors,
-        warnings=_notes(evidence, decision),
     )
+    measured = replace(decision.measured, noise_floors=session.floors)
+    decision = replace(decision, checklist=checklist, measured=measured, warnings=_notes(evidence, decision))
     return with_findings(with_regressions(with_causes(decision, base, head)), base)
 
 
@@ -181,25 +186,28 @@ def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
 def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: Message | None) -> DecisionDocument:
     """The decision with the base, and how both sides were measured."""
     base, head = evidence.runs
-    rounds = [len(head.session.earlier), *(replicate.round for replicate in head.pairs.replicates)]
-    return replace(
-        decision,
+    sides = replace(
+        decision.sides,
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
-        procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
         package_differences=package_differences(base.testbed.environment, head.testbed.environment),
+    )
+    rounds = [len(head.session.earlier), *(replicate.round for replicate in head.pairs.replicates)]
+    measured = replace(
+        decision.measured,
         links=kept_files(base, "base") + kept_files(head, "head"),
         pairs=_pairs(head),
+        rounds=1 + max(rounds),
         waited=_waited(evidence),
         power_cap=power_cap(*map(_timed_blocks, evidence.runs)),
-        unmoved=sorted(evidence.kept_layout),
         recorded=evidence.recorded,
-        rounds=1 + max(rounds),
     )
+    procedure = replace(decision.procedure, name=PROCEDURE, version=PROCEDURE_VERSION, quantiles=[QUANTILE])
+    return replace(decision, sides=sides, measured=measured, procedure=procedure)
 
 
 def _with_operators(decision: DecisionDocument, evidence: Evidence, *, timed: bool) -> DecisionDocument:
     """The decision with operators and explanations; their times only if the sides are comparable (``timed``)."""
-    invalid = decision.invalid
+    invalid = decision.gaps.invalid
     tests: list[OperatorDelta] = []
     times: list[OperatorDelta] = []
     explained: list[Explanation] = []
@@ -212,9 +220,12 @@ def _with_operators(decision: DecisionDocument, evidence: Evidence, *, timed: bo
         times = operator_times(evidence, tests, explained, invalid=invalid)
     return replace(
         decision,
-        operators=joined(operator_changes(evidence), tests, times),
-        explanations=explained,
-        replaced=replaced_operators(evidence),
+        explained=replace(
+            decision.explained,
+            operators=joined(operator_changes(evidence), tests, times),
+            explanations=explained,
+            replaced=replaced_operators(evidence),
+        ),
     )
 
 
@@ -264,12 +275,13 @@ def _unmeasured(
 ) -> DecisionDocument:
     """The decision on a change that was not measured."""
     verdict, reason = settled
+    decision = _document(head, policy, VerdictBasis("code"))
     return replace(
-        _document(head, policy, VerdictBasis("code")),
+        decision,
         verdict=verdict,
         reasons=[reason],
-        base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
-        procedure=Procedure(name=NO_PROCEDURE, version=1, seed=head.session.seed, quantiles=[]),
+        sides=replace(decision.sides, base=side_of(base.source, chosen_because, sha256=content_sha256(base))),
+        procedure=replace(decision.procedure, name=NO_PROCEDURE),
         warnings=notes_of_sides(base, head),
     )
 
@@ -291,27 +303,28 @@ def _document(head: RunDocument, policy: Policy, basis: VerdictBasis) -> Decisio
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
-        comparing=basis.comparing,
+        sides=ComparedSides(
+            comparing=basis.comparing,
+            base=SideSummary(),
+            head=replace(side_of(head.source, sha256=content_sha256(head)), reviewed=reviewed),
+            testbed_differences=basis.differences,
+            harness_changes=basis.changes,
+        ),
         verdict=verdict,
         reasons=reasons,
-        base=SideSummary(),
-        head=replace(side_of(head.source, sha256=content_sha256(head)), reviewed=reviewed),
-        device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
-        policy=policy,
-        procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[]),
+        measured=Measurement(
+            device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
+            coverage=head.source.coverage,
+            links=kept_files(head, "head"),
+            recorded=head.session.command == FROM_PROFILE,
+            in_ci=head.session.ci is not None,
+            duration=duration_of(head),
+        ),
+        procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[], policy=policy),
         comparisons=basis.comparisons,
-        testbed_differences=basis.differences,
-        harness_changes=basis.changes,
-        invalid=basis.invalid,
-        missing=basis.missing,
-        failures=basis.failures,
-        steps=summarize_steps(head),
-        coverage=head.source.coverage,
-        links=kept_files(head, "head"),
+        gaps=EvidenceGaps(invalid=basis.invalid, missing=basis.missing, failures=basis.failures),
+        checklist=ChecklistRows(steps=summarize_steps(head)),
         warnings=head.warnings,
-        recorded=head.session.command == FROM_PROFILE,
-        in_ci=head.session.ci is not None,
-        duration=duration_of(head),
     )
 
 

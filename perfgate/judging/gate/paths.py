@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathspec import GitIgnoreSpec
 
 from perfgate.config import CI_FILES, DOCUMENTATION, Config, PathSettings
-from perfgate.document.decision import DecisionDocument, Policy, Procedure
+from perfgate.document.decision import ComparedSides, DecisionDocument, Measurement, Policy, Procedure
 from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.judging.gate.sides import side_of
@@ -115,9 +115,7 @@ def skipped(
         project=config.project,
         verdict="SKIPPED",
         reasons=[because],
-        base=side_of(base, chosen_because),
-        head=side_of(head),
-        device=config.device,
-        policy=policy,
-        procedure=Procedure(name="none", version=1, seed=config.measure.seed, quantiles=[]),
+        sides=ComparedSides(base=side_of(base, chosen_because), head=side_of(head)),
+        measured=Measurement(device=config.device),
+        procedure=Procedure(name="none", version=1, seed=config.measure.seed, quantiles=[], policy=policy),
     )

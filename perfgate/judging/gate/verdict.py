@@ -158,8 +158,8 @@ def exit_code(decision: DecisionDocument) -> int:
     if decision.verdict == "FAIL":
         return EXIT_FAIL
     if decision.verdict == "INCONCLUSIVE":
-        failed = any(_is_error(failure, decision.harness_changes) for failure in decision.failures)
-        return EXIT_MEASURING if failed or decision.invalid else EXIT_INCONCLUSIVE
+        failed = any(_is_error(failure, decision.sides.harness_changes) for failure in decision.gaps.failures)
+        return EXIT_MEASURING if failed or decision.gaps.invalid else EXIT_INCONCLUSIVE
     return EXIT_PASS
 
 

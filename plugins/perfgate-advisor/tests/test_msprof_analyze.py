@@ -146,7 +146,7 @@ def test_diff__two_ranks__same_difference_of_the_all_reduce(ranks: Ranks) -> Non
     )
     assert ranks.theirs.communication == pytest.approx((head - base) * 1e6, abs=0.01)
     decision = decide_with_advice(sides[0], sides[1], policy=Policy(), history=History())
-    assert (decision.verdict, [found.field for found in decision.testbed_differences]) == (
+    assert (decision.verdict, [found.field for found in decision.sides.testbed_differences]) == (
         "INCONCLUSIVE", ["profile.shapes"]
     )  # fmt: skip
 
@@ -169,7 +169,7 @@ def test_gate_and_advice__conversions_added__both_see_them_and_we_say_what_to_do
     found = next(one for one in decision.comparisons if one.metric == "counters.format_conversions")
     assert (found.base, found.head, found.outcome) == (before, after, "regressed") == (57, 60, "regressed")
     assert decision.verdict == "FAIL"
-    assert [one.rule for one in decision.suggestions if one.introduced] == ["format-conversion"]
+    assert [one.rule for one in decision.explained.suggestions if one.introduced] == ["format-conversion"]
 
 
 def _add_conversions(path: Path, count: int) -> None:
@@ -209,7 +209,7 @@ def test_advisor__recording_that_a_run_packed__advised_on_like_its_folder(ranks:
 
 def test_advisor__same_problems_on_both_ranks__nothing_is_new(ranks: Ranks) -> None:
     decision = decide_with_advice(ranks.rank1, ranks.rank0, policy=Policy(), history=History())
-    assert not any(one.introduced for one in decision.suggestions)
+    assert not any(one.introduced for one in decision.explained.suggestions)
 
 
 def test_advisor__recording_of_cann_7__casts_on_the_ai_cpu_seen_by_both(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def introduced(base: StepResult, head: StepResult, **decision: Any) -> list[bool
         make_run("base", steps=[base]),
         make_run(steps=[head]),
     )
-    return [suggestion.introduced for suggestion in judged.suggestions]
+    return [suggestion.introduced for suggestion in judged.explained.suggestions]
 
 
 def test_advised__finding_that_the_base_did_not_make__is_introduced() -> None:

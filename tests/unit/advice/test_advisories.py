@@ -52,13 +52,16 @@ def test_suggestions__problem_that_a_step_found_too__reported_once_by_the_step(r
 def test_advised__problem_of_both_sides__only_the_new_one_is_introduced() -> None:
     base = make_run("base", steps=[], advisories=[ALIGNMENT])
     judged = advised(make_decision("FAIL", comparisons=[]), base, make_run(steps=[], advisories=[ALIGNMENT, SHAPES]))
-    assert [(one.rule, one.introduced) for one in judged.suggestions] == [("Alignment", False), ("Shapes change", True)]
+    assert [(one.rule, one.introduced) for one in judged.explained.suggestions] == [
+        ("Alignment", False),
+        ("Shapes change", True),
+    ]
 
 
 def test_advised__base_without_advisories__nothing_is_known_to_be_new() -> None:
     head = make_run(steps=[], advisories=[ALIGNMENT, SHAPES])
     judged = advised(make_decision("FAIL", comparisons=[]), make_run("base", steps=[]), head)
-    assert not any(one.introduced for one in judged.suggestions)
+    assert not any(one.introduced for one in judged.explained.suggestions)
 
 
 def test_advise_profile__folder_of_ascend_and_no_advisor__names_the_package_to_install(tmp_path: Path) -> None:

@@ -200,14 +200,14 @@ def test_decide__starts_left_out_on_an_accelerator__evidence_is_missing(side: in
     """Without them the pairs of one start would pass for independent ones."""
     measured, _ = VirtualGate(works(MS), works(MS), device=noisy_device, policy=THREE_LOOKS, resident=True).measure()
     documents = [on_an_accelerator(run) for run in documents_of(measured)]
-    assert judged(documents[0], documents[1], policy=THREE_LOOKS).missing == []
+    assert judged(documents[0], documents[1], policy=THREE_LOOKS).gaps.missing == []
     without = [msgspec.structs.replace(replicate, start=None) for replicate in documents[side].pairs.replicates]
     documents[side] = changed(documents[side], replicates=without)
 
     decision = judged(documents[0], documents[1], policy=THREE_LOOKS)
 
     assert decision.verdict == "INCONCLUSIVE"
-    assert {entry.metric for entry in decision.missing} == {"start"}
+    assert {entry.metric for entry in decision.gaps.missing} == {"start"}
 
 
 def on_an_accelerator(run: RunDocument) -> RunDocument:
@@ -225,7 +225,7 @@ def test_decide__at_the_power_limit_in_every_block__passes() -> None:
     decision = gate.decide()
 
     assert decision.verdict == "PASS"
-    assert decision.power_cap == PowerCapShares(base=1.0, head=1.0)
+    assert decision.measured.power_cap == PowerCapShares(base=1.0, head=1.0)
 
 
 def test_measure_pairs__resident_sides__kernels_of_every_quad_are_profiled() -> None:

@@ -122,7 +122,7 @@ def test_measure_stretches__head_fails_after_hundreds_of_calls__a_failed_stretch
     measured, _ = gate.measure_stretches(gate.measure()[0])
     decision = judged(*documents_of(measured))
     assert decision.verdict == "INCONCLUSIVE"
-    assert [failure.what for failure in decision.failures] == ["stretch 0"]
+    assert [failure.what for failure in decision.gaps.failures] == ["stretch 0"]
 
 
 def test_measure_stretches__an_earlier_job_measured_all__none() -> None:

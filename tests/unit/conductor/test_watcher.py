@@ -90,7 +90,7 @@ def columns_of(run: RunDocument, pair: int = 0) -> BlockColumns:
 
 
 def kinds(decision: DecisionDocument) -> set[str]:
-    return {entry.kind for entry in decision.invalid}
+    return {entry.kind for entry in decision.gaps.invalid}
 
 
 WHOLE_JOB = (-10, 12 * PAIR_MS)
@@ -167,8 +167,8 @@ def test_decide__power_limit_in_every_block__a_state_of_both_sides_and_a_verdict
     decision = decided(reading(*WHOLE_JOB, **state))
 
     assert (decision.verdict, kinds(decision)) == ("PASS", set())
-    assert decision.power_cap == PowerCap(base=1.0, head=1.0)
-    assert decided(reading(*WHOLE_JOB, throttled=False, power_capped=False)).power_cap is None
+    assert decision.measured.power_cap == PowerCap(base=1.0, head=1.0)
+    assert decided(reading(*WHOLE_JOB, throttled=False, power_capped=False)).measured.power_cap is None
 
 
 def device_at_its_power_limit() -> FakeDevice:
@@ -180,7 +180,7 @@ def device_at_its_power_limit() -> FakeDevice:
 
 def test_decide__fake_device_at_its_power_limit__equal_code_passes_and_a_slower_call_fails() -> None:
     same = VirtualGate(works(MS), works(MS), device=device_at_its_power_limit).decide()
-    assert (same.verdict, kinds(same), same.power_cap) == ("PASS", set(), PowerCap(base=1.0, head=1.0))
+    assert (same.verdict, kinds(same), same.measured.power_cap) == ("PASS", set(), PowerCap(base=1.0, head=1.0))
     slower = VirtualGate(works(MS), works(1_100_000), device=device_at_its_power_limit).decide()
     assert (slower.verdict, kinds(slower)) == ("FAIL", set())
 
@@ -199,7 +199,7 @@ def clocks_by_side(base: float, head: float) -> list[TelemetryReading]:
 def test_decide__clocks_of_the_sides_differ__invalid_and_by_how_much() -> None:
     decision = decided(*clocks_by_side(base=0.80, head=0.72))
     assert (decision.verdict, kinds(decision)) == ("INCONCLUSIVE", {"clocks_differ"})
-    assert decision.invalid[0].message.values["change"] == pytest.approx(-0.1)
+    assert decision.gaps.invalid[0].message.values["change"] == pytest.approx(-0.1)
 
 
 @pytest.mark.parametrize("head", [0.80, 0.79])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.document.comparison import Paired
-from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
+from perfgate.document.decision import ComparedSides, DecisionDocument, Measurement, Policy, Procedure, SideSummary
 from perfgate.document.message import quote
 from perfgate.document.run import (
     Checklist,
@@ -75,11 +75,15 @@ def minimal_decision() -> DecisionDocument:
         project="shop",
         verdict="FAIL",
         reasons=[quote("counters.framework_ops rose")],
-        base=SideSummary(commit="a" * 40),
-        head=SideSummary(commit="b" * 40, dirty=True),
-        device="cpu",
-        policy=Policy(tolerances={"latency.low": 0.01}),
-        procedure=Procedure(name="signed-rank", version=1, seed=3, quantiles=[0.02, 0.04]),
+        sides=ComparedSides(base=SideSummary(commit="a" * 40), head=SideSummary(commit="b" * 40, dirty=True)),
+        measured=Measurement(device="cpu"),
+        procedure=Procedure(
+            name="signed-rank",
+            version=1,
+            seed=3,
+            quantiles=[0.02, 0.04],
+            policy=Policy(tolerances={"latency.low": 0.01}),
+        ),
         comparisons=[
             Paired(
                 workload="encoder",

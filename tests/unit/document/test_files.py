@@ -287,7 +287,7 @@ def test_read_decision__policy_that_no_test_can_be_made_with__document_error(tmp
     path = tmp_path / "decision.json"
     write_document(path, minimal_decision())
     document = json.loads(path.read_text())
-    document["policy"].update(policy)
+    document["procedure"]["policy"].update(policy)
     path.write_text(json.dumps(document))
     with pytest.raises(DocumentError, match=next(iter(policy))):
         read_decision(path)

@@ -183,7 +183,7 @@ def test_read_first__regression_that_may_be_noise__undecided_beyond_the_allowed_
     assert read_first(slower, allowed=0.025).answer == "undecided"
     assert read_first(slower, allowed=0.03) == TrialReading("slow", 0.03)
     unstated = make_decision("FAIL", comparisons=[make_comparison(outcome="regressed")])
-    assert read_first(unstated, allowed=0.025) == TrialReading("slow", unstated.policy.alpha)
+    assert read_first(unstated, allowed=0.025) == TrialReading("slow", unstated.procedure.policy.alpha)
 
 
 @pytest.mark.parametrize(

@@ -217,4 +217,4 @@ WHOLE, BROKEN, LEFT = {"8": 500.0, "16": 500.0}, {"8": 500.0, "16": 50.0}, {"8":
 def test_budget__base_stopped_the_sweep_earlier__judged_by_what_the_head_has() -> None:
     base, head = sides(NO_CHANGE)
     decision = judged(with_rates(base, LEFT), with_rates(head, WHOLE, WHOLE), RATE)
-    assert (decision.verdict, decision.missing) == ("PASS", [])
+    assert (decision.verdict, decision.gaps.missing) == ("PASS", [])

@@ -81,6 +81,6 @@ def test_with_causes__more_calls_on_an_unchanged_line_and_on_a_changed_one__the_
         msgspec.structs.replace(head.checklist.counters[0], workload="encoder", shape="long", functions=FUNCTIONS)
     ]
     head = changed(head, counters=counters, source=msgspec.structs.replace(head.source, changes=[LOOP]))
-    assert [cause.line for cause in with_causes(decision).causes] == ["m.py:18", "m.py:15"]
-    (lead, *_) = with_causes(decision, None, head).causes
+    assert [cause.line for cause in with_causes(decision).explained.causes] == ["m.py:18", "m.py:15"]
+    (lead, *_) = with_causes(decision, None, head).explained.causes
     assert (lead.line, lead.origin) == ("m.py:15", Origin(line="m.py:15", reach="line", function="forward"))

@@ -51,7 +51,7 @@ def rendered(decision: DecisionDocument) -> str:
 
 
 def row_of(decision: DecisionDocument, metric: str) -> StepComparison:
-    (row,) = [row for row in decision.checklist if (row.metric, row.shape) == (metric, SHAPE)]
+    (row,) = [row for row in decision.checklist.numbers if (row.metric, row.shape) == (metric, SHAPE)]
     return row
 
 
@@ -169,7 +169,7 @@ def test_checklist__batch_knee__from_the_rates_of_all_turns() -> None:
 def test_checklist__batch_knee_that_a_side_did_not_reach_or_measure__no_difference(
     before: list[Value], after: list[Value]
 ) -> None:
-    assert ("batch.knee", SHAPE) not in {(row.metric, row.shape) for row in judged(before, after).checklist}
+    assert ("batch.knee", SHAPE) not in {(row.metric, row.shape) for row in judged(before, after).checklist.numbers}
 
 
 def test_checklist__several_numbers_of_a_step__the_one_that_its_card_names_leads_whatever_differs() -> None:
@@ -177,7 +177,7 @@ def test_checklist__several_numbers_of_a_step__the_one_that_its_card_names_leads
     before = [*turns("cache.hit_rate", [0.5] * 6), *turns("cache.sensitivity", same)]
     after = [*turns("cache.hit_rate", faster), *turns("cache.sensitivity", same)]
     decision = judged(before, after, number=15, slug="cache")
-    assert [(row.metric, row.leads, row.is_resolved) for row in decision.checklist if row.step == 15] == [
+    assert [(row.metric, row.leads, row.is_resolved) for row in decision.checklist.numbers if row.step == 15] == [
         ("cache.hit_rate", False, True),
         ("cache.sensitivity", True, False),
     ]
@@ -189,7 +189,7 @@ def test_checklist__several_numbers_of_a_step__the_one_that_its_card_names_leads
 def test_checklist__number_that_leads_was_not_measured__the_next_that_the_card_names_leads() -> None:
     once = value("cache.hit_rate", 0.5)
     decision = judged([once], [once], number=15, slug="cache")
-    assert [row.metric for row in decision.checklist if row.step == 15 and row.leads] == ["cache.hit_rate"]
+    assert [row.metric for row in decision.checklist.numbers if row.step == 15 and row.leads] == ["cache.hit_rate"]
 
 
 def test_checklist__operators__the_three_with_most_time_on_head_lead_and_are_named_in_a_pass() -> None:
@@ -200,7 +200,7 @@ def test_checklist__operators__the_three_with_most_time_on_head_lead_and_are_nam
     # The first turn of either side saw another order.
     before = shares(mul=0.1, add=0.2, addmm=0.5, sdpa=0.18)
     decision = judged(before, shares(mul=0.15, sdpa=0.25, addmm=0.5, add=0.1), number=4, slug="top_ops")
-    leading = [row.labels["op"] for row in decision.checklist if row.step == 4 and row.leads]
+    leading = [row.labels["op"] for row in decision.checklist.numbers if row.step == 4 and row.leads]
     assert leading == ["aten::addmm", "aten::sdpa", "aten::mul"]
     comment = rendered(decision)
     assert " · top: `addmm` 50.0 %, `sdpa` 25.0 % · " in comment.partition("<details>")[0]
@@ -220,7 +220,7 @@ def test_checklist__batch_sizes_of_both_sides__each_with_its_range() -> None:
     knee = msgspec.structs.replace(value("batch.knee", 16.0), interval=(8.0, 32.0))
     decision = judged([knee], [knee], number=5, slug="batch")
     row = msgspec.structs.replace(row_of(decision, "batch.knee"), leads=True)
-    assert "| 16 (8 to 32) → 16 (8 to 32) |" in rendered(msgspec.structs.replace(decision, checklist=[row]))
+    assert "| 16 (8 to 32) → 16 (8 to 32) |" in rendered(changed(decision, numbers=[row]))
 
 
 def test_checklist__turns_that_disagree__no_difference_shown_but_their_interval() -> None:
@@ -255,7 +255,7 @@ def test_checklist__mistake_that_halves_the_gain_of_a_batch__best_size_and_throu
     assert best.head is not None
     assert best.base is not None
     assert best.head < best.base
-    of_sizes = {row.labels["batch"]: row for row in decision.checklist if row.metric == "batch.throughput"}
+    of_sizes = {row.labels["batch"]: row for row in decision.checklist.numbers if row.metric == "batch.throughput"}
     assert of_sizes["64"].is_resolved
     assert of_sizes["64"].delta == pytest.approx(-0.49, abs=0.03)
 
@@ -319,11 +319,11 @@ def test_checklist__finding_on_a_number_that_the_pairs_measured__shown_if_their_
     )
     base, head = (using(run, used, finding) for run, used in zip(sides(UNCHANGED), (share, share + 0.05)))
     decision = advised(decide(base, head, policy=Policy(), history=History()), base, head)
-    (step,) = [step for step in decision.steps if step.number == 2]
+    (step,) = [step for step in decision.checklist.steps if step.number == 2]
     assert [one.rule for one in step.findings] == shown
     assert step.gone == []
     assert step.status == ("attention" if shown else "ok")
-    assert [one.rule for one in decision.suggestions if one.step == 2] == shown
+    assert [one.rule for one in decision.explained.suggestions if one.step == 2] == shown
 
 
 def test_checklist__numbers_of_the_samples__from_the_pairs_whatever_the_step_measured_by_itself() -> None:
@@ -419,7 +419,7 @@ def test_decide__step_that_failed__matters_where_it_decides(number: int, slug: s
     failed = StepResult(number=number, slug=slug, workload=WORKLOAD, status="error", error=error)
     decision = decide(base, changed(head, steps=[failed]), policy=Policy(), history=History())
     assert decision.verdict == verdict
-    assert {step.number: step.status for step in decision.steps}[number] == "error"
+    assert {step.number: step.status for step in decision.checklist.steps}[number] == "error"
 
 
 def test_decide__step_that_failed_and_a_limit_is_about__inconclusive() -> None:

@@ -305,5 +305,5 @@ def test_decide__both_sides_traced__the_decision_holds_the_explanation() -> None
         changed(side, accounts=[msgspec.structs.replace(side.checklist.accounts[0], roof=roof, work=work)])
         for side in (base, head)
     )
-    (found,) = decide(base, head, policy=Policy(), history=History()).explanations
+    (found,) = decide(base, head, policy=Policy(), history=History()).explained.explanations
     assert (found.workload, found.shape, found.head_bound) == (WORKLOAD, SHAPE, "compute")

@@ -123,7 +123,7 @@ def test_decide__base_differs_from_itself__inconclusive_not_fail() -> None:
 
 def test_decide__noise_floor__half_width_from_base_against_base() -> None:
     aa = [1.01, 1 / 1.01, 1.01, 1 / 1.01, 1.01, 1 / 1.01, 1.01]
-    floor = next(f for f in judge(*sides(NO_CHANGE, aa_ratios=aa)).noise_floors if f.metric == "latency.low")
+    floor = next(f for f in judge(*sides(NO_CHANGE, aa_ratios=aa)).measured.noise_floors if f.metric == "latency.low")
     # 2.326 x 1.4826 x ln(1.01) / sqrt(14)
     assert floor.floor == pytest.approx(0.009171, rel=1e-3)
     assert not floor.differs
@@ -223,7 +223,9 @@ def test_decide__other_testbed__inconclusive_naming_the_field() -> None:
     )
     decision = judge(base, msgspec.structs.replace(head, testbed=testbed))
     assert decision.verdict == "INCONCLUSIVE"
-    assert [(d.field, d.base, d.head) for d in decision.testbed_differences] == [("torch", "2.13.0+cpu", "2.12.0")]
+    assert [(d.field, d.base, d.head) for d in decision.sides.testbed_differences] == [
+        ("torch", "2.13.0+cpu", "2.12.0")
+    ]
     assert comparison(decision, "latency.low").outcome == "not_comparable"
 
 
@@ -373,7 +375,7 @@ def test_more_pairs_would_help__decided_or_another_workload__no() -> None:
 
 def test_decide__workers_that_waited_for_the_cpu__the_share_is_said() -> None:
     base, head = sides(NO_CHANGE)
-    assert judge(base, head).waited is None
+    assert judge(base, head).measured.waited is None
     seen = [
         msgspec.structs.replace(
             one,

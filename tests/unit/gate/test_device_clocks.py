@@ -66,7 +66,7 @@ def test_decide__one_kernel_a_percent_of_all_slower_on_a_noisy_host__named_by_th
     assert busy.delta == pytest.approx(0.01, abs=0.004)
     assert [part.name for part in busy.parts] == ["kernel_7"]
     assert busy.cause is not None
-    assert decision.causes[busy.cause].op == "kernel_7"
+    assert decision.explained.causes[busy.cause].op == "kernel_7"
 
 
 def test_decide__host_slower_and_the_device_waits_for_it__fails() -> None:
@@ -142,7 +142,7 @@ def test_decide__kernels_left_out_of_a_pair__evidence_is_missing(sides: tuple[in
 
     decision = judged(*runs, policy=Policy(looks=LOOKS))
 
-    assert {entry.metric for entry in decision.missing} == {"device.busy"}
+    assert {entry.metric for entry in decision.gaps.missing} == {"device.busy"}
     assert decision.verdict == "INCONCLUSIVE"
 
 
@@ -154,7 +154,7 @@ def test_decide__no_kernels_on_a_gpu__evidence_is_missing() -> None:
 
     decision = judged(runs[0], runs[1], policy=Policy(looks=LOOKS))
 
-    assert {entry.metric for entry in decision.missing} == {"device.busy"}
+    assert {entry.metric for entry in decision.gaps.missing} == {"device.busy"}
 
 
 def slower_clock(replicate: Replicate, *, by: float, cycles: bool) -> Replicate:
@@ -178,7 +178,7 @@ def test_decide__clocks_differ__cycles_are_compared_and_without_them_times_are_i
     decision = judged(base, head, policy=Policy(looks=LOOKS))
 
     assert decision.verdict == verdict
-    assert {entry.kind for entry in decision.invalid} == (set() if cycles else {"clocks_differ"})
+    assert {entry.kind for entry in decision.gaps.invalid} == (set() if cycles else {"clocks_differ"})
     if cycles:
         assert times_of(decision)["device.busy"].outcome == "unchanged"
         assert not times_of(decision)["latency.low"].gating

@@ -54,7 +54,7 @@ def judged(base: RunDocument, head: RunDocument) -> DecisionDocument:
 
 
 def standings(decision: DecisionDocument, number: int = 6) -> tuple[list[tuple[str, str]], list[str]]:
-    (step,) = [step for step in decision.steps if step.number == number]
+    (step,) = [step for step in decision.checklist.steps if step.number == number]
     return [(one.rule, one.standing) for one in step.findings], [one.rule for one in step.gone]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from perfgate.document.comparison import Comparison
@@ -22,6 +21,7 @@ from perfgate.document.flame import (
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.judging.gate.explain.flame import with_pairs
 from tests.fakes.documents import make_comparison, make_decision, make_operator_test
+from tests.fakes.records import changed
 
 MS = 1_000_000
 # 5.00 ms a call and 12.2 % slower by the clock, as in the demo.
@@ -150,7 +150,7 @@ def test_with_pairs__operators_that_the_decision_names_or_decided__are_marked_wi
     causes = [
         Cause(workload="encoder", shape=shape, op=op) for shape, op in (("long", "aten::clone"), ("short", "aten::mm"))
     ]
-    decision = msgspec.structs.replace(decision, causes=causes)
+    decision = changed(decision, causes=causes)
     both = side_by_side(one_side(5, 20, 0), one_side(1.5, 6, 0.1, clones=8))
     tree = with_pairs(both, decision, "encoder", "long")
     assert tree.result is not None

@@ -40,7 +40,7 @@ def explained(folder: Path, base: str, head: str) -> list[Cause]:
     comparisons = compare_counters(Evidence(before, after), Policy())
     decision = with_causes(make_decision("FAIL", comparisons=comparisons), before, after)
     named = {c.cause for c in decision.comparisons if c.cause is not None and c.outcome == "regressed"}
-    return [decision.causes[number] for number in sorted(named)]
+    return [decision.explained.causes[number] for number in sorted(named)]
 
 
 def lines_of(causes: list[Cause]) -> list[set[int]]:

@@ -139,7 +139,7 @@ def test_decide__host_that_waits_for_a_device__instructions_only_inform() -> Non
 def test_decide__nobody_counts__nothing_compared_and_nothing_missing() -> None:
     decision = judged(*sides(NO_CHANGE))
     assert not any(comparison.metric.startswith("hardware.") for comparison in decision.comparisons)
-    assert (decision.verdict, decision.missing) == ("PASS", [])
+    assert (decision.verdict, decision.gaps.missing) == ("PASS", [])
 
 
 @pytest.mark.parametrize("side", ["base", "head"])

@@ -39,7 +39,7 @@ def harness(**fields: Any) -> Harness:
 
 def test_harness_changes__head_says_where_its_file_changed__the_change_says_it() -> None:
     decision = judged([harness()], [harness(batch=1, changed_lines=["perf/workload.py:5"])])
-    assert decision.harness_changes == [
+    assert decision.sides.harness_changes == [
         HarnessChange(
             workload=WORKLOAD,
             kind="changed",
@@ -82,7 +82,7 @@ def test_decide__head_measures_less_or_else__warn_with_the_reason(
     fields: dict[str, Any], kind: str, message: str
 ) -> None:
     decision = judged([harness()], [harness(**fields)])
-    assert [(change.kind, text_of(change.message)) for change in decision.harness_changes] == [(kind, message)]
+    assert [(change.kind, text_of(change.message)) for change in decision.sides.harness_changes] == [(kind, message)]
     assert decision.verdict == "WARN"
     assert worded(decision.reasons) == [f"harness: encoder: {message}"]
     assert exit_code(decision) == 0
@@ -101,12 +101,12 @@ def test_decide__head_measures_more__recorded_and_pass(
     before: list[Harness], after: list[Harness], message: str
 ) -> None:
     decision = judged(before, after)
-    assert [(change.kind, text_of(change.message)) for change in decision.harness_changes] == [("added", message)]
+    assert [(change.kind, text_of(change.message)) for change in decision.sides.harness_changes] == [("added", message)]
     assert decision.verdict == "PASS"
 
 
 def test_decide__files_measure_the_same__nothing_is_named() -> None:
-    assert judged([harness()], [harness()]).harness_changes == []
+    assert judged([harness()], [harness()]).sides.harness_changes == []
 
 
 def test_decide__workload_gone_and_base_file_unreadable__warn_names_both() -> None:
@@ -123,7 +123,7 @@ def test_decide__workload_gone_and_base_file_unreadable__warn_names_both() -> No
 def test_decide__less_measured_and_slower__fail_that_still_names_the_change() -> None:
     decision = judged([harness()], [harness(batch=1)], SLOWER)
     assert decision.verdict == "FAIL"
-    assert [text_of(change.message) for change in decision.harness_changes] == ["the batch changed from 8 to 1"]
+    assert [text_of(change.message) for change in decision.sides.harness_changes] == ["the batch changed from 8 to 1"]
 
 
 def broken_base(head_harness: list[Harness], base_harness: list[Harness]) -> tuple[RunDocument, RunDocument]:
@@ -174,9 +174,9 @@ def upgrade(ratios: list[float], **source: Any) -> tuple[RunDocument, RunDocumen
 
 def test_decide__upgrade_to_a_slower_stack__warn_though_the_testbeds_differ() -> None:
     decision = decide(*upgrade(SLOWER), policy=Policy(), history=History())
-    assert (decision.verdict, decision.comparing) == ("WARN", "stack")
+    assert (decision.verdict, decision.sides.comparing) == ("WARN", "stack")
     assert "regressed: encoder/long latency.low" in worded(decision.reasons)
-    assert [difference.field for difference in decision.testbed_differences] == ["torch"]
+    assert [difference.field for difference in decision.sides.testbed_differences] == ["torch"]
     assert exit_code(decision) == 0
 
 

@@ -125,7 +125,7 @@ def test_decide__function_that_the_change_removed__no_matter_of_its_time() -> No
     documents = with_parts({})
     documents["head"] = without(documents["head"], "function.model.py:Net.mask")
     decision = decided(**documents, policy=OF_PYTHON)
-    assert (decision.verdict, decision.missing) == ("PASS", [])
+    assert (decision.verdict, decision.gaps.missing) == ("PASS", [])
 
 
 def without(run: RunDocument, name: str, pairs: set[int] | None = None) -> RunDocument:

@@ -120,7 +120,9 @@ def test_noise_floor__another_workload_has_more_pairs__is_of_the_own() -> None:
     few = sides([1.0] * 8, **wobbling)  # type: ignore[arg-type]
     alone = decide(*few, policy=Policy(), history=History())
     beside = decide(*together(few, sides([1.0] * 64)), policy=Policy(), history=History())
-    assert alone.noise_floors == [floor for floor in beside.noise_floors if floor.workload == WORKLOAD]
+    assert alone.measured.noise_floors == [
+        floor for floor in beside.measured.noise_floors if floor.workload == WORKLOAD
+    ]
 
 
 def test_subjects_of__workloads_with_pairs_and_jobs__each_once_and_the_named_left_out() -> None:

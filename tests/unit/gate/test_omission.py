@@ -283,7 +283,7 @@ def missing_of(documents: Documents, required: Required) -> list[Missing]:
 
 
 def metrics_of(decision: DecisionDocument) -> set[str]:
-    return {entry.metric for entry in decision.missing}
+    return {entry.metric for entry in decision.gaps.missing}
 
 
 def edited(documents: Documents, change: Change, where: str) -> Documents:
@@ -419,7 +419,7 @@ OF_BASE = {"twins"}
 def test_documents__whole__lack_nothing(ratio: float, verdict: str) -> None:
     documents, required = function_documents(ratio)
     decision = judged(documents, required)
-    assert (decision.verdict, decision.missing) == (verdict, [])
+    assert (decision.verdict, decision.gaps.missing) == (verdict, [])
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -485,7 +485,7 @@ def test_workload_of_the_bases_configuration__on_one_side_only__is_missing_as_th
     base, head = sides(NO_CHANGE)
     bare = document(workloads=[], steps=[], counters=[], correctness=[])
     decision = judged((base, bare(head)), Required(workloads=(WORKLOAD,)), Policy())
-    assert [(entry.metric, entry.side, entry.named_by) for entry in decision.missing] == [("", "head", "document")]
+    assert [(entry.metric, entry.side, entry.named_by) for entry in decision.gaps.missing] == [("", "head", "document")]
 
 
 def test_shape_of_mains_stored_run__not_measured__is_missing_by_its_name() -> None:
@@ -493,41 +493,41 @@ def test_shape_of_mains_stored_run__not_measured__is_missing_by_its_name() -> No
     stored = replace(base, workloads=[replace(base.workloads[0], shapes=[SHAPE, "short"])])
     decision = judged((base, head), Required(stored=(stored,)), Policy())
     assert worded(decision.reasons)[0] == "missing: encoder/short (both)"
-    assert decision.missing[0].named_by == "store"
+    assert decision.gaps.missing[0].named_by == "store"
 
 
 def test_listed_shape__taken_out_of_both_documents__is_missing_as_processes_have_it() -> None:
     documents = edited(sides(NO_CHANGE), workload(shapes=[]), "both")
     decision = judged(documents, Required(), Policy())
-    assert [(entry.shape, entry.metric, entry.side) for entry in decision.missing] == [(SHAPE, "", "both")]
+    assert [(entry.shape, entry.metric, entry.side) for entry in decision.gaps.missing] == [(SHAPE, "", "both")]
 
 
 def test_harness__taken_out_of_both_documents__is_missing_if_the_workload_file_changed() -> None:
     base, head = sides(NO_CHANGE)
     source = replace(head.source, changes=[CodeChange(file="perf/workload.py", first=3, last=3)])
     decision = judged((base, replace(head, source=source)), Required(), Policy())
-    assert [(entry.metric, entry.side) for entry in decision.missing] == [("harness", "head")]
+    assert [(entry.metric, entry.side) for entry in decision.gaps.missing] == [("harness", "head")]
 
 
 def test_processes__of_a_workload_that_no_list_has__are_missing_their_workload() -> None:
     base, head = sides(NO_CHANGE)
     bare = document(workloads=[], steps=[], counters=[], correctness=[])
     decision = judged((bare(base), bare(head)), Required(), Policy())
-    assert [(entry.workload, entry.metric, entry.side) for entry in decision.missing] == [(WORKLOAD, "", "both")]
+    assert [(entry.workload, entry.metric, entry.side) for entry in decision.gaps.missing] == [(WORKLOAD, "", "both")]
 
 
 def test_stretches__that_the_trusted_side_takes__are_missing_if_both_documents_lack_them() -> None:
     documents = sides(NO_CHANGE)
-    assert judged(documents, Required(), Policy()).missing == []
+    assert judged(documents, Required(), Policy()).gaps.missing == []
     decision = judged(documents, Required(stretches=True), Policy())
-    assert [(entry.metric, entry.side) for entry in decision.missing] == [("latency.mean", "both")]
+    assert [(entry.metric, entry.side) for entry in decision.gaps.missing] == [("latency.mean", "both")]
 
 
 def test_place_of_a_varying_count__taken_out__is_missing() -> None:
     ranges = {"counters.framework_ops": (1, 2)}
     base, head = (changed(run, counters=[counters({"aten::mm": 2}, ranges=ranges)]) for run in sides(NO_CHANGE))
     bare = counted(lambda one: {"sites": [replace(site, between=None) for site in one.sites]})
-    assert judged((base, head), Required(), Policy()).missing == []
+    assert judged((base, head), Required(), Policy()).gaps.missing == []
     decision = judged((bare(base), head), Required(), Policy())
     assert "sites.between:counters.framework_ops" in metrics_of(decision)
 
@@ -576,7 +576,7 @@ def test_comment__many_parts_taken_out__eight_names_and_the_number_of_the_others
     bare = changed(column("used_ns")(head), counters=[], correctness=[], steps=[])
     planned = workload(steps=list(range(1, 11)))(bare)
     decision = judged((base, planned), Required(), Policy())
-    assert (decision.verdict, len(decision.missing)) == (verdict, 13)
+    assert (decision.verdict, len(decision.gaps.missing)) == (verdict, 13)
     english = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     chinese = render_comment(decision, CommentContext(marker="<!-- perfgate -->", language="zh"))
     assert f"- the check of the output of `encoder/{SHAPE}` is missing in the head" not in english  # the last
@@ -617,7 +617,7 @@ def test_failed_pair__is_no_missing_pair() -> None:
     failed = FailedPair(pair=3, arm="ab", workload=WORKLOAD, error=ErrorDetail(kind="exception", message="no"))
     without_pair = of_arm("ab", 3)
     decision = judged((without_pair(base), changed(without_pair(head), failed=[failed])), Required(), Policy())
-    assert decision.missing == []
+    assert decision.gaps.missing == []
 
 
 def test_workload__that_the_head_removed__must_be_whole_as_long_as_documents_list_it() -> None:
@@ -652,7 +652,7 @@ def test_count__of_calls_that_cannot_be_counted__is_excused_unless_the_base_was_
 
     base, head = sides(NO_CHANGE)
     decision = judged((of_side(base, base_has, "base"), of_side(head, head_has, "head")), Required(), Policy())
-    assert [(entry.metric, entry.side) for entry in decision.missing] == ([(KEPT, side)] if side else [])
+    assert [(entry.metric, entry.side) for entry in decision.gaps.missing] == ([(KEPT, side)] if side else [])
     assert decision.verdict == ("INCONCLUSIVE" if side else "PASS")
 
 
@@ -799,4 +799,4 @@ def test_output_of_one_quad__taken_out_of_both_sides__is_missing_in_that_quad() 
     without = turns(lambda turn: {"output": "" if turn.quad == 5 else turn.output})
     documents = edited(job(SETTINGS["server"], SAME), without, "both")
     decision = judged(documents, Required(jobs={reference.name: RequiredJob(reference)}))
-    assert [(entry.metric, entry.pairs) for entry in decision.missing] == [("job.output", [5])]
+    assert [(entry.metric, entry.pairs) for entry in decision.gaps.missing] == [("job.output", [5])]

@@ -314,7 +314,9 @@ def test_decide__base_against_base_on_a_busy_machine__floors_by_the_same_clock()
     base, head = sides([1.0] * PAIRS)
     base = changed(base, replicates=busy(base.pairs.replicates, seed=1))
     head = changed(head, replicates=busy(head.pairs.replicates, seed=2))
-    floors = {floor.metric: floor for floor in decide(base, head, policy=Policy(), history=History()).noise_floors}
+    floors = {
+        floor.metric: floor for floor in decide(base, head, policy=Policy(), history=History()).measured.noise_floors
+    }
     assert floors["latency.low"].clock == "cpu"
     assert floors["latency.low"].floor < 0.01
     assert "latency.wall" not in floors

@@ -128,7 +128,7 @@ def test_skipped__decision__exit_0_the_rule_in_the_reasons_and_in_chinese() -> N
         chosen_because=Message("gate.base-ancestor", {"revision": "main"}),
     )
     assert (decision.verdict, decision.reasons, exit_code(decision)) == ("SKIPPED", [because], 0)
-    assert (text_of(decision.base.chosen_because), decision.base.branch) == (
+    assert (text_of(decision.sides.base.chosen_because), decision.sides.base.branch) == (
         "main, an ancestor of head",
         "main",
     )

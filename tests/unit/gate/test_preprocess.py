@@ -69,7 +69,7 @@ def test_decide__same_preprocessing__unchanged_and_pass() -> None:
     decision = _decide(RESIZE)
     assert decision.verdict == "PASS"
     assert _found(decision, "preprocess.low").outcome == "unchanged"
-    assert any(floor.metric == "preprocess.low" for floor in decision.noise_floors)
+    assert any(floor.metric == "preprocess.low" for floor in decision.measured.noise_floors)
 
 
 def test_decide__one_stage_a_third_slower__fails_with_stage_and_line() -> None:
@@ -87,9 +87,9 @@ def test_decide__one_stage_a_third_slower__fails_with_stage_and_line() -> None:
 
 def test_decide__call_slower_too__each_is_blamed_for_its_own() -> None:
     decision = _decide(0.004, calls=[1.05] * 14)
-    (stage,) = [cause for cause in decision.causes if cause.stage]
+    (stage,) = [cause for cause in decision.explained.causes if cause.stage]
     assert (stage.op, stage.line, stage.more_time) == ("resize", "data/images.py:31", pytest.approx(0.001, rel=1e-2))
-    number = decision.causes.index(stage)
+    number = decision.explained.causes.index(stage)
     assert _found(decision, "preprocess.low").cause == number
     assert _found(decision, "latency.low").cause != number
 

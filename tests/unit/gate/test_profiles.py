@@ -86,7 +86,7 @@ def test_explain_jobs__a_function_takes_longer__named_with_its_line_first_in_the
     slow: _Line = ("decode", "tokenizer.py:12", 3e-3, 0.0, 300, "text = slow(tokens)")
     decision = decided(profile(FORWARD, SEND), profile(FORWARD, SEND, slow))
     assert decision.verdict == "FAIL"
-    (explained,) = decision.explanations
+    (explained,) = decision.explained.explanations
     assert [(part.op, part.line) for part in explained.contributions] == [("decode", "tokenizer.py:12")]
     assert next(c for c in decision.comparisons if c.metric == TPOT).cause == 0
     title = render_comment(decision, CommentContext(marker="<!-- perfgate -->")).splitlines()[2]
@@ -97,7 +97,7 @@ def test_explain_jobs__two_lines_of_a_function__the_one_whose_text_takes_longer(
     moved: _Line = ("Model.forward", "model.py:23", 4e-3, 0.0, 400, "return self.head(states)")
     more: _Line = ("Model.forward", "model.py:22", 2e-3, 0.0, 200, "states = states.contiguous().clone()")
     decision = decided(profile(FORWARD, SEND), profile(moved, more, SEND))
-    assert [part.line for part in decision.explanations[0].contributions] == ["model.py:22"]
+    assert [part.line for part in decision.explained.explanations[0].contributions] == ["model.py:22"]
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,15 @@ def test_explain_jobs__chance_or_background__nothing_is_named(head: list[_Line])
     background: _Line = ("watch", "server.py:95", 0.0, 6e-3, 600, "await asyncio.sleep(1)")
     decision = decided(profile(FORWARD, SEND, background), profile(*head, seconds=9e-3))
     assert decision.verdict == "FAIL"
-    assert (decision.explanations, decision.causes) == ([], [])
+    assert (decision.explained.explanations, decision.explained.causes) == ([], [])
 
 
 def test_explain_jobs__requests_sleep__named_though_it_takes_no_cpu() -> None:
     sleeps: _Line = ("stream", "server.py:50", 0.0, 3e-3, 300, "await asyncio.sleep(0.003)")
     decision = decided(profile(FORWARD, SEND), profile(FORWARD, SEND, sleeps, seconds=9e-3))
-    assert [(part.op, part.line) for part in decision.explanations[0].contributions] == [("stream", "server.py:50")]
+    assert [(part.op, part.line) for part in decision.explained.explanations[0].contributions] == [
+        ("stream", "server.py:50")
+    ]
 
 
 def test_explain_jobs__two_grew_alike__the_files_of_the_diff_decide() -> None:
@@ -134,15 +136,15 @@ def test_explain_jobs__two_grew_alike__the_files_of_the_diff_decide() -> None:
         profile(*grown, functions=(calls,)),
         change("server.py", 60, "send", begins=58, ends=62),
     )
-    assert [part.op for part in decision.explanations[0].contributions] == ["Model.forward", "send"]
-    first = decision.causes[0]
+    assert [part.op for part in decision.explained.explanations[0].contributions] == ["Model.forward", "send"]
+    first = decision.explained.causes[0]
     assert (first.op, first.line, first.origin and first.origin.reach) == ("send", "server.py:60", "line")
 
 
 def test_explain_jobs__no_slowdown__a_profile_shows_none() -> None:
     slow: _Line = ("decode", "tokenizer.py:12", 3e-3, 0.0, 300, "text = slow(tokens)")
     decision = decided(profile(FORWARD), profile(FORWARD, slow), slowdown=0.0)
-    assert (decision.verdict, decision.explanations, decision.causes) == ("PASS", [], [])
+    assert (decision.verdict, decision.explained.explanations, decision.explained.causes) == ("PASS", [], [])
 
 
 @pytest.mark.parametrize("slowdown", [0.0, 0.3])
@@ -161,7 +163,7 @@ def test_explain_jobs__a_function_takes_longer__the_operators_that_it_calls_more
     slower: _Line = ("Model.forward", "model.py:20", 6e-3, 0.0, 600, "return self.head(states)")
     sort = operator("aten::sort", 0.5, 2e-3)
     decision = decided(profile(FORWARD, operators=(LINEAR, RELU)), profile(slower, operators=(LINEAR, RELU, sort)))
-    (explained,) = decision.explanations
+    (explained,) = decision.explained.explanations
     assert [(part.op, part.kind, part.base_count, part.head_count, part.line) for part in explained.contributions] == [
         ("Model.forward", "slower", None, None, "model.py:20"),
         ("aten::sort", "added", 0, 0.5, "model.py:20"),
@@ -183,22 +185,22 @@ def test_explain_jobs__no_function_is_sure__the_operator_with_the_changed_line(
         profile(FORWARD, operators=(grown, RELU)),
         change("model.py", 19, "Model.forward", begins=18, ends=20),
     )
-    (part,) = decision.explanations[0].contributions
+    (part,) = decision.explained.explanations[0].contributions
     assert (part.op, part.kind, part.seconds, part.line) == ("aten::linear", kind, 1e-3, "model.py:19")
-    assert (decision.causes[0].op, decision.causes[0].line) == ("aten::linear", "model.py:19")
+    assert (decision.explained.causes[0].op, decision.explained.causes[0].line) == ("aten::linear", "model.py:19")
 
 
 def test_explain_jobs__work_of_a_device_takes_longer__it_and_not_the_function_that_waits() -> None:
     waits: _Line = ("step", "engine.py:9", 5e-3, 0.0, 500, "torch.cuda.synchronize()")
     before, after = (operator("aten::linear", 4, seconds, on_device=True) for seconds in (1e-3, 4e-3))
     decision = decided(profile(FORWARD, operators=(before,)), profile(FORWARD, waits, operators=(after,)))
-    assert [part.op for part in decision.explanations[0].contributions] == ["aten::linear"]
+    assert [part.op for part in decision.explained.explanations[0].contributions] == ["aten::linear"]
 
 
 def test_explain_jobs__smaller_batches__every_operator_is_called_more_often_and_none_named() -> None:
     base = tuple(operator(f"aten::{number}", 4, 1e-3) for number in range(20))
     head = tuple(operator(f"aten::{number}", 6, 1.5e-3) for number in range(20))
-    assert decided(profile(FORWARD, operators=base), profile(FORWARD, operators=head)).explanations == []
+    assert decided(profile(FORWARD, operators=base), profile(FORWARD, operators=head)).explained.explanations == []
     # A document from elsewhere may hold anything.
     none = tuple(operator(f"aten::{number}", 0, 0.0) for number in range(20))
     assert decided(profile(FORWARD, operators=none), profile(FORWARD, operators=head)).verdict == "FAIL"

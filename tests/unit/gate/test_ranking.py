@@ -52,4 +52,4 @@ def test_causes__a_count_rose_and_names_no_operator__operators_on_other_inputs_o
         comparisons=[make_counter("counters.copies", 0, 1, shape="long")],
         explanations=[on_other_inputs("long", "aten::mul"), on_other_inputs("short", "aten::div")],
     )
-    assert [(cause.op, cause.shape) for cause in decision.causes] == [("aten::mul", "long")]
+    assert [(cause.op, cause.shape) for cause in decision.explained.causes] == [("aten::mul", "long")]

@@ -90,4 +90,4 @@ def test_decide__one_kernel_makes_all_of_them_a_percent_longer__fails_and_names_
     busy = next(row for row in decision.comparisons if row.metric == "device.busy")
     assert busy.outcome == "regressed"
     assert busy.cause is not None
-    assert decision.causes[busy.cause].op == longest
+    assert decision.explained.causes[busy.cause].op == longest

@@ -36,7 +36,7 @@ def judge(base: RunDocument, head: RunDocument) -> DecisionDocument:
 def test_decide__equal_counts_and_times__pass(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head"))
 
-    assert (decision.verdict, decision.recorded, worded(decision.reasons)) == ("PASS", True, [])
+    assert (decision.verdict, decision.measured.recorded, worded(decision.reasons)) == ("PASS", True, [])
     assert [c.outcome for c in decision.comparisons if c.gating] == ["unchanged"] * 5
     assert exit_code(decision) == 0
 
@@ -195,7 +195,7 @@ def test_decide__whole_recordings_of_other_lengths__nobody_is_blamed(tmp_path: P
     counted = next(c for c in decision.comparisons if c.metric == "counters.kernels")
     assert (counted.outcome, counted.gating, counted.base, counted.head) == ("inconclusive", True, 12, 16)
     assert "mark no steps" in (text_of(counted.reason))
-    assert decision.operators == []
+    assert decision.explained.operators == []
 
 
 def test_decide__whole_recordings_of_equal_counts__no_time_was_compared(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_decide__measured_against_recorded__not_comparable(tmp_path: Path) -> No
 
     decision = judge(base, measured)
 
-    assert (decision.verdict, decision.recorded) == ("INCONCLUSIVE", False)
+    assert (decision.verdict, decision.measured.recorded) == ("INCONCLUSIVE", False)
 
 
 def test_decide__two_measured_runs_without_pairs__inconclusive_and_names_what_is_missing(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_decide__two_measured_runs_without_pairs__inconclusive_and_names_what_is
 
     decision = judge(measured, measured)
 
-    assert (decision.verdict, decision.recorded) == ("INCONCLUSIVE", False)
+    assert (decision.verdict, decision.measured.recorded) == ("INCONCLUSIVE", False)
     assert "missing: profile/rank 0 latency.low (both)" in worded(decision.reasons)
 
 

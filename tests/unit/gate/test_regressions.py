@@ -10,6 +10,7 @@ from perfgate.document.history import History
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.explain.regressions import with_regressions
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_run, suggestions
+from tests.fakes.records import changed
 
 SLOWER = make_comparison("latency.low", outcome="regressed", delta=0.068, interval=(0.059, 0.077))
 COPIES = make_counter("counters.copies", 0, 1, parts=[Part(name="aten::clone", base=0, head=1, line="model.py:91")])
@@ -21,10 +22,10 @@ ADDED = make_counter(
 def named(decision: DecisionDocument) -> list[tuple[list[str], list[str]]]:
     return [
         (
-            [decision.causes[number].op for number in one.causes],
+            [decision.explained.causes[number].op for number in one.causes],
             [decision.comparisons[number].metric for number in one.comparisons],
         )
-        for one in decision.regressions
+        for one in decision.explained.regressions
     ]
 
 
@@ -43,8 +44,8 @@ def test_regressions__time_and_counts_of_two_lines__the_one_that_explains_the_ti
         (["aten::add"], ["counters.framework_ops"]),
         (["aten::clone"], ["counters.copies"]),
     ]
-    assert [one.suggestion for one in decision.regressions] == [None, 0, None]
-    assert [one.accepts for one in decision.regressions] == [
+    assert [one.suggestion for one in decision.explained.regressions] == [None, 0, None]
+    assert [one.accepts for one in decision.explained.regressions] == [
         ["latency.low"],
         ["counters.framework_ops"],
         ["counters.copies"],
@@ -53,9 +54,11 @@ def test_regressions__time_and_counts_of_two_lines__the_one_that_explains_the_ti
 
 def test_regressions__count_where_no_call_is_slower__the_slowdown_that_is_still_possible() -> None:
     unchanged = make_comparison("latency.low", interval=(-0.004, 0.009))
-    assert [one.at_most for one in make_decision("FAIL", comparisons=[unchanged, COPIES]).regressions] == [0.009]
+    assert [one.at_most for one in make_decision("FAIL", comparisons=[unchanged, COPIES]).explained.regressions] == [
+        0.009
+    ]
     undecided = msgspec.structs.replace(SLOWER, outcome="inconclusive")
-    (one,) = make_decision("FAIL", comparisons=[undecided, COPIES]).regressions
+    (one,) = make_decision("FAIL", comparisons=[undecided, COPIES]).explained.regressions
     assert one.at_most is None
     assert one.slower == [1]
 
@@ -76,7 +79,7 @@ def test_comparisons__any_order__worst_first_then_better_then_undecided() -> Non
 
 def test_regressions__altered_in_a_decision__made_again_from_the_documents() -> None:
     decided = decide(make_run("base"), make_run("head", slowdown=0.1), policy=Policy(), history=History())
-    assert decided.regressions
-    altered = msgspec.structs.replace(decided, regressions=[], comparisons=decided.comparisons[::-1])
+    assert decided.explained.regressions
+    altered = changed(decided, regressions=[], comparisons=decided.comparisons[::-1])
     again = with_regressions(altered)
-    assert again.regressions == decided.regressions
+    assert again.explained.regressions == decided.explained.regressions

@@ -44,7 +44,7 @@ def repeated(decision: DecisionDocument) -> Paired:
 
 
 def named(decision: DecisionDocument, evidence: EvidenceUnit) -> Paired:
-    (metric,) = repeated_metrics(decision.policy)
+    (metric,) = repeated_metrics(decision.procedure.policy)
     paired = [c for c in decision.comparisons if isinstance(c, Paired)]
     (comparison,) = [c for c in paired if (c.metric, c.evidence) == (metric, evidence)]
     return comparison

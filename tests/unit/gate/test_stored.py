@@ -66,8 +66,8 @@ def test_decide__any_history_added__nothing_but_its_own_section_changes(
     values: list[float], p50: float, factors: list[float]
 ) -> None:
     without, beside = judged(factors, p50, History()), judged(factors, p50, history(values))
-    assert bool(beside.stored) == bool(values)
-    assert msgspec.structs.replace(beside, stored=[]) == without
+    assert bool(beside.checklist.stored) == bool(values)
+    assert changed(beside, stored=[]) == without
     assert _without_main(comment(beside)) == _without_main(comment(without))
     assert annotate(beside) == annotate(without)
     assert verdict_annotation(beside) == verdict_annotation(without)

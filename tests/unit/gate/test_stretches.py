@@ -142,7 +142,7 @@ def test_decide__stretches_taken_on_a_throttled_device__inconclusive_by_name() -
     )
     decision = decided(base, head)
     assert decision.verdict == "INCONCLUSIVE"
-    assert "latency.mean" in {m.metric for m in decision.missing}
+    assert "latency.mean" in {m.metric for m in decision.gaps.missing}
 
 
 def _throttled(replicate: Replicate) -> Replicate:
@@ -161,9 +161,9 @@ def test_decide__slow_calls_were_sampled_at_a_line__the_title_and_the_advice_nam
     ]
     decision = advised(decided(base, changed(head, replicates=replicates)), base, head)
     assert "longer than the median call at `model.py:8`" in title(decision)
-    (regression, *_) = decision.regressions
+    (regression, *_) = decision.explained.regressions
     assert regression.suggestion is not None
-    suggestion = decision.suggestions[regression.suggestion]
+    suggestion = decision.explained.suggestions[regression.suggestion]
     assert (suggestion.rule, suggestion.line) == ("calls-that-compute", "model.py:8")
 
 

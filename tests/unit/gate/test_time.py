@@ -50,7 +50,7 @@ def test_decide__fast_path__has_the_effect_of_each_pair_by_the_clock_that_decide
     low = of_metric(decision, "latency.low")
     assert low.effects == pytest.approx([ratio - 1 for ratio in ratios], abs=1e-6)
     assert low.delta == pytest.approx(np.median(low.effects), abs=1e-3)
-    (floor,) = [floor for floor in decision.noise_floors if floor.metric == "latency.low"]
+    (floor,) = [floor for floor in decision.measured.noise_floors if floor.metric == "latency.low"]
     assert floor.effects == pytest.approx([ratio - 1 for ratio in aa_ratios], abs=1e-6)
     paired = [c for c in decision.comparisons if isinstance(c, Paired)]
     assert not any(c.effects for c in paired if c.metric not in FAST_PATHS)
@@ -65,7 +65,7 @@ def test_decide__noise_floor_of_one_shape_above_its_limit__the_other_shape_is_un
     quiet, noisy = sides(NO_CHANGE), sides(NO_CHANGE, aa_ratios=wobbling)
     decision = judged(*(with_second_shape(*runs) for runs in zip(noisy, quiet)), Policy())
 
-    floors = {floor.shape: floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"}
+    floors = {floor.shape: floor.floor for floor in decision.measured.noise_floors if floor.metric == "latency.low"}
     assert floors[SHAPE] > 0.02 > floors["second"]
     assert of_metric(decision, "latency.low").outcome == "inconclusive"
     assert "noise floor" in (text_of(of_metric(decision, "latency.low").reason))
@@ -76,7 +76,7 @@ def test_decide__noise_floor_above_a_limit_by_what_seven_pairs_may_show_by_chanc
     wobbling = [1.035, 1 / 1.035, 1.035, 1 / 1.035, 1.035, 1 / 1.035, 1.0]
     decision = judged(*sides(NO_CHANGE, aa_ratios=wobbling), Policy())
 
-    (floor,) = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
+    (floor,) = [floor.floor for floor in decision.measured.noise_floors if floor.metric == "latency.low"]
     assert 0.02 < floor < 0.036
     assert of_metric(decision, "latency.low").outcome == "unchanged"
 

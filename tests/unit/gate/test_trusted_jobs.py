@@ -58,7 +58,7 @@ def with_numbers(documents: Documents, change: Callable[[JobNumber], JobNumber])
 
 
 def lacking(decision: DecisionDocument) -> set[str]:
-    return {entry.metric for entry in decision.missing}
+    return {entry.metric for entry in decision.gaps.missing}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,7 +154,7 @@ def test_job__direction_turned_round_on_both_sides__is_judged_as_the_trusted_sid
     assert slower.verdict == "FAIL"
     equal = judged(with_numbers(measured(SETTINGS[kind]), turned), reference)
     assert equal.verdict == "INCONCLUSIVE"
-    assert all(entry.differs and entry.named_by == "configuration" for entry in equal.missing)
+    assert all(entry.differs and entry.named_by == "configuration" for entry in equal.gaps.missing)
     assert f"{reference.must_gate[0]}.better" in lacking(equal)
     comment = render_comment(equal, CommentContext(marker="<!-- perfgate -->"))
     assert "does not match the base's perfgate.toml" in comment
@@ -272,7 +272,7 @@ def test_number__that_mains_stored_run_has__is_judged_by_its_direction() -> None
     assert faster.verdict == "PASS"
     assert judged(with_numbers(named_by_the_program(SLOWER), turned_step), required).verdict == "FAIL"
     gone = with_job(named_by_the_program(SAME), numbers=named_by_the_program(SAME)[0].jobs.records[0].numbers[1:])
-    assert [(e.metric, e.named_by) for e in judged(gone, required).missing] == [("number.step", "store")]
+    assert [(e.metric, e.named_by) for e in judged(gone, required).gaps.missing] == [("number.step", "store")]
 
 
 def test_work__that_mains_stored_run_has__must_be_there() -> None:

@@ -172,7 +172,7 @@ def test_job__one_side_works_on_in_the_turns_of_the_other__its_times_prove_nothi
     )
     decision = judged(base, head)
     assert (decision.verdict, outcome(decision)) == ("INCONCLUSIVE", "not_comparable")
-    assert [(entry.workload, entry.kind) for entry in decision.invalid] == [("chat", "out_of_turn")]
+    assert [(entry.workload, entry.kind) for entry in decision.gaps.invalid] == [("chat", "out_of_turn")]
 
 
 def test_server__its_requests_differ__are_missing_by_name() -> None:
@@ -185,7 +185,7 @@ def test_server__its_requests_differ__are_missing_by_name() -> None:
     other, without = of_head(requests="c"), of_head(without=["ignore_eos"])
     assert {other.verdict, without.verdict} == {"INCONCLUSIVE"}
     for decision in (other, without):
-        assert [(one.metric, one.pairs, one.differs) for one in decision.missing] == [("job.requests", [5], True)]
+        assert [(one.metric, one.pairs, one.differs) for one in decision.gaps.missing] == [("job.requests", [5], True)]
     comment = render_comment(other, CommentContext(marker="<!-- perfgate -->"))
     assert "the load of `chat` differs between base and head in 1 pair" in comment
 
@@ -238,7 +238,7 @@ def test_job__most_requests_were_sent_late__its_times_prove_nothing() -> None:
         changed(run, turns=[msgspec.structs.replace(turn, late=0.3) for turn in run.jobs.turns]) for run in runs()
     )
     decision = judged(base, head)
-    assert (decision.verdict, [entry.kind for entry in decision.invalid]) == ("INCONCLUSIVE", ["late"])
+    assert (decision.verdict, [entry.kind for entry in decision.gaps.invalid]) == ("INCONCLUSIVE", ["late"])
 
 
 def test_look__undecided__asks_for_more_turns_until_a_look_decides() -> None:
@@ -487,7 +487,7 @@ def test_ranks__a_collective_twice_and_slower__the_time_is_put_down_to_what_is_e
     decision = judged(*counted(runs(0.1, record=job("ranks")), calls=(2, 3)))
     time = next(c for c in decision.comparisons if c.metric == TPOT)
     assert (time.outcome, time.cause) == ("regressed", 0)
-    assert (decision.causes[0].op, decision.causes[0].ranks) == ("allreduce", "each")
+    assert (decision.explained.causes[0].op, decision.explained.causes[0].ranks) == ("allreduce", "each")
 
 
 def test_ranks__operators_more_often__the_ten_that_differ_most_are_named() -> None:
@@ -571,7 +571,7 @@ def test_server__requests_of_all_turns__their_quantiles_stand_beside_each_other(
         ]
         sides.append(changed(run, turns=turns))
     decision = judged(*sides)
-    (row,) = decision.quantiles
+    (row,) = decision.checklist.job_quantiles
     assert (row.metric, row.base, row.head, row.counts) == (
         TPOT,
         [0.0015, 0.002, 0.002],

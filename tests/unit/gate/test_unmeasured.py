@@ -43,7 +43,7 @@ def test_decide__no_workload_runs_the_changed_code__verdict_of_the_setting(
     assert exit_code(decision) == code
     assert decision.reasons == [Message("gate.unmeasured")]
     assert decision.procedure.name == "none"
-    assert decision.coverage == coverage
+    assert decision.measured.coverage == coverage
 
 
 @pytest.mark.parametrize("setting", ["skip", "warn", "fail"])
@@ -88,4 +88,4 @@ def test_decide__measured_all_the_same__verdict_of_the_measurement() -> None:
     head = changed(head, coverage=coverage)
     measured = decide(base, head, policy=Policy(unmeasured="fail"), history=History())
     assert measured.verdict != "FAIL"
-    assert measured.coverage == coverage
+    assert measured.measured.coverage == coverage

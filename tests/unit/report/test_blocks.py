@@ -146,7 +146,7 @@ def test_accept__shape_that_reads_like_a_pattern__cannot_accept_others(shape: st
     odd = msgspec.structs.replace(counted("counters.syncs", 0, 1, "aten::item", "a.py:1"), shape=shape)
     other = counted("counters.syncs", 0, 1, "aten::item", "b.py:1")
     decision = made(odd, other)
-    found = {decision.causes[one.causes[0]].line: one.accepts for one in decision.regressions}
+    found = {decision.explained.causes[one.causes[0]].line: one.accepts for one in decision.explained.regressions}
     assert found == {"a.py:1": [], "b.py:1": ["counters.syncs@encoder/long"]}
 
 

@@ -20,7 +20,7 @@ from tests.fakes.documents import (
 
 
 def causes(**fields) -> list[Cause]:
-    return make_decision("FAIL", **fields).causes
+    return make_decision("FAIL", **fields).explained.causes
 
 
 def test_causes__counts_and_trace__one_entry_per_operator() -> None:
@@ -36,7 +36,7 @@ def test_causes__traces_alone__say_how_often_and_not_how_long() -> None:
     more = OperatorDelta(workload="encoder", shape="long", op="aten::add", base_count=12, head_count=36)
     comparisons = regressed_time() + regressed_counters()
     decision = make_decision("FAIL", comparisons=comparisons, operator_changes=[more], operator_times=[])
-    assert {cause.more_time for cause in decision.causes} == {None}
+    assert {cause.more_time for cause in decision.explained.causes} == {None}
     assert decision.comparisons[0].cause is None
 
 
@@ -60,7 +60,7 @@ def test_causes__only_improvements__nothing_to_explain() -> None:
 def test_causes__same_change_in_two_shapes__is_listed_once() -> None:
     counters = [make_counter("ops.count:aten::add", 1, 9, shape=shape) for shape in ("short", "long")]
     decision = make_decision("FAIL", comparisons=counters, operator_changes=[])
-    assert [cause.same_as for cause in decision.causes] == [None, 0]
+    assert [cause.same_as for cause in decision.explained.causes] == [None, 0]
     ((_, places),) = Summary(decision, CommentContext(marker="")).causes
     assert places == ("encoder/short", "encoder/long")
 
@@ -68,7 +68,7 @@ def test_causes__same_change_in_two_shapes__is_listed_once() -> None:
 def test_cause_of__counter__is_its_largest_part() -> None:
     comparisons = regressed_counters()
     decision = make_decision("FAIL", comparisons=comparisons, operator_changes=[])
-    assert [decision.causes[c.cause].op for c in decision.comparisons[:3] if c.cause is not None] == [
+    assert [decision.explained.causes[c.cause].op for c in decision.comparisons[:3] if c.cause is not None] == [
         "aten::add",
         "aten::clone",
         "aten::clone",

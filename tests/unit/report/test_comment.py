@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, PowerCap, Procedure, SideSummary, StepSummary
+from perfgate.document.decision import Failure, Invalid, Policy, PowerCap, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CALLS_TOO_SLOW, TIME_SPENT, ErrorDetail
@@ -141,7 +141,9 @@ def test_trace__links_and_command__artifact_is_linked_and_command_is_code() -> N
 
 
 def test_end__nothing_was_measured__promises_no_report() -> None:
-    unread = make_decision("INCONCLUSIVE", procedure=Procedure(name="none", version=1, seed=0, quantiles=[]))
+    unread = make_decision(
+        "INCONCLUSIVE", procedure=Procedure(name="none", version=1, seed=0, quantiles=[], policy=Policy())
+    )
     job = CommentContext(
         marker="<!-- m -->", artifact_url="https://forge.example/a/1", job_url="https://forge.example/j/1"
     )

@@ -98,7 +98,7 @@ def test_csv_of_check__both_runs_and_the_checklist__every_side_by_its_name() -> 
     number = StepComparison(
         step=1, workload="encoder", shape="long", metric="latency.p50", unit="s", base=0.04, head=0.05, delta=0.25
     )
-    decision = make_decision("PASS", comparisons=[], checklist=[number])
+    decision = make_decision("PASS", comparisons=[], numbers=[number])
     sides = [latency(Value(metric="latency.p50", value=value, labels={"shape": "long"})) for value in (0.04, 0.05)]
     rows = [row for row in rows_of(csv_table(rows_of_check(decision, *sides))) if row["metric"] == "latency.p50"]
     assert [(row["side"], row["value"]) for row in rows] == [("base", "0.04"), ("head", "0.05"), ("difference", "0.25")]

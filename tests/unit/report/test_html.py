@@ -85,7 +85,7 @@ def test_render_html__some_changed_functions_not_run__how_many_were_and_the_othe
 
 def test_render_html__numbers_missing_beside_a_regression__all_are_listed_by_name() -> None:
     missing = [Missing(workload="encoder", shape=f"s{number}", metric="seen_ns", side="head") for number in range(30)]
-    decision = replace(make_decision("FAIL", comparisons=regressed_time()), missing=missing)
+    decision = changed(make_decision("FAIL", comparisons=regressed_time()), missing=missing)
 
     page = render_html(decision, make_run("base"), make_run("head", slowdown=0.07))
 

@@ -7,7 +7,7 @@ import io
 import msgspec
 from rich.console import Console
 
-from perfgate.document.decision import Procedure
+from perfgate.document.decision import Policy, Procedure
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadRecord
 from perfgate.judging.report.render.terminal import render_run, render_terminal
@@ -81,7 +81,7 @@ def test_render_terminal__some_changed_functions_not_run__how_many_were_and_the_
 
 
 def test_render_terminal__no_workload_runs_the_change_and_one_is_demanded__next_step() -> None:
-    procedure = Procedure(name="none", version=1, seed=0, quantiles=[])
+    procedure = Procedure(name="none", version=1, seed=0, quantiles=[], policy=Policy())
     decision = make_decision(
         "FAIL", reasons=[Message("gate.unmeasured")], procedure=procedure, comparisons=[], steps=[]
     )

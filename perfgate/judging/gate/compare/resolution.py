@@ -34,7 +34,7 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
             pairs=effect.differences.size,
             spread=rounded(math.expm1(spread(effect.differences))),
             smallest=compared.detectable,
-            seconds=decision.duration,
+            seconds=decision.measured.duration,
             timed=rounded(_timed_ns([*base.pairs.replicates, *head.pairs.replicates], compared.workload) / 1e9),
         )
 

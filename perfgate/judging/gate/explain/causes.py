@@ -47,7 +47,11 @@ def with_causes(
                 by_place[place].append(explained)
             number = None if explained is None else causes.index(explained)
         comparisons.append(replace(comparison, cause=number))
-    return replace(decision, comparisons=_with_causes_of_calls(comparisons), causes=code.grouped(causes))
+    return replace(
+        decision,
+        comparisons=_with_causes_of_calls(comparisons),
+        explained=replace(decision.explained, causes=code.grouped(causes)),
+    )
 
 
 def _ranked(decision: DecisionDocument, code: HeadCode, weights: Mapping[tuple[str, str, str], float]) -> list[Cause]:
@@ -84,11 +88,11 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
     named = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
     unexplained = _places_of_unexplained_counts(decision.comparisons)
     slower = {}
-    for test in decision.operators:
+    for test in decision.explained.operators:
         if test.outcome == "regressed":
             slower[test.workload, test.shape, test.op] = test.seconds
     causes: dict[tuple[object, ...], Cause] = {}
-    for explanation in decision.explanations:
+    for explanation in decision.explained.explanations:
         if explanation.place not in unexplained:
             continue
         for part in explanation.other_inputs:

@@ -37,14 +37,14 @@ def with_findings(decision: DecisionDocument, base: RunDocument) -> DecisionDocu
     steps_of_base = {(step.workload, step.number): step for step in base.checklist.steps}
     moves = Moves(decision)
     steps: list[StepSummary] = []
-    for step in decision.steps:
-        numbers = [row for row in decision.checklist if row.workload == step.workload and row.is_side_by_side]
+    for step in decision.checklist.steps:
+        numbers = [row for row in decision.checklist.numbers if row.workload == step.workload and row.is_side_by_side]
         remaining = _without_contradicted(step, numbers)
         before = steps_of_base.get((step.workload, step.number))
         if before is not None and {before.status, remaining.status} <= _MEASURED:
-            remaining = _with_standing(remaining, before, numbers, moves, decision.causes)
+            remaining = _with_standing(remaining, before, numbers, moves, decision.explained.causes)
         steps.append(remaining)
-    return replace(decision, steps=steps)
+    return replace(decision, checklist=replace(decision.checklist, steps=steps))
 
 
 def _without_contradicted(step: StepSummary, numbers: Sequence[StepComparison]) -> StepSummary:
@@ -130,9 +130,9 @@ class Moves:
 
     def __init__(self, decision: DecisionDocument) -> None:
         # On another testbed the counts differ too, with the same code.
-        self._comparable = not (decision.testbed_differences and decision.comparing == "code")
+        self._comparable = not (decision.sides.testbed_differences and decision.sides.comparing == "code")
         self._moved: dict[_Number, set[int]] = defaultdict(set)
-        for row in decision.checklist:
+        for row in decision.checklist.numbers:
             number = _Number(row.workload, row.shape, row.metric)
             if row.evidence == "count":
                 self._add_counts(number, row.base, row.head)

@@ -41,7 +41,7 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
     is_job = any(row.is_of_job for row in paired)
     if is_job or tree.base is None or tree.head is None:
         return tree
-    operators = [row for row in decision.operators if row.place == place]
+    operators = [row for row in decision.explained.operators if row.place == place]
     of_base = {row.op: row.base for row in operators if row.base is not None}
     of_head = {row.op: row.head for row in operators if row.head is not None}
     base, head = _with_times(tree, tree.base, of_base), _with_times(tree, tree.head, of_head)
@@ -56,9 +56,9 @@ def _marks(
     tree: FlameTree, decision: DecisionDocument, operators: Sequence[OperatorDelta], place: ShapePlace
 ) -> list[FlameMark]:
     """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
-    named = {cause.op for cause in decision.causes if cause.place == place}
+    named = {cause.op for cause in decision.explained.causes if cause.place == place}
     decided = {row.op for row in operators if row.outcome in ("regressed", "improved")}
-    for explanation in decision.explanations:
+    for explanation in decision.explained.explanations:
         if explanation.place == place:
             decided |= {part.profiled for part in explanation.contributions}
     seconds = {row.op: row.seconds for row in operators if row.base is not None and row.op in decided}

@@ -47,7 +47,7 @@ class _Identity(NamedTuple):
 def joined_causes(decision: DecisionDocument) -> list[Cause]:
     """Everything that the decision knows about work that changed, one cause for each."""
     causes: dict[_Identity, Cause] = {}
-    for fact in (*_compared(decision.comparisons), *_changed(decision.operators), *_explained(decision)):
+    for fact in (*_compared(decision.comparisons), *_changed(decision.explained.operators), *_explained(decision)):
         identity = _Identity.of(fact)
         cause = causes.get(identity)
         causes[identity] = fact if cause is None else _join(cause, fact)
@@ -143,7 +143,7 @@ def _changed(operators: Iterable[OperatorDelta]) -> Iterator[Cause]:
 
 def _explained(decision: DecisionDocument) -> Iterator[Cause]:
     """Yield the parts of the explanations of slower calls, with their rank in it: the seconds are measured in pairs."""
-    for explanation in decision.explanations:
+    for explanation in decision.explained.explanations:
         if (explanation.measured or 0.0) <= 0:
             continue
         for rank, part in enumerate(explanation.contributions):

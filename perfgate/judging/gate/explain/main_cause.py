@@ -22,7 +22,7 @@ def main_cause(
     cause = _called_by_ranks(comparison, causes, decision) or _of_parts(comparison, causes)
     if cause is not None and cause.rank is not None:
         return cause
-    tested = _tested(comparison, decision.operators)
+    tested = _tested(comparison, decision.explained.operators)
     if tested is None:
         return cause
     if cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0):

@@ -45,10 +45,10 @@ def mark_alone(decision: DecisionDocument) -> list[OperatorDelta]:
     explained: set[_Key] = set()
     for comparison in decision.comparisons:
         explained |= {(*comparison.place, part.name) for part in comparison.parts if part.aspect is None}
-    for explanation in decision.explanations:
+    for explanation in decision.explained.explanations:
         explained |= {(*explanation.place, part.op) for part in explanation.contributions}
     marked = []
-    for delta in decision.operators:
+    for delta in decision.explained.operators:
         is_explained = delta.base_count is not None or (*delta.place, delta.op) in explained
         marked.append(replace(delta, alone=delta.outcome == "regressed" and not is_explained))
     return marked

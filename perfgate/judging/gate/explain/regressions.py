@@ -51,9 +51,16 @@ def with_regressions(decision: DecisionDocument) -> DecisionDocument:
     ranks: dict[ShapePlace, int] = {}
     for rank, comparison in enumerate(regressed):
         ranks.setdefault(comparison.place, rank)
-    explanations = sorted(decision.explanations, key=lambda entry: ranks.get(entry.place, len(ranks)))
-    decision = replace(decision, comparisons=comparisons, explanations=explanations)
-    return replace(decision, operators=mark_alone(decision), regressions=_Regressions(decision, regressed).ranked())
+    explanations = sorted(decision.explained.explanations, key=lambda entry: ranks.get(entry.place, len(ranks)))
+    decision = replace(
+        decision, comparisons=comparisons, explained=replace(decision.explained, explanations=explanations)
+    )
+    return replace(
+        decision,
+        explained=replace(
+            decision.explained, operators=mark_alone(decision), regressions=_Regressions(decision, regressed).ranked()
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ class _Group:
         for comparison in comparisons:
             if comparison.cause is not None:
                 causes.add(comparison.cause)
-                more_time = max(more_time, decision.causes[comparison.cause].more_time or 0.0)
+                more_time = max(more_time, decision.explained.causes[comparison.cause].more_time or 0.0)
             if comparison.is_timed:
                 slower.append(comparison)
         slower.sort(key=lambda comparison: comparison.metric != LATENCY)
@@ -123,7 +130,7 @@ class _Regressions:
 
     def _key(self, comparison: Comparison) -> Hashable:
         if comparison.cause is not None:
-            group = self._decision.causes[comparison.cause].group
+            group = self._decision.explained.causes[comparison.cause].group
             return "cause", comparison.cause if group is None else group
         if comparison.is_timed:
             return "time", comparison.place
@@ -159,7 +166,7 @@ class _Regressions:
     def _accepts(self, group: _Group) -> list[str]:
         """The metrics to accept exactly this, with places if others would be accepted too; empty if none can be accepted."""
         decision = self._decision
-        if decision.verdict != "FAIL" or decision.head.dirty or decision.comparing != "code":
+        if decision.verdict != "FAIL" or decision.sides.head.dirty or decision.sides.comparing != "code":
             return []
         failing = [row for row in group.comparisons if row.gating and not isinstance(row, Checked)]
         of_group = Counter(comparison.metric for comparison in failing)

@@ -88,7 +88,7 @@ def _head(summary: Summary) -> ReadyHtml:
         warnings=decision.warnings[:_MAX_ROWS],
         harness_changes=summary.telling_harness_changes[:_MAX_ROWS],
         remedy=remedy_lines(summary, "html"),
-        missing=[missing_words(entry) for entry in decision.missing[:_MAX_ROWS]],
+        missing=[missing_words(entry) for entry in decision.gaps.missing[:_MAX_ROWS]],
     )
 
 
@@ -106,7 +106,7 @@ def _regressions(summary: Summary) -> ReadyHtml:
     return render_part(
         "page/regressions.html.j2",
         decision=decision,
-        failures=worded_failures(decision.failures)[:_MAX_PLOTS],
+        failures=worded_failures(decision.gaps.failures)[:_MAX_PLOTS],
         blocks=blocks,
         more_causes=more,
         rows=[(comparison, label(comparison, summary)) for comparison in listed],
@@ -116,7 +116,7 @@ def _regressions(summary: Summary) -> ReadyHtml:
 
 def _suggestions(summary: Summary) -> ReadyHtml:
     introduced, existing = [], []
-    for tip in summary.decision.suggestions:
+    for tip in summary.decision.explained.suggestions:
         if tip.introduced:
             introduced.append(tip)
         else:
@@ -152,7 +152,7 @@ def _measurements(summary: Summary, base: RunDocument | None, head: RunDocument)
 
 def _plot(at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summary) -> SamplesPlot:
     noise: Sequence[float] = []
-    for floor in summary.decision.noise_floors:
+    for floor in summary.decision.measured.noise_floors:
         if floor.place == at and floor.metric == LATENCY:
             noise = floor.effects
             break
@@ -187,7 +187,7 @@ def _checklist(summary: Summary) -> ReadyHtml:
         verdict=Words(summary.verdict),
         new=new[:_MAX_ROWS],
         gone=gone[:_MAX_ROWS],
-        steps=worded_steps(summary.decision.steps)[:_MAX_ROWS],
+        steps=worded_steps(summary.decision.checklist.steps)[:_MAX_ROWS],
         cards=card_lines(summary)[:_MAX_ROWS],
         numbers=step_numbers(summary)[:_MAX_ROWS],
         gate_title=say(CARDS[GATE_STEP].title),
@@ -204,6 +204,6 @@ def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> Ready
         observed=sorted(head.testbed.observed.items())[:_MAX_ROWS],
         own_pages=_OWN_PAGES,
         rules=summary.is_about_rules,
-        alpha=numbers.setting(decision.policy.alpha),
+        alpha=numbers.setting(decision.procedure.policy.alpha),
         margin=numbers.setting(decision.excluded),
     )

@@ -42,7 +42,7 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
         # Regressed operators are not metrics, but a verdict may rest on them.
         operators = [comparison for comparison in summary.regressed if comparison not in summary.metrics]
         cases = [_verdict_case(summary)]
-        for failure in decision.failures:
+        for failure in decision.gaps.failures:
             if failure.side != "pair":
                 words = worded_failure(failure)
                 text = render("ci/junit_error.txt.j2", "plain", failure=words)

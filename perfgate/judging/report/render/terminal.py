@@ -272,7 +272,7 @@ def _print_more(hidden: int, console: Console, *, indent: str = "") -> None:
 
 def _print_stored(summary: Summary, console: Console) -> None:
     """Print main's stored runs last: they did not influence the verdict."""
-    typical = [comparison for comparison in summary.decision.stored if comparison.typical is not None]
+    typical = [comparison for comparison in summary.decision.checklist.stored if comparison.typical is not None]
     beside = sorted(typical, key=lambda comparison: comparison.outside is None)[:_SHOWN_STORED]
     rows = [line("shared/stored.j2", "plain", row=stored_row(comparison)) for comparison in beside]
     _print_lines(say("Main's stored runs"), rows, console)
@@ -291,7 +291,7 @@ def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> N
 
 
 def _print_failures(summary: Summary, console: Console) -> None:
-    for failure in worded_failures(summary.decision.failures)[:_SHOWN_FAILURES]:
+    for failure in worded_failures(summary.decision.gaps.failures)[:_SHOWN_FAILURES]:
         title = say(
             "error in the {side}: {what} of {workload} ({kind})",
             side=failure.side,

@@ -85,7 +85,7 @@ def render_column(name: str, decision: DecisionDocument, context: CommentContext
         return MatrixColumn(
             name=Words(name),
             verdict=decision.verdict,
-            device=decision.device if summary.is_measured else None,
+            device=decision.measured.device if summary.is_measured else None,
             headline=line("comment/headline.md.j2", "markdown", headline=words, cause=worst_cause(summary)),
             section=render_section(decision, context, budget=budget),
             cells=cells,

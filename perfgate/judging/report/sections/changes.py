@@ -156,7 +156,7 @@ def suggestions(summary: Summary) -> SectionText | None:
     """Suggestions that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
-    tips = summary.decision.suggestions
+    tips = summary.decision.explained.suggestions
     in_blocks = set()
     for regression in listed_regressions(summary):
         if regression.suggestion is not None:

@@ -34,7 +34,7 @@ def trace(summary: Summary) -> SectionText | None:
     None for a skipped change.
     """
     files: dict[str, list[Artifact]] = {}
-    for link in summary.decision.links:
+    for link in summary.decision.measured.links:
         files.setdefault(link.kind, []).append(link)
     traces, flames = files.get("trace", []), files.get("flamegraph", [])
     if summary.verdict == "SKIPPED" or not (traces or summary.context.reproduce):
@@ -74,7 +74,7 @@ def checklist(summary: Summary) -> SectionText | None:
             outside.append(number)
     return section_text(
         "checklist",
-        tally=tally(summary.decision.steps),
+        tally=tally(summary.decision.checklist.steps),
         lines=listed,
         gate_step=GATE_STEP,
         gate_title=say(CARDS[GATE_STEP].title),
@@ -86,7 +86,7 @@ def checklist(summary: Summary) -> SectionText | None:
         outside=outside[: summary.detail],
         has_numbers=bool(every_number),
         uncompared=uncompared(summary.decision.warnings),
-        stored=bool(summary.decision.stored),
+        stored=bool(summary.decision.checklist.stored),
     )
 
 

@@ -57,7 +57,7 @@ def facts(summary: Summary) -> SectionText | None:
     """Counts and noise floor; base, head and testbed. Folded, unless the testbeds are the problem."""
     if summary.is_unread:
         return None
-    differs = summary.verdict == "INCONCLUSIVE" and bool(summary.decision.testbed_differences)
+    differs = summary.verdict == "INCONCLUSIVE" and bool(summary.decision.sides.testbed_differences)
     counts = counts_line(summary, "markdown") if summary.is_measured else EMPTY
     fold = summary.is_measured and not differs
     return section_text("facts", counts=counts, base=base_line(summary, "markdown"), fold=fold)
@@ -93,7 +93,7 @@ def failures(summary: Summary) -> SectionText | None:
 @section("missing numbers", fold="moved")
 def missing(summary: Summary) -> SectionText | None:
     """Values missing from the documents of a FAIL; an undecided verdict lists them as a reason, with the remedy."""
-    entries = summary.decision.missing
+    entries = summary.decision.gaps.missing
     if summary.verdict != "FAIL" or not entries:
         return None
     listed, more = missing_numbers(entries)

@@ -95,7 +95,7 @@ def blocks_with_more(summary: Summary) -> tuple[list[RegressionBlock], int]:
     listed = blocks(summary)
     if not listed:
         return [], 0
-    return listed, len(summary.decision.regressions) - len(listed)
+    return listed, len(summary.decision.explained.regressions) - len(listed)
 
 
 def suggestion_lines(suggestion: Suggestion) -> list[str]:
@@ -110,7 +110,7 @@ def suggestion_lines(suggestion: Suggestion) -> list[str]:
 def listed_regressions(summary: Summary) -> list[Regression]:
     if summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return []
-    return summary.decision.regressions[: min(_MOST_BLOCKS, summary.detail)]
+    return summary.decision.explained.regressions[: min(_MOST_BLOCKS, summary.detail)]
 
 
 def block_numbers(summary: Summary) -> dict[int, int]:
@@ -125,7 +125,7 @@ def block_numbers(summary: Summary) -> dict[int, int]:
 
 def _block(number: int, regression: Regression, summary: Summary) -> RegressionBlock:
     decision, title = summary.decision, summary.worst
-    causes = [decision.causes[at] for at in regression.causes]
+    causes = [decision.explained.causes[at] for at in regression.causes]
     comparisons = summary.comparisons_at(regression.comparisons)
     worst = comparisons[0]
     in_title = any(c is title for c in comparisons)
@@ -213,7 +213,7 @@ def _suggestion(regression: Regression, causes: Collection[Cause], summary: Summ
     """The suggestion without its parts that the cause already shows: line, operator and an estimated gain."""
     if regression.suggestion is None:
         return None
-    tip = summary.decision.suggestions[regression.suggestion]
+    tip = summary.decision.explained.suggestions[regression.suggestion]
     if any(tip.line == cause.line for cause in causes):
         tip = msgspec.structs.replace(tip, line=None)
     if any(tip.evidence.get("op") == cause.op for cause in causes):
@@ -275,7 +275,7 @@ def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCo
     order, folder = summary.context.accept_order, summary.context.folder
     short_command = None
     # A CI job's folder is gone by the time its report is read.
-    if folder is not None and not summary.decision.in_ci:
+    if folder is not None and not summary.decision.measured.in_ci:
         keys = [str(number)]
         if folder:
             keys += ["--from", folder]
@@ -288,7 +288,7 @@ def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCo
 
 def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
     # Clones of the branch have it, unlike a merge commit, which only the forge has.
-    commit = summary.decision.head.reviewed or summary.decision.head.commit
+    commit = summary.decision.sides.head.reviewed or summary.decision.sides.head.commit
     if commit is None or not COMMIT_ID.fullmatch(commit):
         return None
     return f"perfgate baseline accept {shlex.join(keys)} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"

@@ -77,7 +77,7 @@ def step_lines(summary: Summary) -> list[StepLine]:
     for number in step_numbers(summary):
         if number.row.leads:
             leading.setdefault(number.step, []).append(number)
-    steps = worded_steps(summary.decision.steps)
+    steps = worded_steps(summary.decision.checklist.steps)
     return [StepLine(step, leading.get((step.number, step.workload), [])) for step in steps]
 
 
@@ -98,7 +98,7 @@ def outcome_counts(summary: Summary) -> Words:
 def card_lines(summary: Summary) -> list[CardLine]:
     """Each workload with a leading number: P50, utilization, top operators, batch knee, transfer."""
     leading: dict[str, dict[int, list[StepComparison]]] = {}
-    for row in summary.decision.checklist:
+    for row in summary.decision.checklist.numbers:
         if row.leads and row.step in _OF_STEPS:
             leading.setdefault(row.workload, {}).setdefault(row.step, []).append(row)
     lines = []
@@ -117,7 +117,7 @@ def _part(number: int, workload: str, rows: Mapping[int, Sequence[StepComparison
     if number in rows:
         return _number(rows[number][0], summary)
     name = say(_OF_STEPS[number])
-    for step in summary.decision.steps:
+    for step in summary.decision.checklist.steps:
         if (step.workload, step.number) == (workload, number) and step.status == "not_applicable":
             return say("{name} n/a", name=name)
     return say("{name} not measured", name=name)

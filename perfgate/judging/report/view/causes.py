@@ -409,7 +409,7 @@ def _extent(forms: tuple[str, str]) -> tuple[int, float]:
 
 def account_words(summary: Summary, medium: templates.Medium) -> Words | None:
     """How the parts of the worst slower call add up to the measured difference, and its bottleneck; None if unexplained."""
-    for explained in summary.decision.explanations:
+    for explained in summary.decision.explained.explanations:
         if explained.measured and explained.measured > 0:
             break
     else:

@@ -107,7 +107,7 @@ class FindingView:
 
 def step_numbers(summary: Summary) -> list[NumberView]:
     """The numbers of the checklist, in step order; a labelled number only if it leads or is not zero on both sides."""
-    rows = [row for row in summary.decision.checklist if not row.labels or row.base or row.head or row.leads]
+    rows = [row for row in summary.decision.checklist.numbers if not row.labels or row.base or row.head or row.leads]
     return [_worded_number(row, summary.stored_beside(row)) for row in rows]
 
 
@@ -141,7 +141,7 @@ def _code(note: Message) -> str:
 
 def quantile_rows(summary: Summary) -> list[QuantileRow]:
     rows = []
-    for row in summary.decision.quantiles:
+    for row in summary.decision.checklist.job_quantiles:
         words = formats.quantities([*row.base, *row.head], "s", metric=row.metric)
         half = len(row.base)
         base_count, head_count = row.counts
@@ -294,7 +294,7 @@ def changed_findings(summary: Summary) -> tuple[list[FindingView], list[FindingV
     """New and gone findings in the order of steps."""
     new: list[FindingView] = []
     gone: list[FindingView] = []
-    for step in sorted(summary.decision.steps, key=lambda step: (step.number, step.workload)):
+    for step in sorted(summary.decision.checklist.steps, key=lambda step: (step.number, step.workload)):
         new += _views(step, new_of(step), summary)
         gone += _views(step, step.gone, summary)
     return new, gone
@@ -331,7 +331,7 @@ def _block_of(finding: Finding, summary: Summary) -> int | None:
     """The number of the listed cause that is identical to the finding's own."""
     if not isinstance(finding, JudgedFinding) or finding.cause is None:
         return None
-    if finding.cause >= len(summary.decision.causes):
+    if finding.cause >= len(summary.decision.explained.causes):
         return None
     own = _group(finding.cause, summary)
     for number, regression in enumerate(listed_regressions(summary), 1):
@@ -341,7 +341,7 @@ def _block_of(finding: Finding, summary: Summary) -> int | None:
 
 
 def _group(cause: int, summary: Summary) -> int:
-    group = summary.decision.causes[cause].group
+    group = summary.decision.explained.causes[cause].group
     if group is None:
         return cause
     return group

@@ -83,21 +83,21 @@ def base_line(summary: Summary, medium: Medium) -> Words:
     return line(
         "shared/base.j2",
         medium,
-        base=decision.base,
-        base_commit=short(decision.base.commit),
-        head=decision.head,
-        head_commit=short(decision.head.commit),
+        base=decision.sides.base,
+        base_commit=short(decision.sides.base.commit),
+        head=decision.sides.head,
+        head_commit=short(decision.sides.head.commit),
         measured=summary.is_measured,
-        differences=decision.testbed_differences,
+        differences=decision.sides.testbed_differences,
         packages=packages,
-        unloaded=len(decision.package_differences) - len(packages),
+        unloaded=len(decision.sides.package_differences) - len(packages),
         rules=summary.is_about_rules,
     )
 
 
 def coverage_line(summary: Summary, medium: Medium) -> Words | None:
     """Which of the changed functions were measured; None if all of them were, or if there are none."""
-    coverage = summary.decision.coverage
+    coverage = summary.decision.measured.coverage
     if coverage is None or not coverage.functions or (summary.is_measured and not coverage.not_executed):
         return None
     unmeasured, unknown = [], []
@@ -132,7 +132,7 @@ def _function_names(functions: Iterable[ChangedFunction], summary: Summary) -> S
 
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
     """How long workers waited for CPUs, in one line; None if it was short and no clock but the wall's decided."""
-    waited, clocks = summary.decision.waited, _deciding_clocks(summary)
+    waited, clocks = summary.decision.measured.waited, _deciding_clocks(summary)
     # The device's clock always decides on an accelerator.
     if not waited or not (clocks - {"device"} or waited >= BUSY):
         return None
@@ -172,13 +172,13 @@ def counts(summary: Summary) -> Counts:
         not_comparable=len(summary.not_comparable),
         total=len(summary.metrics),
         floor=None if floor is None else numbers.plus_minus(floor.floor),
-        aa_pairs=max((floor.pairs for floor in decision.noise_floors), default=0),
-        pairs=decision.pairs,
+        aa_pairs=max((floor.pairs for floor in decision.measured.noise_floors), default=0),
+        pairs=decision.measured.pairs,
         quads=quads,
-        duration=numbers.duration(decision.duration),
+        duration=numbers.duration(decision.measured.duration),
         untimed=_untimed(summary),
-        device=decision.device,
-        recorded=decision.recorded,
+        device=decision.measured.device,
+        recorded=decision.measured.recorded,
         rules=summary.is_about_rules,
     )
 

@@ -47,7 +47,7 @@ _COUNTS = (LOW_PRECISION_OPS,)
 def headline(summary: Summary, medium: Medium) -> Words:
     decision: DecisionDocument = summary.decision
     stack: str = ""
-    if decision.comparing == "stack":
+    if decision.sides.comparing == "stack":
         stack = _stack(stack_differences(decision))
     title = _title(summary)
     if not title:
@@ -111,7 +111,7 @@ def _is_only_place(summary: Summary) -> bool:
     if len(places) != 1:
         return False
     [(workload, _)] = places
-    return all(failure.workload == workload for failure in summary.decision.failures)
+    return all(failure.workload == workload for failure in summary.decision.gaps.failures)
 
 
 def _named(comparison: Comparison, summary: Summary) -> str:
@@ -257,17 +257,17 @@ def _of_undecided(summary: Summary) -> str | None:
     decision = summary.decision
     if summary.is_unread:
         return say("the measuring job left no usable results")
-    if decision.testbed_differences:
-        return _of_testbeds(decision.testbed_differences)
-    if decision.invalid:
-        first = decision.invalid[0]
+    if decision.sides.testbed_differences:
+        return _of_testbeds(decision.sides.testbed_differences)
+    if decision.gaps.invalid:
+        first = decision.gaps.invalid[0]
         sentence = phrase("the times of {place} are invalid: {message}")
         return say(sentence, place=place_of(first), message=told(first.message))
     if summary.has_reason("uncounted"):
         return None
-    if decision.missing:
-        first_missing = missing_words(decision.missing[0])
-        return joined(first_missing, _and_more(len(decision.missing) - 1, "more number"))
+    if decision.gaps.missing:
+        first_missing = missing_words(decision.gaps.missing[0])
+        return joined(first_missing, _and_more(len(decision.gaps.missing) - 1, "more number"))
     if summary.unjudged:
         return _of_unjudged(summary.unjudged[0])
     if summary.too_slow:
@@ -475,11 +475,11 @@ def _may_be_slower(time: Paired) -> bool:
 def _replaced(decision: DecisionDocument) -> list[str]:
     """The operators replaced by others, each once for all workloads and shapes."""
     distinct: dict[tuple[object, ...], Replacement] = {}
-    for replaced in decision.replaced:
+    for replaced in decision.explained.replaced:
         distinct.setdefault((replaced.before, replaced.after, replaced.line), replaced)
     if not distinct:
         return []
-    first = decision.replaced[0]
+    first = decision.explained.replaced[0]
     words = [say("; {before} replaced by {after}", before=first.before, after=first.after)]
     if first.line:
         words.append(say(" at {line}", line=first.line))
@@ -488,14 +488,14 @@ def _replaced(decision: DecisionDocument) -> list[str]:
 
 def loaded_differences(decision: DecisionDocument) -> list[PackageDifference]:
     """The differing packages of which the workloads load a module."""
-    return [difference for difference in decision.package_differences if difference.loaded]
+    return [difference for difference in decision.sides.package_differences if difference.loaded]
 
 
 def stack_differences(decision: DecisionDocument) -> list[TestbedDifference]:
     """The differing fields and packages: torch and Python first, those on one side only last; each package once."""
-    fields = {difference.field for difference in decision.testbed_differences}
+    fields = {difference.field for difference in decision.sides.testbed_differences}
     packages = [difference for difference in loaded_differences(decision) if difference.field not in fields]
-    return [*sorted(decision.testbed_differences, key=_rank), *sorted(packages, key=_rank)]
+    return [*sorted(decision.sides.testbed_differences, key=_rank), *sorted(packages, key=_rank)]
 
 
 def _rank(difference: TestbedDifference) -> tuple[int, bool]:

@@ -80,7 +80,7 @@ def rows_of_check(
             yield from rows_of_run(run, side)
     for comparison in decision.comparisons:
         yield from _compared(comparison)
-    for number in decision.checklist:
+    for number in decision.checklist.numbers:
         low, high = number.interval or (None, None)
         yield NumberRow(
             step=number.step,

@@ -94,10 +94,10 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
         for row in run.checklist.operators:
             both = operators.setdefault(row.place, {}).setdefault(row.op, _BothSides(row.op))
             both.counts[side] = row.count
-            if decision.recorded:
+            if decision.measured.recorded:
                 both.times[side] = row.self_time
-    if not decision.recorded:
-        for timed in decision.operators:
+    if not decision.measured.recorded:
+        for timed in decision.explained.operators:
             if timed.base is not None and timed.op != OUTSIDE_OPERATORS:
                 both = operators.setdefault(timed.place, {}).setdefault(timed.op, _BothSides(timed.op))
                 both.add_times(timed.base, timed.head)

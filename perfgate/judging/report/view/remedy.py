@@ -109,8 +109,8 @@ def remedy_text(summary: Summary, medium: Medium) -> Words:
         to_do = _for_more_evidence(lacking, summary)
         further = _further_needs(lacking, summary)
     reasons = [reason for reason in further_reasons(summary) if code_of(reason) not in _WORDED]
-    missing, more_missing = missing_numbers(decision.missing)
-    invalid = decision.invalid[1:_MOST_REASONS]
+    missing, more_missing = missing_numbers(decision.gaps.missing)
+    invalid = decision.gaps.invalid[1:_MOST_REASONS]
     if _is_same_tree(summary) or _failed_sides(summary):
         invalid = []
     return render(
@@ -180,8 +180,8 @@ def _obstacle(summary: Summary) -> str | None:
     failed = _failed_sides(summary)
     if failed:
         return _on_failure(summary, failed)
-    if decision.invalid:
-        return _on_invalid(summary, {entry.kind for entry in decision.invalid})
+    if decision.gaps.invalid:
+        return _on_invalid(summary, {entry.kind for entry in decision.gaps.invalid})
     if summary.is_about_harness and summary.verdict in {"INCONCLUSIVE", "WARN"}:
         return _on_harness(summary)
     if needs_workload(summary):
@@ -218,9 +218,9 @@ def _on_invalid(summary: Summary, kinds: set[InvalidKind]) -> str:
     for kind, sentence in _ON_INVALID.items():
         if kind in kinds:
             return say(sentence, **_LITERALS)
-    if summary.decision.head.dirty:
+    if summary.decision.sides.head.dirty:
         return say("something else was running on this machine. Measure again when it is idle.")
-    if summary.decision.in_ci:
+    if summary.decision.measured.in_ci:
         return say(
             "something else was running on this machine. Re-run the job when it is idle: its pairs add to these."
         )
@@ -245,14 +245,14 @@ def _on_harness(summary: Summary) -> str:
 def _on_too_little(summary: Summary) -> str | None:
     """The action if too little was measured, or none of it compares."""
     decision = summary.decision
-    differs = bool(decision.testbed_differences) and decision.comparing == "code"
+    differs = bool(decision.sides.testbed_differences) and decision.sides.comparing == "code"
     is_open = summary.verdict == "INCONCLUSIVE"
-    if decision.recorded and differs:
+    if decision.measured.recorded and differs:
         return say(
             "record both sides on the same device and software, with the same ranks and the same profiler settings "
             "(level, AI Core metrics, shapes); the differences are listed above."
         )
-    if decision.recorded and is_open and (not summary.metrics or _is_undecided(summary)):
+    if decision.measured.recorded and is_open and (not summary.metrics or _is_undecided(summary)):
         return say(
             "record everything that can be counted: the device as well as the host, on Ascend at {level1}, and at "
             "least three steps marked with {prof_step}. The notes name the missing parts.",
@@ -275,7 +275,7 @@ def _on_too_little(summary: Summary) -> str | None:
             gate="[gate]",
             perfgate_toml="perfgate.toml",
         )
-    if any(failure.error.message == TIME_SPENT for failure in decision.failures):
+    if any(failure.error.message == TIME_SPENT for failure in decision.gaps.failures):
         return say(
             "the time budget ran out before base and head were compared. Raise {time_budget} or the job's {budget}, "
             "or measure fewer workloads ({workload}).",
@@ -283,7 +283,7 @@ def _on_too_little(summary: Summary) -> str | None:
             budget="budget",
             workload="--workload",
         )
-    if decision.missing:
+    if decision.gaps.missing:
         return say(
             "re-run the measuring job and check its log: the missing part may have got worse, so there is "
             "no verdict without it."
@@ -324,7 +324,7 @@ def _lacking_evidence(summary: Summary) -> list[_OpenNumber]:
     An upgrade report starts anew each time, so it cannot ask for more pairs.
     """
     lacking: list[_OpenNumber] = []
-    if summary.decision.comparing != "code":
+    if summary.decision.sides.comparing != "code":
         return lacking
     for comparison in summary.inconclusive:
         if not isinstance(comparison, Paired) or not comparison.must_decide:
@@ -357,16 +357,19 @@ def _for_more_evidence(lacking: Sequence[_OpenNumber], summary: Summary) -> str:
 
 
 def _is_out_of_reach(open_number: _OpenNumber, summary: Summary) -> bool:
-    return not open_number.comparison.is_of_job and open_number.needed > _FULL_JOBS * summary.decision.policy.looks[-1]
+    return (
+        not open_number.comparison.is_of_job
+        and open_number.needed > _FULL_JOBS * summary.decision.procedure.policy.looks[-1]
+    )
 
 
 def _by_another_job(open_number: _OpenNumber, summary: Summary) -> str:
     """Pairs accumulate per commit; uncommitted changes cannot be measured again."""
     if open_number.evidence == "turn":
         return EMPTY
-    if summary.decision.in_ci:
+    if summary.decision.measured.in_ci:
         return say(" Re-run the job to add to these.")
-    if summary.decision.head.dirty:
+    if summary.decision.sides.head.dirty:
         return EMPTY
     return say(" Run {perfgate_check_append} to add to these.", perfgate_check_append="perfgate check --append")
 
@@ -379,7 +382,7 @@ def _by_a_longer_job(open_number: _OpenNumber, summary: Summary) -> str:
             perfgate_toml="perfgate.toml",
         )
     # The last look ended the measuring, so a larger budget alone gives no more pairs.
-    if not open_number.comparison.is_of_job and open_number.measured >= summary.decision.policy.looks[-1]:
+    if not open_number.comparison.is_of_job and open_number.measured >= summary.decision.procedure.policy.looks[-1]:
         return say(
             " To measure more in one job, add a larger number to {looks} under {place} in {perfgate_toml}, and raise "
             "{budget} with it.",

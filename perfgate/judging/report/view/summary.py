@@ -156,9 +156,9 @@ class Summary:
         first = next(iter(gating or self.regressed), None)
         if first is None or isinstance(first, (Bound, Checked)):
             return first
-        if self.decision.recorded or not self.decision.regressions:
+        if self.decision.measured.recorded or not self.decision.explained.regressions:
             return first
-        leading = self.comparisons_at(self.decision.regressions[0].comparisons)
+        leading = self.comparisons_at(self.decision.explained.regressions[0].comparisons)
         if first in leading:
             return first
         for comparison in leading:
@@ -172,10 +172,10 @@ class Summary:
         worst = self.worst
         if worst is None:
             return None
-        for regression in self.decision.regressions[:1]:
+        for regression in self.decision.explained.regressions[:1]:
             is_about_worst = any(c is worst for c in self.comparisons_at(regression.comparisons))
             if is_about_worst and regression.causes:
-                return self.decision.causes[regression.causes[0]]
+                return self.decision.explained.causes[regression.causes[0]]
         return self.cause_of(worst)
 
     def comparisons_at(self, positions: Iterable[int]) -> list[Comparison]:
@@ -183,13 +183,13 @@ class Summary:
 
     @cached_property
     def tested_operators(self) -> list[OperatorDelta]:
-        return [operator for operator in self.decision.operators if operator.outcome != "untested"]
+        return [operator for operator in self.decision.explained.operators if operator.outcome != "untested"]
 
     @cached_property
     def introduced(self) -> list[Suggestion]:
         """The suggestions on problems that the change introduced, each once."""
         distinct: dict[tuple[str, str, object], Suggestion] = {}
-        for tip in self.decision.suggestions:
+        for tip in self.decision.explained.suggestions:
             if tip.introduced:
                 distinct.setdefault((tip.rule, word(tip.message), tip.line), tip)
         return list(distinct.values())
@@ -197,7 +197,7 @@ class Summary:
     def cause_of(self, comparison: Comparison) -> Cause | None:
         if comparison.cause is None:
             return None
-        return self.decision.causes[comparison.cause]
+        return self.decision.explained.causes[comparison.cause]
 
     def stored_beside(self, row: StepComparison) -> StoredComparison | None:
         """Main's stored runs of a number of the checklist."""
@@ -205,7 +205,7 @@ class Summary:
 
     @cached_property
     def _stored(self) -> dict[tuple[object, ...], StoredComparison]:
-        return {_number_key(entry): entry for entry in self.decision.stored}
+        return {_number_key(entry): entry for entry in self.decision.checklist.stored}
 
     def clock_of(self, explained: Explanation) -> Clock:
         """The clock of the time that an explanation is about."""
@@ -218,7 +218,7 @@ class Summary:
     @cached_property
     def changed_places(self) -> frozenset[tuple[str, str]]:
         """The places in which a cause was found."""
-        return frozenset(cause.place for cause in self.decision.causes)
+        return frozenset(cause.place for cause in self.decision.explained.causes)
 
     @cached_property
     def causes(self) -> list[tuple[Cause, tuple[str, ...]]]:
@@ -227,18 +227,18 @@ class Summary:
         Causes found by an operator's own test are left out: they are listed with the tested operators.
         """
         places: dict[int, dict[str, None]] = {}
-        for number, cause in enumerate(self.decision.causes):
+        for number, cause in enumerate(self.decision.explained.causes):
             if not cause.tested:
                 first = number
                 if cause.same_as is not None:
                     first = cause.same_as
                 places.setdefault(first, {})[place(*cause.place)] = None
-        return [(self.decision.causes[number], tuple(names)) for number, names in places.items()]
+        return [(self.decision.explained.causes[number], tuple(names)) for number, names in places.items()]
 
     @property
     def is_unread(self) -> bool:
         """Whether there were no documents to judge; base, testbed and pairs are then unknown."""
-        return not self.is_measured and self.decision.base.commit is None
+        return not self.is_measured and self.decision.sides.base.commit is None
 
     @property
     def is_measured(self) -> bool:
@@ -248,7 +248,7 @@ class Summary:
     @property
     def is_about_rules(self) -> bool:
         """Whether the head alone was held to the rules of perfgate.toml."""
-        return self.decision.comparing == "rules"
+        return self.decision.sides.comparing == "rules"
 
     def has_reason(self, rule: str) -> bool:
         return any(code_of(reason) == f"verdict.{rule}" for reason in self.decision.reasons)
@@ -262,7 +262,7 @@ class Summary:
     def telling_harness_changes(self) -> list[HarnessChange]:
         """The effects of a changed workload file, first those that make a comparison impossible or may hide something."""
         ranks = ("not_comparable", "removed", "unknown", "changed", "added")
-        return sorted(self.decision.harness_changes, key=lambda change: ranks.index(change.kind))
+        return sorted(self.decision.sides.harness_changes, key=lambda change: ranks.index(change.kind))
 
     @property
     def harness_losses(self) -> list[HarnessChange]:
@@ -272,7 +272,7 @@ class Summary:
     @cached_property
     def failures(self) -> list[Failure]:
         """The failures of a whole side, head first: the change's author looks for their own first."""
-        sides = [failure for failure in self.decision.failures if failure.side != "pair"]
+        sides = [failure for failure in self.decision.gaps.failures if failure.side != "pair"]
         return sorted(sides, key=lambda failure: failure.side != "head")
 
     @property
@@ -287,18 +287,18 @@ class Summary:
     @cached_property
     def too_slow(self) -> list[Failure]:
         """The workloads that were counted and not timed, because their pairs would exceed the budget."""
-        return [failure for failure in self.decision.failures if failure.error.lacks_time_for_pairs]
+        return [failure for failure in self.decision.gaps.failures if failure.error.lacks_time_for_pairs]
 
     @cached_property
     def failed_pairs(self) -> list[Failure]:
         """The pairs that gave no samples."""
-        pairs = [failure for failure in self.decision.failures if failure.side == "pair"]
+        pairs = [failure for failure in self.decision.gaps.failures if failure.side == "pair"]
         return [failure for failure in pairs if not failure.error.lacks_time_for_pairs]
 
     @cached_property
     def floor(self) -> NoiseFloor | None:
         """The job's noise floor: the largest of the metric that decides first, None without an A/A arm."""
-        floors = self.decision.noise_floors
+        floors = self.decision.measured.noise_floors
         deciding = [floor for floor in floors if floor.metric == LATENCY]
         return max(deciding or floors, key=lambda floor: floor.floor, default=None)
 
