@@ -60,17 +60,27 @@ class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
     error: float = 0.0
 
 
-class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a bisection."""
+class SearchedChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes among which a bisection looks for culprits."""
 
     # The commit of all stacks, or the last of the searched commits.
     commit: str
-    perfgate_version: str
+    # The commit before the first searched one; None for stacks.
+    good: str | None = None
     changes: list[PackageChange | CommitChange | EnvironmentChange]
     # Whether a change contains the changes before it.
     cumulative: bool
+    # Commits that change no code of the workload; they are not among the changes.
+    irrelevant: int = 0
+
+
+class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a bisection."""
+
+    perfgate_version: str
+    searched: SearchedChanges
     outcome: Outcome
-    # Positions in ``changes``. The lists are slow only together, and the members of one list could not be tried apart.
+    # Positions among the changes. The lists are slow only together, and the members of one list could not be tried apart.
     culprits: list[list[int]]
     # Positions that remain if a gate could not decide.
     suspects: list[int]
@@ -81,10 +91,6 @@ class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     # The position in ``tried`` of the gate with the comment that shows the result.
     deciding: int | None
     duration: float
-    # The commit before the first searched one; None for stacks.
-    good: str | None = None
-    # Commits that change no code of the workload; they are not among the changes.
-    irrelevant: int = 0
     # A gate of the culprit against the state just before it; None if that comparison was made already.
     confirmation: BisectionTrial | None = None
     # Bounds the probability that any answer of the search is wrong.

@@ -267,18 +267,9 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     undecided: int = 0
 
 
-class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The condition of one run. A value that was not reported is None."""
+class RunConditions(msgspec.Struct, frozen=True, kw_only=True):
+    """How quiet the machine and the device were in a run. A value that was not reported is None."""
 
-    run_id: str
-    commit: str | None
-    subject: str | None
-    started_at: str
-    fingerprint: str
-    # The number of a step: the worst status that a workload had in it.
-    steps: dict[str, str]
-    failed: list[str] = []
-    warnings: list[Message] = []
     # The largest difference between base and base; None without pairs, as in every run of the checklist alone.
     noise_floor: float | None = None
     # The share of the pairs that gave no samples; None without pairs.
@@ -295,12 +286,53 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     queued: float | None = None
 
 
+class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The condition of one run."""
+
+    run_id: str
+    commit: str | None
+    subject: str | None
+    started_at: str
+    fingerprint: str
+    # The number of a step: the worst status that a workload had in it.
+    steps: dict[str, str]
+    failed: list[str] = []
+    warnings: list[Message] = []
+    conditions: RunConditions = msgspec.field(default_factory=RunConditions)
+
+
 class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
     """A number of series in which no change could be found, with the reason."""
 
     reason: NoSearchReason
     series: int
     names: list[str] = []
+
+
+class RunsOfMain(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs that a trend rests on."""
+
+    count: int
+    newest: str
+    # The Monday of a week (ISO date): how many runs began in it.
+    weeks: dict[str, int] = {}
+    health: list[RunHealth] = []
+
+
+class TrendSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """How much was searched for changes."""
+
+    # The minimum for a noisy series.
+    versions_needed: int
+    # The searched series, with ``values`` points. The more there are, the more is found by chance.
+    looked_at: int
+    values: int
+    # Points of runs after ``since``, or of the last weeks if this is the first report.
+    new_values: int
+    # The newest run of the report before.
+    since: str | None = None
+    not_looked_at: list[NotLookedAt] = []
+    gone: list[str] = []
 
 
 class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -311,30 +343,16 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     perfgate_version: str
     project: str
     made_at: str
-    newest: str
-    runs: int
-    # The minimum for a noisy series.
-    versions_needed: int
-    # The searched series, with ``values`` points. The more there are, the more is found by chance.
-    looked_at: int
-    values: int
-    # Points of runs after ``since``, or of the last weeks if this is the first report.
-    new_values: int
-    # The newest run of the report before.
-    since: str | None = None
+    runs: RunsOfMain
+    searched: TrendSearch
     series: list[TrendSeries] = []
     # The changes of ``series`` grouped by the commits between which they began, the most urgent first.
     causes: list[TrendCause] = []
     testbeds: list[TestbedSpan] = []
     # The changes of testbed, newest first.
     uplifts: list[Uplift] = []
-    health: list[RunHealth] = []
-    # The Monday of a week (ISO date): how many runs began in it.
-    weeks: dict[str, int] = {}
-    gone: list[str] = []
     # Acceptances that ended of late, or of an open regression, newest first.
     expired: list[Acceptance] = []
-    not_looked_at: list[NotLookedAt] = []
     notes: list[str] = []
     # The verdicts on changes; None if none was kept.
     gates: GateHistory | None = None

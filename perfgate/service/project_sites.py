@@ -205,8 +205,8 @@ class ProjectSites(ServicePart):
             read.content, lambda run_id: stored_run(self._served.store(), project, run_id), self._language, links, kept
         )
         trend, failed = read.content.trend, 0
-        if trend.health:
-            failed = len(trend.health[-1].failed)
+        if trend.runs.health:
+            failed = len(trend.runs.health[-1].failed)
         return KeptPages(read.revision, len(read.content.runs), pages, len(trend.open_regressions), failed)
 
 

@@ -52,8 +52,8 @@ def test_bisect__slow_commit_after_a_broken_one__both_named_with_the_comment(
     code, output = run(perfgate, clone, "bisect", "--good", good, "--out", "out", "--steps", "4")
     assert code == 0, output
     document: dict[str, Any] = json.loads((clone.root / "out" / "bisection.json").read_text())
-    assert (document["outcome"], document["irrelevant"], document["error"]) == ("found", 4, 0.0)
-    subjects = [document["changes"][at]["subject"] for at in document["culprits"][0]]
+    assert (document["outcome"], document["searched"]["irrelevant"], document["error"]) == ("found", 4, 0.0)
+    subjects = [document["searched"]["changes"][at]["subject"] for at in document["culprits"][0]]
     # Of the broken commit nobody can tell whether it was slow already.
     assert subjects == ["breaks it", "slow and whole again"]
     assert "the commits between cannot be tried" in output
@@ -102,4 +102,4 @@ def test_bisect__line_that_answers_an_order__runs_in_a_clone_that_lacks_the_bran
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     document: dict[str, Any] = json.loads((reader / ".perfgate" / "bisect" / "bisection.json").read_text())
-    assert [document["changes"][at]["commit"] for at in document["culprits"][0]] == [slower]
+    assert [document["searched"]["changes"][at]["commit"] for at in document["culprits"][0]] == [slower]

@@ -24,6 +24,7 @@ from tests.command import run_perfgate
 from tests.end_to_end.publishing import START, Job
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON
 from tests.fakes.forge_issues import StoredIssue
+from tests.fakes.records import built
 
 WRITTEN = {"id": 71, "created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-20T10:00:00Z"}
 
@@ -490,7 +491,7 @@ def _bisection(job: Job, **fields: Any) -> BisectionDocument:
         "good": job.project.base, "error": 0.003,
         "tried": [BisectionTrial(changes=[0, 1, 2], answer="slow", answered_by="gate", folder="gates/01", error=0.001)],
     }  # fmt: skip
-    return BisectionDocument(**{**values, **fields})
+    return built(BisectionDocument, {**values, **fields})
 
 
 def _answer(job: Job, document: BisectionDocument | None) -> None:

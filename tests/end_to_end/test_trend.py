@@ -80,8 +80,8 @@ def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirm
     (command,) = re.findall(r"^ +(perfgate bisect .*)$", looked.stderr, flags=re.MULTILINE)
     found = perfgate(*shlex.split(command)[1:], cwd=clone.root, COLUMNS="140")
     bisection = json.loads((clone.root / ".perfgate" / "bisect" / "bisection.json").read_bytes())
-    assert (bisection["good"], bisection["commit"]) == (commits[SLOW_AT - 1], commits[SLOW_AT])
-    assert [change["subject"] for change in bisection["changes"]] == ["Refine the output"]
+    assert (bisection["searched"]["good"], bisection["searched"]["commit"]) == (commits[SLOW_AT - 1], commits[SLOW_AT])
+    assert [change["subject"] for change in bisection["searched"]["changes"]] == ["Refine the output"]
     # Ten pairs on a busy machine may be too few for a time, and then nobody is blamed.
     assert (found.returncode, bisection["culprits"]) in ((0, [[0]]), (3, [])), found.stdout + found.stderr
     assert perfgate.scratch_folders == []

@@ -73,7 +73,7 @@ def test_upgrade__bisect_sixteen_packages__the_slow_one_named_after_six_gates_wi
     assert (document["outcome"], document["culprits"], document["suspects"]) == ("found", [[10]], [])
     assert "small/default counters.framework_ops" in document["followed"]
     change = {"kind": "package", "package": "part10", "before": "1.0", "after": "2.0"}
-    assert document["changes"][10] == change
+    assert document["searched"]["changes"][10] == change
     assert len(document["tried"]) <= 6
     assert sum(trial["answered_by"] == "gate" for trial in document["tried"]) == 2
     deciding = document["tried"][document["deciding"]]
@@ -93,8 +93,10 @@ def test_upgrade__bisect_releases__the_first_slow_one_named_and_the_one_that_doe
     uses(clone, ["part00"])
     output, document = bisect(perfgate, clone, "upgrade", "--bisect", "part00==1.0..2.0")
     assert "part00 1.3 is slower and 1.1 is not; the releases between cannot be tried" in output
-    assert (document["outcome"], document["cumulative"], document["culprits"]) == ("found", True, [[1, 2]])
-    answers = {document["changes"][max(one["changes"])]["after"]: one["answer"] for one in document["tried"]}
+    assert (document["outcome"], document["searched"]["cumulative"], document["culprits"]) == ("found", True, [[1, 2]])
+    answers = {
+        document["searched"]["changes"][max(one["changes"])]["after"]: one["answer"] for one in document["tried"]
+    }
     assert answers == {"2.0": "slow", "1.2": "impossible", "1.1": "fast", "1.3": "slow"}
     (skipped,) = [one for one in document["tried"] if one["answer"] == "impossible"]
     assert "absent-package" in skipped["reason"]
@@ -112,7 +114,10 @@ def test_bisect__named_versions_of_packages__the_first_slow_set_named(
     sets = [f"part00=={version} part01=={version}" for version in ("1.0", "1.1", "2.0")]
     output, document = bisect(perfgate, clone, "bisect", "--between", ", ".join(sets))
     assert f"Slower since {sets[1]}; {sets[0]} is not" in output
-    assert [document["changes"][max(one["changes"])]["after"] for one in document["tried"]] == [sets[2], sets[1]]
+    assert [document["searched"]["changes"][max(one["changes"])]["after"] for one in document["tried"]] == [
+        sets[2],
+        sets[1],
+    ]
 
 
 SCRIPT = "source {toolkit}/{{}}/set_env.sh"
@@ -145,4 +150,4 @@ def test_bisect__environments_of_shell_lines__the_first_slow_one_named_and_the_a
     output, document = bisect(perfgate, clone, "bisect", "--between", versions, "--environment", lines)
     assert "8.3 is slower and 8.1 is not; those between cannot be tried" in output
     (skipped,) = [one for one in document["tried"] if one["answer"] == "impossible"]
-    assert (document["changes"][max(skipped["changes"])]["after"], skipped["folder"]) == ("8.2", None)
+    assert (document["searched"]["changes"][max(skipped["changes"])]["after"], skipped["folder"]) == ("8.2", None)

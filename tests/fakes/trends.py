@@ -12,6 +12,7 @@ from perfgate.document.history import Confirmation, Triage
 from perfgate.document.trend import (
     BridgedMetric,
     CommitLabel,
+    RunConditions,
     RunHealth,
     TestbedSpan,
     TrendChange,
@@ -22,6 +23,7 @@ from perfgate.document.trend import (
 )
 from perfgate.judging.trend.causes import causes
 from tests.fakes.history import START, commit_of
+from tests.fakes.records import built
 
 BEGAN = START.isoformat()
 
@@ -85,16 +87,14 @@ def make_trend(*series: TrendSeries, **fields: Any) -> TrendDocument:
         started_at=BEGAN,
         fingerprint="f" * 64,
         steps={"1": "ok", "4": "attention", "19": "unavailable"},
-        temperature=61.0,
-        throttled=0.0,
-        noise_floor=0.009,
+        conditions=RunConditions(temperature=61.0, throttled=0.0, noise_floor=0.009),
     )
     values: dict[str, Any] = {
         "perfgate_version": "0.1.0",
         "project": "demo",
         "made_at": BEGAN,
         "newest": BEGAN,
-        "runs": 30,
+        "count": 30,
         "versions_needed": 8,
         "looked_at": len(series),
         "values": 30 * len(series),
@@ -105,7 +105,7 @@ def make_trend(*series: TrendSeries, **fields: Any) -> TrendDocument:
         "health": [health],
         "weeks": {"2026-05-04": 7, "2026-05-11": 0},
     }
-    return TrendDocument(**{**values, **fields})
+    return built(TrendDocument, {**values, **fields})
 
 
 def make_confirmation(outcome: Any = "regressed", **fields: Any) -> Confirmation:

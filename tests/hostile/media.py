@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from rich.console import Console
 
-from perfgate.document.bisection import BisectionDocument, BisectionTrial, CommitChange
+from perfgate.document.bisection import BisectionDocument, BisectionTrial, CommitChange, SearchedChanges
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.doctor import FitnessCheck, PlantedResult
 from perfgate.document.message import Message, quote
@@ -122,11 +122,18 @@ def _bisection(rename: Rename) -> BisectionDocument:
         BisectionTrial(changes=[0, 1], answer="impossible", reason="no wheel"),
         BisectionTrial(changes=[0], answer="fast", answered_by="gate", folder="trial-1"),
     ]
+    searched = SearchedChanges(commit=changes[-1].commit, good="0" * 40, changes=list(changes), cumulative=True)
     document = BisectionDocument(
-        outcome="found", commit=changes[-1].commit, good="0" * 40, perfgate_version="0.1.0", changes=list(changes),
-        cumulative=True,
-        culprits=[[1]], suspects=[], followed=["latency.p50"], tried=trials, deciding=None, duration=372.0,
-    )  # fmt: skip
+        outcome="found",
+        searched=searched,
+        perfgate_version="0.1.0",
+        culprits=[[1]],
+        suspects=[],
+        followed=["latency.p50"],
+        tried=trials,
+        deciding=None,
+        duration=372.0,
+    )
     return poisoned(document, rename)
 
 

@@ -46,7 +46,7 @@ def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_an
     found.shows("Simplify the residual connection", "14 more aten::addmm at mymodel/__init__.py")
     bisection = json.loads(shell.reads(".perfgate/bisect/bisection.json"))
     (at,) = bisection["culprits"][0]
-    assert bisection["changes"][at]["commit"] == culprit
+    assert bisection["searched"]["changes"][at]["commit"] == culprit
 
 
 def _work_on_main(shell: Shell, subject: str) -> None:

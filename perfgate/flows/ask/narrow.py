@@ -37,8 +37,7 @@ def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | 
         trend,
         series=series,
         causes=short_causes,
-        health=[run for run in trend.health if run.run_id in shown_runs],
-        weeks={},
+        runs=replace(trend.runs, health=[run for run in trend.runs.health if run.run_id in shown_runs], weeks={}),
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.config import Config, load_config
-from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, BisectionTrial
+from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, BisectionTrial, SearchedChanges
 from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
@@ -93,7 +93,11 @@ def bisect_commits(
         if culprits.outcome == "found" and confirmation is None:
             search.gate_smallest()
     document = _document(search, culprits, commit=bad, began=began, cumulative=True)
-    document = msgspec.structs.replace(document, good=good, irrelevant=states.irrelevant, confirmation=confirmation)
+    document = msgspec.structs.replace(
+        document,
+        searched=msgspec.structs.replace(document.searched, good=good, irrelevant=states.irrelevant),
+        confirmation=confirmation,
+    )
     if confirmation and confirmation.answer == "slow":
         return _written(document, search, confirmation)
     return _written(document, search, search.deciding_trial(document.deciding))
@@ -190,10 +194,8 @@ def _confirmed(search: Search, states: CommitStates, culprits: Culprits) -> Bise
 
 def _document(search: Search, culprits: Culprits, *, commit: str, began: float, cumulative: bool) -> BisectionDocument:
     return BisectionDocument(
-        commit=commit,
+        searched=SearchedChanges(commit=commit, changes=list(search.states.changes), cumulative=cumulative),
         perfgate_version=__version__,
-        changes=list(search.states.changes),
-        cumulative=cumulative,
         outcome=culprits.outcome,
         culprits=[list(block) for block in culprits.blocks],
         suspects=list(culprits.suspects),

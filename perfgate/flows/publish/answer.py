@@ -52,7 +52,7 @@ def _read(path: Path, head: str) -> BisectionDocument | None:
         document = msgspec.convert(parse_json(data, name=BISECTION_FILE, max_bytes=_MOST_BYTES), BisectionDocument)
     except msgspec.ValidationError as error:
         raise DocumentError("{name} is not a bisection: {error}", name=BISECTION_FILE, error=error) from error
-    if document.commit != head or not _is_sound(document):
+    if document.searched.commit != head or not _is_sound(document):
         raise DocumentError(
             "{name} is not the bisection of the commits up to {head}", name=BISECTION_FILE, head=head[:12]
         )
@@ -61,10 +61,10 @@ def _read(path: Path, head: str) -> BisectionDocument | None:
 
 def _is_sound(document: BisectionDocument) -> bool:
     """Whether its positions are valid, and its outcome is complete."""
-    if not document.changes or not document.tried:
+    if not document.searched.changes or not document.tried:
         return False
-    commits = [document.good or ""]
-    for change in document.changes:
+    commits = [document.searched.good or ""]
+    for change in document.searched.changes:
         if not isinstance(change, CommitChange):
             return False
         commits += [change.commit, change.before]
@@ -76,4 +76,4 @@ def _is_sound(document: BisectionDocument) -> bool:
     if document.outcome == "found" and (not document.culprits or not all(document.culprits)):
         return False
     are_commits = all(COMMIT_ID.fullmatch(commit) for commit in commits)
-    return are_commits and all(0 <= position < len(document.changes) for position in positions)
+    return are_commits and all(0 <= position < len(document.searched.changes) for position in positions)

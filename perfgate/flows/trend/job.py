@@ -126,7 +126,7 @@ def _write(
     write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
     write_text_atomically(out / "trend.html", render_trend_page(document, language, links))
     write_text_atomically(out / "trend.md", issue_text)
-    write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))
+    write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.runs.newest)))
 
 
 def _kept_beside_changes(

@@ -72,7 +72,7 @@ def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Lang
     state = IssueState(
         run=int(ours.event.run_id),
         attempt=ours.event.run_attempt,
-        trend=state_of(document.series, document.newest),
+        trend=state_of(document.series, document.runs.newest),
     )
     first_line = issue_marker(key)
     text = render_issue(document, context, budget=text_budget(state, first_line))

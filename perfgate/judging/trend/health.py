@@ -15,7 +15,7 @@ from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, unpack
-from perfgate.document.trend import RunHealth, TestbedSpan
+from perfgate.document.trend import RunConditions, RunHealth, TestbedSpan
 from perfgate.stats.summary import low_location
 
 # Of several workloads the worst status counts; an unavailable measurement is worse than no finding.
@@ -41,13 +41,15 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
         steps=_steps(run),
         failed=failed,
         warnings=[*run.warnings, *clock_notes(run, recorded_at)],
-        noise_floor=_noise_floor(run.pairs.replicates),
-        discarded=len(run.pairs.failed) / pairs if pairs else None,
-        temperature=_highest(run, "thermal.temperature"),
-        throttled=_highest(run, "thermal.throttled"),
-        clock=min(_values(run, "thermal.clock"), default=None),
-        queued=run.session.queued,
-        waited=max(shares_waited, default=None),
+        conditions=RunConditions(
+            noise_floor=_noise_floor(run.pairs.replicates),
+            discarded=len(run.pairs.failed) / pairs if pairs else None,
+            temperature=_highest(run, "thermal.temperature"),
+            throttled=_highest(run, "thermal.throttled"),
+            clock=min(_values(run, "thermal.clock"), default=None),
+            queued=run.session.queued,
+            waited=max(shares_waited, default=None),
+        ),
     )
 
 

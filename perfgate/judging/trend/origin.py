@@ -112,8 +112,8 @@ class _Movement:
         """The signs that the machine was slower, in the runs on both sides of a movement for the worse."""
         if self.good is None or self.bad is None or self._change.direction != "worse":
             return []
-        before = run_health("", self.good, self.good.session.started_at)
-        after = run_health("", self.bad, self.bad.session.started_at)
+        before = run_health("", self.good, self.good.session.started_at).conditions
+        after = run_health("", self.bad, self.bad.session.started_at).conditions
         evidence: list[OriginEvidence] = []
         if before.clock and after.clock and after.clock < before.clock * _CLOCK:
             evidence.append(_numbers("clock", before.clock, after.clock))

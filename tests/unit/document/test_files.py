@@ -127,7 +127,7 @@ def test_write_run__number_is_not_finite__refused_nothing_written(tmp_path: Path
 def test_write_run__field_of_a_wrong_type__refused_with_its_place(tmp_path: Path) -> None:
     counters = CounterSet(workload="w", shape="s", repeats="three", values={}, ops=[])  # type: ignore[arg-type]
     run = changed(minimal_run(), counters=[counters])
-    with pytest.raises(DocumentError, match=r"\$\.counters\[0\]\.repeats: 'three' is not of type 'integer'"):
+    with pytest.raises(DocumentError, match=r"\$\.checklist\.counters\[0\]\.repeats: 'three' is not of type 'integer'"):
         write_document(tmp_path / "run.json", run)
 
 

@@ -189,8 +189,8 @@ def test_bisect__irrelevant_and_broken_commits__the_slow_one_found_in_log2_gates
     history = make_history(tmp_path / "clone", 60, 43, {**comments, **broken})
     gate = SimulatedGate(history)
     document = search(gate, tmp_path / "out")
-    assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[43]]
-    assert (document.outcome, document.irrelevant, document.error) == ("found", 25, 0.0)
+    assert [document.searched.changes[at].commit for at in document.culprits[0]] == [history.commits[43]]
+    assert (document.outcome, document.searched.irrelevant, document.error) == ("found", 25, 0.0)
     assert BisectionWords(document).result == f"Slower since {history.commits[43][:10]}, by Ada: commit 43"
     assert document.followed == ["encoder/long counters.framework_ops"]
     # The ends, log2 of the commits that count, the broken ones that were met, and the culprit against its parent.
@@ -198,8 +198,8 @@ def test_bisect__irrelevant_and_broken_commits__the_slow_one_found_in_log2_gates
     assert document.confirmation is not None
     assert (document.confirmation.changes, document.confirmation.answer) == (document.culprits[0], "slow")
     written = json.loads((tmp_path / "out" / "bisection.json").read_text())
-    assert written["good"] == history.commits[0]
-    assert written["changes"][0]["kind"] == "commit"
+    assert written["searched"]["good"] == history.commits[0]
+    assert written["searched"]["changes"][0]["kind"] == "commit"
 
 
 def test_bisect__counters_differ_between_the_ends__all_other_commits_counted_and_the_culprit_gated(
@@ -209,7 +209,7 @@ def test_bisect__counters_differ_between_the_ends__all_other_commits_counted_and
     history = make_history(tmp_path / "clone", 60, 43, broken)
     gate, counter = SimulatedGate(history), StatedCounts(history, gated=frozenset({44}))
     document = search(gate, tmp_path / "out", counter=counter)
-    assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[43]]
+    assert [document.searched.changes[at].commit for at in document.culprits[0]] == [history.commits[43]]
     # The ends, the culprit against its parent, and the commit of which counters tell nothing.
     parent_of = {history.commits[59]: "ends", history.commits[43]: "culprit", history.commits[44]: "uncounted"}
     assert sorted(parent_of[commit] for commit in gate.asked) == sorted(
@@ -250,7 +250,7 @@ def test_bisect__commits_around_the_slow_one_cannot_be_tried__all_of_them_named(
     broken = {10: broken_commit(10), 11: {"model.py": "COST = 1.04\nwrong_config = True\n"}}
     history = make_history(tmp_path / "clone", 20, 11, broken)
     document = search(SimulatedGate(history), tmp_path / "out")
-    assert [document.changes[at].commit for at in document.culprits[0]] == history.commits[10:13]
+    assert [document.searched.changes[at].commit for at in document.culprits[0]] == history.commits[10:13]
     assert BisectionWords(document).result == (
         f"{history.commits[12][:10]} is slower and {history.commits[9][:10]} is not; the commits between cannot be tried"
     )
@@ -284,7 +284,7 @@ def test_bisect__nothing_to_search__says_what_to_do(tmp_path: Path, good: int, c
 def test_bisect__all_commits_wanted__irrelevant_ones_count_too(tmp_path: Path) -> None:
     history = make_history(tmp_path / "clone", 9, 4, {2: {"README.md": "text\n"}})
     document = search(SimulatedGate(history), tmp_path / "out", always=True)
-    assert (len(document.changes), document.irrelevant, document.culprits) == (8, 0, [[3]])
+    assert (len(document.searched.changes), document.searched.irrelevant, document.culprits) == (8, 0, [[3]])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -292,7 +292,7 @@ def test_bisect__noisy_times__found_and_the_stated_error_within_what_was_allowed
     culprit = 7 + 11 * seed
     history = make_history(tmp_path / "clone", 40, culprit)
     document = search(SimulatedGate(history, spread=0.006, seed=seed), tmp_path / "out")
-    assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[culprit]]
+    assert [document.searched.changes[at].commit for at in document.culprits[0]] == [history.commits[culprit]]
     assert document.followed == ["encoder/long latency.low"]
     assert 0 < document.error <= 0.05
 
@@ -326,7 +326,7 @@ def test_bisect__gate_without_a_fair_clock__measured_anew_and_not_passed_over(tm
     document = search(gate, tmp_path / "out")
     assert (document.outcome, document.culprits) == ("found", [[8]])
     again = [trial for trial in document.tried if trial.repeated]
-    assert [history.commits.index(document.changes[max(trial.changes)].commit) for trial in again] == [8]  # type: ignore[union-attr]
+    assert [history.commits.index(document.searched.changes[max(trial.changes)].commit) for trial in again] == [8]  # type: ignore[union-attr]
     assert (again[0].answer, gate.asked.count(history.commits[8])) == ("fast", 2)
 
 
@@ -358,7 +358,7 @@ def test_bisect__stored_runs_know_the_counters__their_commits_need_no_gate_unles
         record_run(store, msgspec.structs.replace(run, session=session))
     gate = SimulatedGate(history)
     document = search(gate, tmp_path / "out")
-    assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[21]]
+    assert [document.searched.changes[at].commit for at in document.culprits[0]] == [history.commits[21]]
     stored = sum(trial.answered_by == "store" for trial in document.tried)
     if more:
         # The good commit's own count differs from the measured one, so the others were counted in another way too.

@@ -71,9 +71,9 @@ def bisect(project: Path, gate: LaunchedGate, between: str, lines: str | None) -
 def test_bisect__versions_with_scripts__slow_one_found_and_those_without_environment_skipped(project: Path) -> None:
     gate = LaunchedGate()
     document = bisect(project, gate, ",".join(VERSIONS), f"source {project.parent}/toolkit/{{}}/set_env.sh")
-    assert document.changes[0] == EnvironmentChange(before="1.0", after="1.1")
+    assert document.searched.changes[0] == EnvironmentChange(before="1.0", after="1.1")
     assert BisectionWords(document).result == "1.4 is slower and 1.2 is not; those between cannot be tried"
-    answers = {document.changes[max(trial.changes)].after: trial for trial in document.tried}
+    answers = {document.searched.changes[max(trial.changes)].after: trial for trial in document.tried}
     assert answers["1.3"].answer == "impossible"
     assert "No such file or directory" in (answers["1.3"].reason or "")
     # Both ends first; each gate has the old environment on one side.

@@ -148,15 +148,15 @@ def test_trend__slower_since_a_commit__the_commits_beside_it_and_by_how_much(
         assert (change.direction, change.evidence, change.standing) == ("worse", "suspected", "new")
         assert change.interval is not None
     assert has_open_regression(document)
-    assert document.runs == 48
+    assert document.runs.count == 48
 
 
 def test_trend__quiet_main__nothing_and_how_much_was_looked_at(project: Project) -> None:
     project.record(main_runs(40, shapes=("long",)))
     document = project.trend()
     assert [change for series in document.series for change in series.changes] == []
-    assert document.looked_at == 12  # of the counters, the times and the key metrics of the checklist
-    assert document.values == 480
+    assert document.searched.looked_at == 12  # of the counters, the times and the key metrics of the checklist
+    assert document.searched.values == 480
     assert not has_open_regression(document)
 
 
@@ -192,7 +192,7 @@ def test_trend__leading_number_of_the_checklist_moved__informs_and_is_no_regress
     (told,) = [line for line in moved.splitlines() if "utilization.busy" in line or "utilization · " in line]
     assert "50.0 % lower" in told
     assert "regression" not in text.splitlines()[0]
-    (left_out,) = [one for one in document.not_looked_at if one.reason == "metric"]
+    (left_out,) = [one for one in document.searched.not_looked_at if one.reason == "metric"]
     assert [name for name in left_out.names if name.startswith("utilization")] == ["utilization.free"]
 
 
@@ -268,7 +268,7 @@ def test_trend__old_testbed__named_as_not_looked_at(project: Project, tmp_path: 
     project.record(main_runs(60, time=stepped(5, 1.3), new_testbed=12, shapes=("long",)))
     document = project.trend(out=tmp_path / "out")
     assert [change for series in document.series for change in series.changes] == []
-    assert next(one for one in document.not_looked_at if one.reason == "old_testbed").series == 12
+    assert next(one for one in document.searched.not_looked_at if one.reason == "old_testbed").series == 12
     assert [difference.field for difference in document.testbeds[1].differences] == ["torch"]
 
 
@@ -280,15 +280,15 @@ def test_trend__no_run_stored__says_how_many_it_takes(project: Project) -> None:
 def test_trend__few_runs__nothing_looked_at_but_counters(project: Project) -> None:
     project.record(main_runs(4, shapes=("long",), operators=stepped(3, 1.3)))
     document = project.trend()
-    short = next(one for one in document.not_looked_at if one.reason == "too_short")
-    assert (document.looked_at, short.series) == (4, 8)
+    short = next(one for one in document.searched.not_looked_at if one.reason == "too_short")
+    assert (document.searched.looked_at, short.series) == (4, 8)
     (change,) = found_in(document, "counters.framework_ops").changes
     assert (change.before, change.after, change.evidence) == (40, 52, "exact")
 
 
 def test_trend__one_run__says_that_it_is_too_few_and_not_that_nothing_moved(project: Project, tmp_path: Path) -> None:
     project.record(main_runs(1, shapes=("long",)))
-    assert project.trend(out=tmp_path / "out").looked_at == 0
+    assert project.trend(out=tmp_path / "out").searched.looked_at == 0
     text = (tmp_path / "out" / "trend.md").read_text()
     assert text.startswith("## `demo` on main: too few runs to look at yet\n")
     assert "nothing moved" not in (tmp_path / "out" / "trend.html").read_text()
@@ -305,7 +305,7 @@ def test_trend__run_of_a_clock_that_was_wrong__left_out_and_said(project: Projec
     ahead = main_runs(1, shapes=("long",), new_testbed=0)[0]
     project.record_in(2099, dated(ahead, "2099-01-01T00:00:00+00:00"))
     document = project.trend()
-    assert (document.runs, document.newest[:10], len(document.weeks)) == (48, "2026-07-08", 10)
+    assert (document.runs.count, document.runs.newest[:10], len(document.runs.weeks)) == (48, "2026-07-08", 10)
     assert found_in(document).changes[0].standing == "new"
     (note,) = document.notes
     assert "1 of 49 runs are dated weeks after today, 2027-01-15; the last is" in note
@@ -322,7 +322,7 @@ def test_trend__every_run_after_today__says_to_set_the_clock(project: Project) -
 
 def test_trend__run_of_a_clock_that_was_never_set__looked_at(project: Project) -> None:
     project.record([dated(main_runs(1)[0], "1970-01-01T00:00:00+00:00")])
-    assert next(iter(project.trend().weeks)) == "1969-12-29"
+    assert next(iter(project.trend().runs.weeks)) == "1969-12-29"
 
 
 def test_trend__workload_renamed__its_regression_is_open_no_more_and_it_is_named(
@@ -343,7 +343,7 @@ def test_trend__workload_renamed__its_regression_is_open_no_more_and_it_is_named
     document = project.trend(out=tmp_path / "out")
     assert not has_open_regression(document)
     assert {series.workload for series in document.series if series.current} == {"decoder"}
-    (ended,) = (one for one in document.not_looked_at if one.reason == "not_measured")
+    (ended,) = (one for one in document.searched.not_looked_at if one.reason == "not_measured")
     assert (ended.series, "latency.p50 · encoder/long" in ended.names) == (12, True)
     assert "12 series have no run in the last four weeks:" in (tmp_path / "out" / "trend.md").read_text()
     assert "12 series have no run in the last four weeks:" in (tmp_path / "out" / "trend.html").read_text()
@@ -407,8 +407,8 @@ def test_trend__out__page_text_and_documents(project: Project, slower_store: Pat
     value = json.loads((tmp_path / "out" / "trend.json").read_bytes())
     assert value["schema"] == "perfgate/trend"
     jsonschema.validate(value, load_schema("trend"))
-    assert len(document.health) == 26
-    assert [run.failed for run in document.health if run.failed] == [["encoder: step 4"]]
+    assert len(document.runs.health) == 26
+    assert [run.failed for run in document.runs.health if run.failed] == [["encoder: step 4"]]
     assert sum(point.interval is not None for point in found_in(document).points) == 27  # and the testbed's first
 
 
@@ -677,7 +677,7 @@ def test_weekly__three_weeks__one_issue_a_comment_only_for_news(job: Job) -> Non
     assert "1 regression still open" in job.issue
     assert "Still open" in job.issue
     assert len(job.fake.comments[job.fake.issues[0].number]) == 1
-    assert document.new_values == 3 * 10
+    assert document.searched.new_values == 3 * 10
     assert job.project.said[-1] == f"The issue {job.fake.issues[0].number} was updated."
 
 
@@ -738,7 +738,7 @@ def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest
     put(remote, next(path for path in paths if ids[3] in path), b"{")
     project = Project(clone, {"PERFGATE_STORE": "branch://perfgate-data"})
     document = project.trend()
-    assert document.runs == 9
+    assert document.runs.count == 9
     assert [point.run_id for point in found_in(document).points] == [*ids[:3], *ids[4:]]
     assert document.notes == project.progress.notes
     assert "a run is left out: the branch perfgate-data of" in project.progress.notes[0]
@@ -780,7 +780,7 @@ def test_trend__table_alone__says_nothing_of_unreadable_documents(project: Proje
     assert project.progress.notes == []
     document = project.trend(out=project.root / "out")
     assert found_in(document).changes
-    assert document.health == []
+    assert document.runs.health == []
     assert "a run is left out of the checklist over time" in project.progress.notes[0]
     assert document.notes == project.progress.notes
 

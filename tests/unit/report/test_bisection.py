@@ -10,6 +10,7 @@ from rich.console import Console
 
 from perfgate.document.bisection import BisectionDocument, BisectionTrial, EnvironmentChange, PackageChange
 from perfgate.judging.report.render.bisection import BisectionWords, render_bisection
+from tests.fakes.records import built
 
 PACKAGES = [
     PackageChange(package="torch", before="2.12.0", after="2.13.0"),
@@ -29,7 +30,7 @@ def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
         "commit": "a" * 40, "perfgate_version": "0.1.0", "changes": PACKAGES, "cumulative": False, "culprits": [],
         "suspects": [], "followed": [], "tried": [], "deciding": None, "duration": 372.0,
     }  # fmt: skip
-    return BisectionDocument(outcome=outcome, **{**values, **fields})
+    return built(BisectionDocument, {"outcome": outcome, **values, **fields})
 
 
 @pytest.mark.parametrize(

@@ -368,9 +368,9 @@ def test_fleet__testbed__last_run_temperature_and_noise_floor(site: dict[str, st
 
 def test_fleet__disturbed_run_and_wrong_clock__named() -> None:
     trend = make_trend(make_series())
-    disturbed = msgspec.structs.replace(trend.health[0], waited=0.2, clock=0.91, queued=754.0)
+    disturbed = changed(trend.runs.health[0], waited=0.2, clock=0.91, queued=754.0)
     ahead = make_stored(29, started_at="2026-05-04T05:00:00+00:00", recorded_at="2026-05-04T02:30:00+00:00")
-    content = make_site(msgspec.structs.replace(trend, health=[disturbed]), runs=[ahead])
+    content = make_site(changed(trend, health=[disturbed]), runs=[ahead])
     text = shown(pages_of(content).page("fleet.html"))
     assert "a run began 2 h 30 m after it was stored" in text
     assert "before its commit was made" not in text
@@ -382,10 +382,10 @@ def test_fleet__disturbed_run_and_wrong_clock__named() -> None:
 def test_fleet__clock_behind_the_commit__named_with_the_newest_run_that_shows_it() -> None:
     trend = make_trend(make_series())
     behind = [
-        msgspec.structs.replace(trend.health[0], warnings=[Message("notes.clock-behind", {"seconds": seconds})])
+        msgspec.structs.replace(trend.runs.health[0], warnings=[Message("notes.clock-behind", {"seconds": seconds})])
         for seconds in (7200.0, 3600.0)
     ]
-    content = make_site(msgspec.structs.replace(trend, health=[*behind, trend.health[0]]))
+    content = make_site(changed(trend, health=[*behind, trend.runs.health[0]]))
     text = shown(pages_of(content).page("fleet.html"))
     assert text.count("the run began 1 h 0 m before its commit was made") == 1
 

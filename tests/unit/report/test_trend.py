@@ -24,6 +24,7 @@ from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import MovedSeries, change_words
 from tests.fakes.documents import make_difference
+from tests.fakes.records import changed
 from tests.fakes.trends import (
     BEGAN,
     make_change,
@@ -192,7 +193,7 @@ def test_render_issue__suspected_change__how_many_chance_may_cause() -> None:
 
 
 def test_render_issue__too_few_runs__how_many_it_takes() -> None:
-    text = render_issue(make_trend(runs=3), CONTEXT)
+    text = render_issue(make_trend(count=3), CONTEXT)
     assert "a time needs 8 versions of main on one testbed, a counter two; there are 3 runs" in text
     assert "No metric is worse" not in text
 
@@ -498,7 +499,7 @@ def test_reports__new_testbed__one_event_with_its_effect_or_the_command_that_sho
         assert "P50 latency · encoder/long: 11.0 % slower (7.0 to 15.0 %), 36.0 → 40.0 ms" in text
         assert f"{told} No commit was measured on both, so its effect is not known." in without
         assert "git checkout 0009c0ffee &amp;&amp; perfgate baseline record" in without.replace(" && ", " &amp;&amp; ")
-    old = msgspec.structs.replace(joined, newest="2026-08-01T00:00:00+00:00")
+    old = changed(joined, newest="2026-08-01T00:00:00+00:00")
     assert told not in render_issue(old, CONTEXT).replace("`", "")
 
 

@@ -18,13 +18,13 @@ def test_run_health__run_of_main__steps_failures_heat() -> None:
     failing = msgspec.structs.replace(runs[1], session=msgspec.structs.replace(runs[1].session, queued=700.0))
     good, failed = run_health("a", runs[0], LATER), run_health("b", failing, LATER)
     assert good.steps == {"1": "ok", "2": "ok", "3": "not_applicable", "4": "attention", "5": "ok", "19": "ok"}
-    assert (good.failed, good.noise_floor, good.discarded) == ([], None, None)
+    assert (good.failed, good.conditions.noise_floor, good.conditions.discarded) == ([], None, None)
     assert failed.steps["4"] == "error"
     assert failed.failed == ["encoder: step 4"]
-    assert failed.temperature is not None
-    assert failed.temperature > 75
-    assert failed.throttled == pytest.approx(0.12)
-    assert (good.queued, failed.queued) == (None, 700.0)
+    assert failed.conditions.temperature is not None
+    assert failed.conditions.temperature > 75
+    assert failed.conditions.throttled == pytest.approx(0.12)
+    assert (good.conditions.queued, failed.conditions.queued) == (None, 700.0)
     assert failed.warnings == [quote("the machine was busy: load 7.2 on 2 CPUs")]
 
 
@@ -45,8 +45,8 @@ def test_run_health__run_with_pairs__its_noise_floor_and_what_was_discarded() ->
     error = ErrorDetail(kind="timeout", message="too long")
     lost = [FailedPair(pair=90 + number, arm="ab", workload="encoder", error=error) for number in range(7)]
     found = run_health("a", make_run("base", failed=lost), LATER)
-    assert found.noise_floor == pytest.approx(0.004, abs=0.004)
-    assert found.discarded == pytest.approx(0.25)
+    assert found.conditions.noise_floor == pytest.approx(0.004, abs=0.004)
+    assert found.conditions.discarded == pytest.approx(0.25)
 
 
 def stored(started_at: str, fingerprint: str) -> StoredRun:

@@ -78,7 +78,9 @@ def read_main(
         run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
     ]
     gates = gate_history(log.gates, log.acceptances, log.triages)
-    trend = msgspec.structs.replace(trend, health=health, notes=remembered.notes, gates=gates)
+    trend = msgspec.structs.replace(
+        trend, runs=msgspec.structs.replace(trend.runs, health=health), notes=remembered.notes, gates=gates
+    )
     return MainHistory(trend, stored.runs, documents)
 
 

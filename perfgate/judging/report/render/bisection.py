@@ -109,9 +109,10 @@ class BisectionWords:
     def result(self) -> Words:
         """The result in one sentence."""
         document = self.document
-        if document.good:
-            return self._between(self._id(document.good), self._id(document.commit)) or self._slow_commit()
-        first, last = document.changes[0], document.changes[-1]
+        searched = document.searched
+        if searched.good:
+            return self._between(self._id(searched.good), self._id(searched.commit)) or self._slow_commit()
+        first, last = searched.changes[0], searched.changes[-1]
         if isinstance(first, EnvironmentChange) and isinstance(last, EnvironmentChange):
             return self._between(self._quoted(first.before), self._quoted(last.after)) or self._slow_environment()
         return self._packages()
@@ -123,11 +124,11 @@ class BisectionWords:
         sources = Counter(trial.answered_by for trial in document.tried)
         skipped, stored, counted_alone = answers["impossible"], sources["store"], sources["count"]
         facts = [counted(document.gates, "gate"), say("in {duration}", duration=duration(document.duration))]
-        if document.good:
-            searched = counted(len(document.changes) + document.irrelevant, "commit")
+        if document.searched.good:
+            irrelevant = document.searched.irrelevant
+            commits = counted(len(document.searched.changes) + irrelevant, "commit")
             facts.insert(
-                0,
-                say("{commits}, of which {left} change nothing that runs", commits=searched, left=document.irrelevant),
+                0, say("{commits}, of which {left} change nothing that runs", commits=commits, left=irrelevant)
             )
         if counted_alone:
             facts.append(say("{answers} by counters alone", answers=counted(counted_alone, "answer")))
@@ -135,7 +136,7 @@ class BisectionWords:
             facts.append(say("{answers} from stored runs", answers=counted(stored, "answer")))
         if skipped:
             states = counted(skipped, "stack")
-            if document.good:
+            if document.searched.good:
                 states = counted(skipped, "commit")
             elif self._is_list:
                 states = counted(skipped, "environment")
@@ -165,7 +166,7 @@ class BisectionWords:
     @property
     def state(self) -> Words:
         """The noun for a trial."""
-        if self.document.good:
+        if self.document.searched.good:
             return say("commit")
         if self._is_list:
             return say("environment")
@@ -178,7 +179,7 @@ class BisectionWords:
 
     @property
     def _is_list(self) -> bool:
-        return isinstance(self.document.changes[0], EnvironmentChange)
+        return isinstance(self.document.searched.changes[0], EnvironmentChange)
 
     def _between(self, good: Words, bad: Words) -> Words | None:
         """The result between two commits or environments; None if the culprit is found."""
@@ -219,14 +220,14 @@ class BisectionWords:
 
     def _culprits(self, kind: type[_Change]) -> list[_Change]:
         """The changes of the first block of culprits, which are all of one kind."""
-        changes = self.document.changes
+        changes = self.document.searched.changes
         return [change for at in self.document.culprits[0] if isinstance(change := changes[at], kind)]
 
     def _packages(self) -> Words:
         document = self.document
         blocks = [self._names(block) for block in document.culprits]
         if document.outcome == "none":
-            count = len(document.changes)
+            count = len(document.searched.changes)
             return say("Nothing gets slower with {changes} together", changes=counted(count, "change"))
         if document.outcome == "impossible":
             return say("The new stack cannot be measured: {reason}", reason=self._reason(document.tried[0]))
@@ -238,7 +239,7 @@ class BisectionWords:
                 culprit=blocks[0],
                 left=self._names(document.suspects),
             )
-        if document.cumulative:
+        if document.searched.cumulative:
             return self._slow_release()
         if len(blocks) > 1:
             return say("Slower only together: {culprits}", culprits=Words(" + ".join(blocks)))
@@ -268,12 +269,12 @@ class BisectionWords:
         elif trial.answered_by == "count":
             note = Words(f" ({say('counted')})")
         applied = trial.changes
-        if self.document.cumulative:
+        if self.document.searched.cumulative:
             applied = applied[-1:]
         return TrialWords(self._names(applied, full=True), say(_ANSWERS[trial.answer]), note, trial.folder or "")
 
     def _names(self, positions: Iterable[int], *, full: bool = False) -> Words:
-        names = [self._name(self.document.changes[position], full=full) for position in positions]
+        names = [self._name(self.document.searched.changes[position], full=full) for position in positions]
         words, more = Words(", ".join(names[:_SHOWN])), len(names) - _SHOWN
         if more > 0:
             words = Words(words + say(" and {more} more", more=more))
@@ -286,7 +287,7 @@ class BisectionWords:
             return self._id(change.commit)
         if isinstance(change, EnvironmentChange):
             return self.quote(change.after)
-        if self.document.cumulative:
+        if self.document.searched.cumulative:
             return self.quote(f"{change.package} {change.after}")
         return self.quote(f"{change.package} {change.before or say('none')} → {change.after}")
 

@@ -141,7 +141,7 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
     for cause in causes.ended:
         if cause.direction != "changed":
             news.append(cause)
-    if not news and not document.gone:
+    if not news and not document.searched.gone:
         return None
     most = _ROWS[-1]
     with speaking(language):
@@ -161,13 +161,13 @@ class _Report:
         uplifts = [uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in recent_uplifts(document)[:rows]]
         leading = _leading(document)
         since = EMPTY
-        if document.since:
-            since = day(document.since)
+        if document.searched.since:
+            since = day(document.searched.since)
         self._render = partial(
             render,
             document=document,
             headline=headline(document),
-            newest=day(document.newest),
+            newest=day(document.runs.newest),
             since=since,
             searched=searched(document),
             gates=gates_line(document),
@@ -182,10 +182,10 @@ class _Report:
             better_count=len(causes.new_better),
             # The changes with several candidate commits.
             ranges=[cause_row(cause, document, most=0).lead for cause in several[:rows]],
-            gone=document.gone[:rows],
+            gone=document.searched.gone[:rows],
             uplifts=uplifts,
             expired=document.expired[:rows],
-            not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.not_looked_at],
+            not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.searched.not_looked_at],
             notes=document.notes[:rows],
             numbers=list(map(_number, leading[:rows])),
             more_numbers=numbers.beyond(leading, rows),
@@ -207,7 +207,7 @@ class _Report:
 
 
 def _runner_facts(document: TrendDocument) -> RunnerFacts:
-    runs = document.health
+    runs = document.runs.health
     failed: list[RunHealth] = []
     floors: list[float] = []
     temperatures: list[float] = []
@@ -216,15 +216,16 @@ def _runner_facts(document: TrendDocument) -> RunnerFacts:
     for run in runs:
         if run.failed:
             failed.append(run)
-        if run.noise_floor is not None:
-            floors.append(run.noise_floor)
-        if run.temperature is not None:
-            temperatures.append(run.temperature)
-        if run.waited is not None and run.waited >= BUSY:
-            waits.append(run.waited)
-        if run.throttled:
-            throttled.append(run.throttled)
-    weeks = [(Words(monday), count) for monday, count in document.weeks.items()]
+        conditions = run.conditions
+        if conditions.noise_floor is not None:
+            floors.append(conditions.noise_floor)
+        if conditions.temperature is not None:
+            temperatures.append(conditions.temperature)
+        if conditions.waited is not None and conditions.waited >= BUSY:
+            waits.append(conditions.waited)
+        if conditions.throttled:
+            throttled.append(conditions.throttled)
+    weeks = [(Words(monday), count) for monday, count in document.runs.weeks.items()]
     attention: list[int] = []
     warnings: list[Message] = []
     new_testbed = None

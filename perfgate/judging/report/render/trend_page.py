@@ -112,7 +112,7 @@ def render_trend_page(
 ) -> str:
     """The page; ``kept`` are the kept files of the runs before and after changes, by the id of the run."""
     with speaking(language):
-        causes, groups, health = sort_causes(document), _groups(document), document.health
+        causes, groups, health = sort_causes(document), _groups(document), document.runs.health
         pictures = [_picture(cause, document, groups, kept_files or {}) for cause in document.causes[:MAX_PICTURES]]
         uplifts = [uplift_row(uplift, document, most=_MAX_NAMES) for uplift in document.uplifts[:_MAX_ROWS]]
         return render_page(
@@ -125,17 +125,19 @@ def render_trend_page(
             gates=gates_line(document),
             pictures=pictures,
             more_pictures=numbers.beyond(document.causes, MAX_PICTURES),
-            gone=document.gone[:_MAX_ROWS],
+            gone=document.searched.gone[:_MAX_ROWS],
             uplifts=uplifts,
             expired=document.expired[:_MAX_ROWS],
             rows=list(map(series_cells, groups[:_MAX_ROWS])),
             matrix=trend_svg.steps_matrix(health, step_titles(health)),
             statuses=trend_svg.steps_legend(),
-            weeks=trend_svg.weeks_bars(document.weeks),
+            weeks=trend_svg.weeks_bars(document.runs.weeks),
             testbeds=document.testbeds[::-1],
-            has_pairs=any(run.discarded is not None or run.noise_floor is not None for run in health),
+            has_pairs=any(
+                run.conditions.discarded is not None or run.conditions.noise_floor is not None for run in health
+            ),
             health=health[::-1],
-            not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.not_looked_at],
+            not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.searched.not_looked_at],
             notes=document.notes[:_MAX_ROWS],
         )
 

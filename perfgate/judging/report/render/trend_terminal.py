@@ -109,13 +109,13 @@ def _facts(document: TrendDocument) -> list[str]:
     gates = gates_line(document)
     if gates:
         lines.append(gates)
-    needed = counted(document.versions_needed, "version")
-    for entry in document.not_looked_at:
-        if document.looked_at and entry.reason == "too_short":
+    needed = counted(document.searched.versions_needed, "version")
+    for entry in document.searched.not_looked_at:
+        if document.searched.looked_at and entry.reason == "too_short":
             sentence = phrase("{count} series are too short: a time needs {needed} on one testbed.")
             lines.append(say(sentence, count=entry.series, needed=needed))
             break
-    if len(document.testbeds) > 1 and document.testbeds[-1].runs < document.versions_needed:
+    if len(document.testbeds) > 1 and document.testbeds[-1].runs < document.searched.versions_needed:
         sentence = phrase("The testbed is a new one since {since}; its series start anew.")
         lines.append(say(sentence, since=day(document.testbeds[-1].first_seen)))
     return lines

@@ -416,7 +416,7 @@ def _at_its_place(series: TrendSeries) -> str:
 
 def recent_uplifts(document: TrendDocument) -> list[Uplift]:
     """The uplifts of the last weeks, reported again once a commit joins the testbeds."""
-    first = moment(document.newest) - timedelta(weeks=_RECENT_WEEKS)
+    first = moment(document.runs.newest) - timedelta(weeks=_RECENT_WEEKS)
     return [uplift for uplift in document.uplifts if moment(uplift.since) > first]
 
 
@@ -555,20 +555,23 @@ def headline(document: TrendDocument) -> Words:
         return say("nothing moved; {still} still open", still=still)
     if moved:
         return moved_words
-    if document.looked_at:
+    if document.searched.looked_at:
         return say("nothing moved")
     return say("too few runs to look at yet")
 
 
 def searched(document: TrendDocument) -> Words:
-    if not document.looked_at:
+    if not document.searched.looked_at:
         return say(
             "No history is long enough yet: a time needs {needed} of main on one testbed, a counter two; there are {runs}.",
-            needed=numbers.counted(document.versions_needed, "version"),
-            runs=numbers.counted(document.runs, "run"),
+            needed=numbers.counted(document.searched.versions_needed, "version"),
+            runs=numbers.counted(document.runs.count, "run"),
         )
-    series, values = numbers.counted(document.looked_at, "series", "series"), numbers.counted(document.values, "value")
-    if not document.new_values:
+    series, values = (
+        numbers.counted(document.searched.looked_at, "series", "series"),
+        numbers.counted(document.searched.values, "value"),
+    )
+    if not document.searched.new_values:
         return say("Searched {series} with {values}; none of them is new.", series=series, values=values)
     suspected = [cause for cause in document.causes if cause.standing == "new" and not _is_certain(cause, document)]
     if not suspected:
@@ -576,15 +579,15 @@ def searched(document: TrendDocument) -> Words:
             "Searched {series} with {values}, {new} of them new.",
             series=series,
             values=values,
-            new=numbers.whole(document.new_values),
+            new=numbers.whole(document.searched.new_values),
         )
     # Rounded up, so as not to promise fewer.
-    chance = math.ceil(document.new_values * FALSE_ALARMS_PER_VALUE * 10) / 10
+    chance = math.ceil(document.searched.new_values * FALSE_ALARMS_PER_VALUE * 10) / 10
     return say(
         "Searched {series} with {values}, {new} of them new; noise alone may cause up to {chance} suspected changes in these.",
         series=series,
         values=values,
-        new=numbers.whole(document.new_values),
+        new=numbers.whole(document.searched.new_values),
         chance=Words(f"{chance:.1f}"),
     )
 
@@ -598,7 +601,7 @@ def mark_of(document: TrendDocument, *, is_bad: bool) -> Words:
     """The verdict on main's histories, by which a page is coloured."""
     if is_bad:
         return Words("FAIL")
-    if document.looked_at:
+    if document.searched.looked_at:
         return Words("PASS")
     return Words("SKIPPED")
 

@@ -74,7 +74,7 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
     with speaking(language):
         page, trend = SitePage(FLEET, content, links), content.trend
         spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
-        newest = trend.health[-_MAX_COLUMNS:]
+        newest = trend.runs.health[-_MAX_COLUMNS:]
         return page.render(
             "fleet",
             say("Machines"),
@@ -84,8 +84,8 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
             uplifts=[uplift_row(uplift, trend, most=_MAX_COLUMNS) for uplift in trend.uplifts[:_MAX_TESTBEDS]],
             matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
             statuses=trend_svg.steps_legend(),
-            weeks=trend_svg.weeks_bars(trend.weeks),
-            runs=[_run_row(run, page) for run in reversed(trend.health[-_MAX_RUNS:])],
+            weeks=trend_svg.weeks_bars(trend.runs.weeks),
+            runs=[_run_row(run, page) for run in reversed(trend.runs.health[-_MAX_RUNS:])],
             notes=trend.notes[:_MAX_RUNS],
         )
 
@@ -102,7 +102,7 @@ def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
     clock_ahead = EMPTY
     if ahead > CLOCK_SLACK:
         clock_ahead = numbers.duration(ahead.total_seconds())
-    health = [run for run in content.trend.health if run.fingerprint == span.fingerprint]
+    health = [run for run in content.trend.runs.health if run.fingerprint == span.fingerprint]
     away = read - moment(span.last_seen)
     return FleetMachine(
         span=span,
@@ -173,4 +173,4 @@ def _queue(queued: Sequence[float]) -> Words:
 
 def _run_row(run: RunHealth, page: SitePage) -> tuple[RunHealth, Words, bool]:
     """A run with its page, and whether it was disturbed."""
-    return run, page.to_run(run.run_id), run.waited is not None and run.waited >= BUSY
+    return run, page.to_run(run.run_id), run.conditions.waited is not None and run.conditions.waited >= BUSY

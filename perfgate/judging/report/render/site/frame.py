@@ -90,7 +90,7 @@ class SitePage:
             project=trend.project,
             navigation=[(Words(address), say(name), address == current) for address, name in _NAVIGATION.items()],
             made_at=day(trend.made_at),
-            newest=day(trend.newest),
+            newest=day(trend.runs.newest),
             **values,
         )
 

@@ -97,7 +97,7 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
             say("Overview"),
             mark=mark_of(trend, is_bad=bool(causes)),
             headline=_headline(content),
-            runs=trend.runs,
+            runs=trend.runs.count,
             searched=searched(trend),
             cards=cards,
             more_cards=numbers.beyond(causes, _MAX_CARDS),
@@ -117,7 +117,7 @@ def _headline(content: SiteContent) -> Words:
     causes = content.trend.open_regressions
     if causes:
         return say("{regressions} open", regressions=numbers.counted(len(causes), "regression"))
-    if content.trend.looked_at:
+    if content.trend.searched.looked_at:
         return say("no regression is open")
     return say("too few runs to look at yet")
 
