@@ -21,7 +21,7 @@ from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.trusted import read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.detect import detect
-from perfgate.judging.forge.forge import CiEvent, CommitStatus, connect
+from perfgate.judging.forge.forge import CiEvent, CiJob, CommitStatus, ForgeHost, connect
 from perfgate.judging.forge.hosts.github import GitHub
 from tests.waiting import left_in_the_end
 
@@ -71,12 +71,10 @@ def pull(url: str) -> Any:
 def _event(url: str, pull: Any) -> CiEvent:
     return CiEvent(
         forge="github",
-        api_url=url,
-        server_url=url,
+        host=ForgeHost(api_url=url, server_url=url),
         repository="team/model",
         project="team/model",
-        run_id="5",
-        run_attempt=1,
+        job=CiJob(run_id="5", run_attempt=1),
         head_sha=pull["head"]["sha"],
         change_request=pull["number"],
     )

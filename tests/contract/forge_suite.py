@@ -14,7 +14,16 @@ import pytest
 
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeSettingError, ForgeUnansweredError
 from perfgate.judging.forge.comment import CommentState, Posted, marker, post
-from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token, line_address
+from perfgate.judging.forge.forge import (
+    CiEvent,
+    CiJob,
+    CommitStatus,
+    Forge,
+    ForgeHost,
+    connect,
+    find_token,
+    line_address,
+)
 from tests.fakes.forge import (
     BOT,
     BOT_TOKEN,
@@ -92,12 +101,10 @@ def on_stage(dialect: Any) -> Iterator[Stage]:
         fake.changes.append(StoredChange(7, "team", "feature", HEAD))
         event = CiEvent(
             forge=dialect.name,
-            api_url=fake.api_url,
-            server_url=fake.url,
+            host=ForgeHost(api_url=fake.api_url, server_url=fake.url),
             repository=dialect.repository,
             project=dialect.project,
-            run_id="1",
-            run_attempt=1,
+            job=CiJob(run_id="1", run_attempt=1),
             head_sha=HEAD,
             change_request=7,
         )
@@ -107,7 +114,7 @@ def on_stage(dialect: Any) -> Iterator[Stage]:
 
 def test_line_address__file_of_the_head__its_page_at_that_commit(stage: Stage) -> None:
     pages = stage.fake.dialect.pages  # type: ignore[attr-defined]
-    root = f"{stage.event.server_url}/{stage.event.repository}/{pages}/{HEAD}"
+    root = f"{stage.event.host.server_url}/{stage.event.repository}/{pages}/{HEAD}"
     assert line_address(stage.event, "src/model.py", 88) == f"{root}/src/model.py#L88"
     odd = line_address(stage.event, "a b/(c)#d?.py", 1)
     assert odd == f"{root}/a%20b/%28c%29%23d%3F.py#L1"

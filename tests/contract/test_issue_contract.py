@@ -11,7 +11,7 @@ import pytest
 from perfgate.document.trend import KnownChange, TrendState
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.comment import MAX_CHARACTERS
-from perfgate.judging.forge.forge import CiEvent, connect
+from perfgate.judging.forge.forge import CiEvent, CiJob, ForgeHost, connect
 from perfgate.judging.forge.issues import (
     LABEL,
     IssueForge,
@@ -60,12 +60,10 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with FakeForge(dialect) as fake:
         event = CiEvent(
             forge=dialect.name,
-            api_url=fake.api_url,
-            server_url=fake.url,
+            host=ForgeHost(api_url=fake.api_url, server_url=fake.url),
             repository=dialect.repository,
             project=dialect.project,
-            run_id="5",
-            run_attempt=1,
+            job=CiJob(run_id="5", run_attempt=1),
             head_sha="a" * 40,
         )
         yield Stage(fake, event)

@@ -8,7 +8,7 @@ import github
 import gitlab
 import pytest
 
-from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect
+from perfgate.judging.forge.forge import CiEvent, CiJob, CommitStatus, Forge, ForgeHost, connect
 from perfgate.judging.forge.issues import IssueForge, keeps_issues
 from tests.fakes.forge import BOT, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge import BOT_TOKEN as TOKEN
@@ -35,12 +35,10 @@ def _ours(fake: FakeForge) -> Forge:
     dialect = fake.dialect
     event = CiEvent(
         forge=dialect.name,  # type: ignore[attr-defined]
-        api_url=fake.api_url,
-        server_url=fake.url,
+        host=ForgeHost(api_url=fake.api_url, server_url=fake.url),
         repository="team/model",
         project=dialect.project,  # type: ignore[attr-defined]
-        run_id="1",
-        run_attempt=1,
+        job=CiJob(run_id="1", run_attempt=1),
         head_sha=HEAD,
         change_request=7,
     )

@@ -104,5 +104,7 @@ def _set_pending(plan: MeasurementPlan, request: PlanRequest, doors: Doors) -> N
         names = " or ".join(token_variables(event.forge))
         raise UsageError("--pending needs a token that may set a commit status, in {names}", names=names)
     name = status_name(request.key)
-    forge.set_status(CommitStatus(event.head_sha, "pending", name, plan_line(plan, request.language), event.job_url))
+    forge.set_status(
+        CommitStatus(event.head_sha, "pending", name, plan_line(plan, request.language), event.job.job_url)
+    )
     doors.say(sentence("The commit status {name} of {head_sha} is pending.", name=name, head_sha=event.head_sha[:12]))

@@ -35,7 +35,7 @@ def answer_bisection(folder: Path, language: Language, doors: Doors) -> None:
         document = _read(folder / BISECTION_FILE, event.head_sha)
     except DocumentError as error:
         wrong = error
-    text = render_bisection_answer(document, event.job_url, language)
+    text = render_bisection_answer(document, event.job.job_url, language)
     forge.add_comment(event.change_request, text + "\n")
     doors.say(log_lines(text, doors.environ))
     if wrong is not None:

@@ -49,7 +49,7 @@ def read_artifacts(
     if artifact is None and target is None:
         raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
     cancelled = ReasonError(Message("publish.job-cancelled"))
-    is_cancelled = target is not None and target.event.measured in CANCELLED
+    is_cancelled = target is not None and target.event.job.measured in CANCELLED
     if is_cancelled and not expected:
         return [ReadArtifact(refusal=cancelled)]
     artifacts: list[ReadArtifact] = []

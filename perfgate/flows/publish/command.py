@@ -261,7 +261,7 @@ def _has_artifacts(forge: Forge) -> bool:
 
 def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:
     """The event of the job that measured."""
-    project_url = f"{event.server_url}/{event.repository}"
+    project_url = f"{event.host.server_url}/{event.repository}"
     if event.forge == "gitlab":
         job_url, artifact_url = f"{project_url}/-/pipelines/{state.run}", None
     else:
@@ -269,11 +269,10 @@ def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiE
         job_url, artifact_url = f"{run_url}/attempts/{state.attempt}", f"{run_url}#artifacts"
     return replace(
         event,
-        run_id=str(state.run),
-        run_attempt=state.attempt,
+        job=replace(
+            event.job, run_id=str(state.run), run_attempt=state.attempt, job_url=job_url, artifact_url=artifact_url
+        ),
         head_sha=change.head_sha,
         built_sha=None,
         change_request=change.number,
-        job_url=job_url,
-        artifact_url=artifact_url,
     )

@@ -68,7 +68,7 @@ def record_verdicts(published: Published, trusted: TrustedInputs, key: str, door
             change=change.number if change else 0,
             verdict=artifact.decision.verdict,
             judged_at=doors.now(),
-            link=event.report_url or event.job_url or "",
+            link=event.job.report_url or event.job.job_url or "",
         )
         for artifact in judged
     ]
@@ -176,7 +176,7 @@ class _Poster:
             )
             return None
         name, state = status_name(self.request.name), self._state(published.verdict)
-        status = CommitStatus(event.head_sha, state, name, published.status, event.job_url)
+        status = CommitStatus(event.head_sha, state, name, published.status, event.job.job_url)
         try:
             self.target.forge.set_status(status)
         except ForgeHasNoStatusesError as error:

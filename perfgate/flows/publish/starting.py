@@ -58,10 +58,12 @@ def tell_workflow(
     }
     if isinstance(order, BisectOrder):
         outputs["action"], outputs["metric"] = "bisect", order.metric or ""
-        answer = _bisecting(order, change, event.job_url)
+        answer = _bisecting(order, change, event.job.job_url)
     else:
         outputs["workload"] = order.workload or ""
-        answer = OrderAnswer("measuring", head=change.head_sha[:_SHORT], workload=order.workload, job_url=event.job_url)
+        answer = OrderAnswer(
+            "measuring", head=change.head_sha[:_SHORT], workload=order.workload, job_url=event.job.job_url
+        )
     append_to(path, output_lines(outputs), OUTPUT_VARIABLE)
     return answer
 
@@ -95,7 +97,7 @@ def _start_pipeline(
         raise
     except ForgeError as error:
         doors.say(log_lines(error.shown, doors.environ))
-        return OrderAnswer("refused_by_hand", command=bisect_line(order, change), job_url=event.job_url)
+        return OrderAnswer("refused_by_hand", command=bisect_line(order, change), job_url=event.job.job_url)
     return _bisecting(order, change, page)
 
 

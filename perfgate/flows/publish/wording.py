@@ -107,9 +107,9 @@ class Wording:
             return context
         return replace(
             context,
-            artifact_url=event.artifact_url,
-            report_url=event.report_url,
-            job_url=event.job_url,
+            artifact_url=event.job.artifact_url,
+            report_url=event.job.report_url,
+            job_url=event.job.job_url,
             source=_line_addresses(event, trusted.root),
         )
 
@@ -168,7 +168,7 @@ def _evidence_pages(target: TargetForge, key: str, links: Iterable[Artifact]) ->
         artifacts = target.forge.artifacts()
     except ForgeError:
         return {}
-    prefix, attempt = f"perfgate-{key}-", target.event.run_attempt
+    prefix, attempt = f"perfgate-{key}-", target.event.job.run_attempt
     documents = newest(artifacts, prefix, attempt)
     flame = newest(artifacts, prefix, attempt, suffix="-flame.html")
     traces = newest(artifacts, prefix, attempt, suffix="-traces")

@@ -35,10 +35,12 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     Raises DocumentError if none is available, ForgeError if the forge does not respond.
     """
     prefix = f"perfgate-{key}-"
-    artifact = newest(forge.artifacts(), prefix, event.run_attempt)
+    artifact = newest(forge.artifacts(), prefix, event.job.run_attempt)
     if artifact is None:
         raise ReasonError(
-            Message("publish.artifact-not-left", {"run": str(event.run_id), "name": f"{prefix}{event.run_attempt}"})
+            Message(
+                "publish.artifact-not-left", {"run": str(event.job.run_id), "name": f"{prefix}{event.job.run_attempt}"}
+            )
         )
     if artifact.expired:
         raise ReasonError(Message("publish.artifact-expired", {"name": artifact.name}))
@@ -64,7 +66,7 @@ def with_traces(artifact: Path | bytes, forge: Forge | None, event: CiEvent, key
     yield artifact
     newest_traces = None
     if forge:
-        newest_traces = newest(forge.artifacts(), f"perfgate-{key}-", event.run_attempt, suffix="-traces")
+        newest_traces = newest(forge.artifacts(), f"perfgate-{key}-", event.job.run_attempt, suffix="-traces")
     if forge is None or newest_traces is None or newest_traces.expired:
         return
     if newest_traces.bytes > MAX_ARCHIVE_BYTES:

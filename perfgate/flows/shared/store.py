@@ -75,11 +75,11 @@ def store_location_in(location: str | None, folder: Path, environ: Mapping[str, 
 def git_access(event: CiEvent, environ: Mapping[str, str]) -> GitAccess:
     """The access to the git server of an event, with the job's token."""
     return GitAccess(
-        server=event.server_url,
-        repository=f"{event.server_url}/{event.repository}.git",
+        server=event.host.server_url,
+        repository=f"{event.host.server_url}/{event.repository}.git",
         user=_USERS.get(event.forge, _ANY_USER),
         token=find_token(event.forge, environ) or "",
-        ca_file=event.ca_file,
+        ca_file=event.host.ca_file,
     )
 
 

@@ -62,7 +62,7 @@ def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Lang
     """Write the report into our issue, or print it if that is impossible."""
     context = CommentContext(language=language)
     if ours.event:
-        context = replace(context, artifact_url=ours.event.artifact_url, job_url=ours.event.job_url)
+        context = replace(context, artifact_url=ours.event.job.artifact_url, job_url=ours.event.job.job_url)
     if ours.forge is None or ours.event is None:
         text = render_issue(document, context)
         doors.say(log_lines(text, doors.environ))
@@ -70,8 +70,8 @@ def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Lang
         doors.say(sentence("Nothing was posted: {why_not}.", why_not=ours.why_not))
         return
     state = IssueState(
-        run=int(ours.event.run_id),
-        attempt=ours.event.run_attempt,
+        run=int(ours.event.job.run_id),
+        attempt=ours.event.job.run_attempt,
         trend=state_of(document.series, document.runs.newest),
     )
     first_line = issue_marker(key)

@@ -99,14 +99,14 @@ def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change:
 def refuse_other_pipeline(name: str, ci: CiContext, event: CiEvent) -> None:
     """Raise DocumentError unless a document was measured by the event's own pipeline, for its head."""
     _refuse_foreign_head(ci, name, event)
-    refuse_different(name, "run id", ci.run_id, event.run_id)
+    refuse_different(name, "run id", ci.run_id, event.job.run_id)
     # If only this job is run again, it finds the artifact of an earlier attempt.
-    if ci.run_attempt > event.run_attempt:
+    if ci.run_attempt > event.job.run_attempt:
         raise DocumentError(
             "{name} is of attempt {attempt}, but this job of attempt {ours}",
             name=name,
             attempt=ci.run_attempt,
-            ours=event.run_attempt,
+            ours=event.job.run_attempt,
         )
 
 

@@ -116,8 +116,8 @@ def can_hold(accepts: list[list[str]]) -> bool:
 
 def state_of(event: CiEvent, verdict: Verdict, accepts: list[list[str]]) -> CommentState:
     return CommentState(
-        run=int(event.run_id),
-        attempt=event.run_attempt,
+        run=int(event.job.run_id),
+        attempt=event.job.run_attempt,
         head=event.head_sha,
         verdict=verdict,
         decided=_decided(verdict, None),

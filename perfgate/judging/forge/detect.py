@@ -12,7 +12,7 @@ import msgspec
 
 from perfgate.errors import UsageError
 from perfgate.git.commands import COMMIT_ID
-from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses, read_event
+from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, CiJob, ForgeHost, addresses, read_event
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace
 from perfgate.judging.forge.payloads import Commit, ForgeRepository, PostedComment, PostedIssue
 
@@ -38,8 +38,10 @@ def detect(environ: Mapping[str, str]) -> CiEvent | None:
     if event is None:
         return None
     account, measured = environ.get(ACCOUNT_VARIABLE) or None, environ.get(MEASURED_VARIABLE) or None
-    report = _own_page(environ, REPORT_URL_VARIABLE, f"{event.server_url}/{event.repository}", event.job_url)
-    return replace(event, account=account, measured=measured, report_url=report)
+    report = _own_page(environ, REPORT_URL_VARIABLE, f"{event.host.server_url}/{event.repository}", event.job.job_url)
+    return replace(
+        event, host=replace(event.host, account=account), job=replace(event.job, measured=measured, report_url=report)
+    )
 
 
 def _read(environ: Mapping[str, str]) -> CiEvent | None:
@@ -247,7 +249,7 @@ def github_event(environ: Mapping[str, str]) -> CiEvent:
     event = _github_job(environ)
     if payload.workflow_run is not None:
         return _after_workflow(
-            event, payload.workflow_run, own_artifact_url(environ, f"{event.server_url}/{event.repository}")
+            event, payload.workflow_run, own_artifact_url(environ, f"{event.host.server_url}/{event.repository}")
         )
     if payload.pull_request is not None:
         pull = payload.pull_request
@@ -270,16 +272,17 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
     sha = _need(environ, "GITHUB_SHA")
     return CiEvent(
         forge="github",
-        api_url=_need(environ, "GITHUB_API_URL"),
-        server_url=server,
+        host=ForgeHost(api_url=_need(environ, "GITHUB_API_URL"), server_url=server),
         repository=repository,
         project=repository,
-        run_id=str(run_id),
-        run_attempt=attempt,
+        job=CiJob(
+            run_id=str(run_id),
+            run_attempt=attempt,
+            job_url=f"{run_url}/attempts/{attempt}",
+            artifact_url=own_artifact_url(environ, project_url) or f"{run_url}#artifacts",
+        ),
         head_sha=sha,
         built_sha=sha,
-        job_url=f"{run_url}/attempts/{attempt}",
-        artifact_url=own_artifact_url(environ, project_url) or f"{run_url}#artifacts",
     )
 
 
@@ -290,7 +293,7 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
 
     ``pull_requests`` is empty for a run from a fork, and may name one that has moved on since; the head SHA decides.
     """
-    run_url = f"{event.server_url}/{event.repository}/actions/runs/{run.id}"
+    run_url = f"{event.host.server_url}/{event.repository}/actions/runs/{run.id}"
     owner = None
     change_request = branch = None
     pulls = [pull.number for pull in run.pull_requests if pull.head.sha == run.head_sha]
@@ -302,15 +305,18 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
             owner = run.head_repository.owner.login
     return replace(
         event,
-        run_id=str(run.id),
-        run_attempt=run.run_attempt,
+        job=replace(
+            event.job,
+            run_id=str(run.id),
+            run_attempt=run.run_attempt,
+            job_url=f"{run_url}/attempts/{run.run_attempt}",
+            artifact_url=judged_here or f"{run_url}#artifacts",
+        ),
         head_sha=run.head_sha,
         built_sha=None,
         change_request=change_request,
         owner=owner,
         branch=branch,
-        job_url=f"{run_url}/attempts/{run.run_attempt}",
-        artifact_url=judged_here or f"{run_url}#artifacts",
     )
 
 
@@ -339,17 +345,17 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         ca_file = environ.get("CI_SERVER_TLS_CA_FILE") or None
     return CiEvent(
         forge=forge,
-        api_url=api,
-        server_url=server,
+        host=ForgeHost(api_url=api, server_url=server, ca_file=ca_file),
         repository=repository,
         project=repository,
-        run_id=str(_number(environ, "PERFGATE_RUN_ID")),
-        run_attempt=1 if attempt is None else attempt,
+        job=CiJob(
+            run_id=str(_number(environ, "PERFGATE_RUN_ID")),
+            run_attempt=1 if attempt is None else attempt,
+            job_url=job_url,
+            artifact_url=own_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
+        ),
         head_sha=sha,
         change_request=_optional_number(environ, "PERFGATE_CHANGE_REQUEST"),
-        job_url=job_url,
-        artifact_url=own_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
-        ca_file=ca_file,
     )
 
 
@@ -367,19 +373,23 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
     repository = _need(environ, "CI_PROJECT_PATH")
     return CiEvent(
         forge="gitlab",
-        api_url=_need(environ, "CI_API_V4_URL"),
-        server_url=server,
+        host=ForgeHost(
+            api_url=_need(environ, "CI_API_V4_URL"),
+            server_url=server,
+            ca_file=environ.get("CI_SERVER_TLS_CA_FILE") or None,
+        ),
         repository=repository,
         project=_need(environ, project),
-        run_id=str(_number(environ, "CI_PIPELINE_ID")),
-        run_attempt=1,
+        job=CiJob(
+            run_id=str(_number(environ, "CI_PIPELINE_ID")),
+            run_attempt=1,
+            job_url=environ.get("CI_PIPELINE_URL") or environ.get("CI_JOB_URL"),
+            artifact_url=own_artifact_url(environ, f"{server}/{repository}"),
+        ),
         head_sha=environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or built,
         built_sha=built,
         change_request=merge_request,
         is_check=True,
-        job_url=environ.get("CI_PIPELINE_URL") or environ.get("CI_JOB_URL"),
-        artifact_url=own_artifact_url(environ, f"{server}/{repository}"),
-        ca_file=environ.get("CI_SERVER_TLS_CA_FILE") or None,
     )
 
 

@@ -8,8 +8,6 @@ from types import ModuleType
 from typing import Literal, Protocol
 from urllib.parse import quote
 
-import msgspec
-
 from perfgate.document.run import CiContext
 from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
@@ -24,18 +22,40 @@ ACCOUNT_VARIABLE = "PERFGATE_LOGIN"
 
 
 @dataclass(frozen=True)
+class ForgeHost:
+    """The forge of a CI job, and what its clients need."""
+
+    api_url: str
+    server_url: str
+    ca_file: str | None = None
+    # The login of the token, if the forge does not reveal it.
+    account: str | None = None
+
+
+@dataclass(frozen=True)
+class CiJob:
+    """The pipeline that a job belongs to, and the pages of its results."""
+
+    run_id: str
+    run_attempt: int
+    # How the measuring job ended, if known.
+    measured: str | None = None
+    job_url: str | None = None
+    artifact_url: str | None = None
+    report_url: str | None = None
+
+
+@dataclass(frozen=True)
 class CiEvent:
     """The CI job as described by its environment. It is trusted: artifacts and comments are checked against it."""
 
     forge: str
-    api_url: str
-    server_url: str
+    host: ForgeHost
     # The repository in which the pipeline runs.
     repository: str
     # The API's name of the repository that gets the comment: ``owner/name``, or a number on GitLab.
     project: str
-    run_id: str
-    run_attempt: int
+    job: CiJob
     # The commit under review.
     head_sha: str
     # The commit that CI checked out: on a change request a merge of head into base.
@@ -46,19 +66,18 @@ class CiEvent:
     branch: str | None = None
     # The commit that a merge queue puts ``head_sha`` on.
     base_sha: str | None = None
-    # How the measuring job ended, if known.
-    measured: str | None = None
     # Whether the forge ties the change request to the job's own pipeline, so that no commit status is needed.
     is_check: bool = False
-    job_url: str | None = None
-    artifact_url: str | None = None
-    report_url: str | None = None
-    ca_file: str | None = None
-    # The login of the token, if the forge does not reveal it.
-    account: str | None = None
 
     def context(self) -> CiContext:
-        return msgspec.convert(self, CiContext, from_attributes=True)
+        return CiContext(
+            forge=self.forge,
+            repository=self.repository,
+            run_id=self.job.run_id,
+            run_attempt=self.job.run_attempt,
+            head_sha=self.head_sha,
+            change_request=self.change_request,
+        )
 
 
 @dataclass(frozen=True)
@@ -187,7 +206,7 @@ def line_address(event: CiEvent, path: str, line: int) -> str:
     """The page of a line of a file at the event's head, by its path in the repository."""
     repository, file = quote(event.repository), quote(path)
     page = _member(event.forge).LINE.format(repository=repository, commit=event.head_sha, path=file, line=line)
-    return f"{event.server_url}/{page}"
+    return f"{event.host.server_url}/{page}"
 
 
 def read_event(forge: str, environ: Mapping[str, str]) -> CiEvent:

@@ -79,12 +79,12 @@ class _Permission(msgspec.Struct):
 
 def connect_similar(event: CiEvent, token: str, dialect: SimilarDialect, *, sleep: Sleep, clock: Clock) -> SimilarForge:
     session = ForgeSession(
-        event.api_url,
+        event.host.api_url,
         token,
         accept="application/json",
         sleep=sleep,
         clock=clock,
-        ca_file=event.ca_file,
+        ca_file=event.host.ca_file,
         scheme=dialect.scheme,
     )
     return SimilarForge(session, event, dialect)

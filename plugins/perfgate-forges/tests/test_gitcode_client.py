@@ -10,7 +10,7 @@ from fake_dialects import GitCodeDialect
 from gitcode_api import GitCode
 
 from perfgate.judging.forge.comment import CommentState, Posted, marker, post, read_state
-from perfgate.judging.forge.forge import CiEvent, Forge, connect
+from perfgate.judging.forge.forge import CiEvent, CiJob, Forge, ForgeHost, connect
 from tests.fakes.forge import BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 
 HEAD = "a" * 40
@@ -34,12 +34,10 @@ def _sdk(fake: FakeForge, token: str = BOT_TOKEN) -> GitCode:
 def _ours(fake: FakeForge) -> Forge:
     event = CiEvent(
         forge="gitcode",
-        api_url=fake.api_url,
-        server_url=fake.url,
+        host=ForgeHost(fake.api_url, fake.url),
         repository="team/model",
         project="team/model",
-        run_id="1",
-        run_attempt=1,
+        job=CiJob("1", 1),
         head_sha=HEAD,
         change_request=7,
     )

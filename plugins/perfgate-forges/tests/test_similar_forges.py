@@ -13,7 +13,7 @@ from fake_dialects import GitCodeDialect, GiteaDialect, GiteeDialect
 
 from perfgate.errors import UsageError
 from perfgate.judging.forge.detect import detect
-from perfgate.judging.forge.forge import CiEvent, token_variables
+from perfgate.judging.forge.forge import CiEvent, CiJob, ForgeHost, token_variables
 from perfgate.plugins import PACKAGED_FORGES
 from tests.contract.forge_suite import *  # noqa: F403 - the tests themselves
 from tests.contract.forge_suite import HEAD, Stage, on_stage
@@ -48,16 +48,17 @@ def test_detect__event_given__addresses_everybody_uses() -> None:
     more = {"PERFGATE_CHANGE_REQUEST": "7", "PERFGATE_JOB_URL": "https://ci.example/job/perf/123/"}
     assert detect({**GIVEN, **more}) == CiEvent(
         forge="gitcode",
-        api_url="https://api.gitcode.com/api/v5",
-        server_url="https://gitcode.com",
+        host=ForgeHost("https://api.gitcode.com/api/v5", "https://gitcode.com"),
         repository="team/model",
         project="team/model",
-        run_id="123",
-        run_attempt=1,
+        job=CiJob(
+            "123",
+            1,
+            job_url="https://ci.example/job/perf/123/",
+            artifact_url="https://ci.example/job/perf/123/",
+        ),
         head_sha=HEAD,
         change_request=7,
-        job_url="https://ci.example/job/perf/123/",
-        artifact_url="https://ci.example/job/perf/123/",
     )
 
 
@@ -67,20 +68,20 @@ def test_detect__forge_without_a_common_address__must_be_given_one() -> None:
         detect(event)
     read = detect({**event, "PERFGATE_API_URL": "https://git.example:3000/api/v1"})
     assert read is not None
-    assert (read.api_url, read.server_url) == ("https://git.example:3000/api/v1", "https://git.example:3000")
+    assert (read.host.api_url, read.host.server_url) == ("https://git.example:3000/api/v1", "https://git.example:3000")
 
 
 def test_detect__gitea_actions__speaks_in_githubs_words(tmp_path: Path) -> None:
     payload = {"pull_request": {"number": 7, "head": {"sha": HEAD}}}
     event = _actions(tmp_path, payload, GITHUB_RUN_NUMBER="41", GITHUB_RUN_ATTEMPT="2")
-    assert (event.forge, event.api_url, event.change_request) == ("gitea", "https://git.example/api/v1", 7)
-    assert (event.run_id, event.run_attempt, event.head_sha) == ("9876543210", 2, HEAD)
-    assert event.job_url == event.artifact_url == "https://git.example/team/model/actions/runs/41"
+    assert (event.forge, event.host.api_url, event.change_request) == ("gitea", "https://git.example/api/v1", 7)
+    assert (event.job.run_id, event.job.run_attempt, event.head_sha) == ("9876543210", 2, HEAD)
+    assert event.job.job_url == event.job.artifact_url == "https://git.example/team/model/actions/runs/41"
 
 
 def test_detect__gitea_without_attempts__is_the_first(tmp_path: Path) -> None:
     event = _actions(tmp_path, {})
-    assert (event.run_attempt, event.job_url, event.artifact_url) == (1, None, None)
+    assert (event.job.run_attempt, event.job.job_url, event.job.artifact_url) == (1, None, None)
 
 
 def _actions(folder: Path, payload: object, **more: str) -> CiEvent:

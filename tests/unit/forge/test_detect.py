@@ -10,7 +10,7 @@ import pytest
 
 from perfgate.errors import UsageError
 from perfgate.judging.forge.detect import detect, read_comment
-from perfgate.judging.forge.forge import CiEvent
+from perfgate.judging.forge.forge import CiEvent, CiJob, ForgeHost
 from perfgate.judging.forge.orders import CommentEvent
 from perfgate.judging.forge.runner import log_lines
 from tests.installed import without_plugins
@@ -63,17 +63,18 @@ def test_detect__github_pull_request__head_and_merge(tmp_path: Path) -> None:
     event = _github(tmp_path, "pull_request", _payload("github.pull_request.json"))
     assert event == CiEvent(
         forge="github",
-        api_url="https://api.github.com",
-        server_url="https://github.com",
+        host=ForgeHost(api_url="https://api.github.com", server_url="https://github.com"),
         repository="team/model",
         project="team/model",
-        run_id="9876543210",
-        run_attempt=2,
+        job=CiJob(
+            run_id="9876543210",
+            run_attempt=2,
+            job_url="https://github.com/team/model/actions/runs/9876543210/attempts/2",
+            artifact_url="https://github.com/team/model/actions/runs/9876543210#artifacts",
+        ),
         head_sha=HEAD,
         built_sha=MERGE,
         change_request=7,
-        job_url="https://github.com/team/model/actions/runs/9876543210/attempts/2",
-        artifact_url="https://github.com/team/model/actions/runs/9876543210#artifacts",
     )
 
 
@@ -94,10 +95,10 @@ def test_detect__pull_request_target__base_was_checked_out(tmp_path: Path) -> No
 def test_detect__workflow_run_of_a_fork__is_found_by_branch(tmp_path: Path) -> None:
     event = _github(tmp_path, "workflow_run", _payload("github.workflow_run.json"))
     assert event is not None
-    assert (event.run_id, event.run_attempt, event.head_sha) == ("555", 3, HEAD)
+    assert (event.job.run_id, event.job.run_attempt, event.head_sha) == ("555", 3, HEAD)
     assert (event.change_request, event.owner, event.branch) == (None, "mallory", "feature")
     assert event.built_sha is None
-    assert event.job_url == "https://github.com/team/model/actions/runs/555/attempts/3"
+    assert event.job.job_url == "https://github.com/team/model/actions/runs/555/attempts/3"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_detect__workflow_run__links_what_was_judged_here_rather_than_what_the_f
 ) -> None:
     event = _github(tmp_path, "workflow_run", _payload("github.workflow_run.json"), PERFGATE_ARTIFACT_URL=told)
     assert event is not None
-    assert event.artifact_url == f"https://github.com/team/model/actions/{linked}"
+    assert event.job.artifact_url == f"https://github.com/team/model/actions/{linked}"
 
 
 @pytest.mark.parametrize(("sha", "number"), [(HEAD, 7), (OTHER, None)])
@@ -158,7 +159,7 @@ def test_detect__merge_group__base_is_that_of_the_event(tmp_path: Path) -> None:
 def test_detect__how_the_measuring_job_ended__is_known_where_the_job_is_told(tmp_path: Path) -> None:
     told = _github(tmp_path, "push", {}, PERFGATE_MEASURED="cancelled")
     untold = _github(tmp_path, "push", {}, PERFGATE_MEASURED="")
-    assert (told and told.measured, untold and untold.measured) == ("cancelled", None)
+    assert (told and told.job.measured, untold and untold.job.measured) == ("cancelled", None)
 
 
 @pytest.mark.parametrize("payload", ["", "{", "[]", '{"pull_request": {"number": "7"}}', "[" * 100_000])
@@ -193,14 +194,14 @@ def test_detect__run_id_is_no_number__refused(tmp_path: Path) -> None:
 def test_detect__artifact_url__only_on_the_forge(tmp_path: Path, url: str, taken: bool) -> None:
     event = _github(tmp_path, "push", {}, PERFGATE_ARTIFACT_URL=url)
     assert event is not None
-    assert (event.artifact_url == url) is taken
+    assert (event.job.artifact_url == url) is taken
 
 
 def test_detect__gitlab_branch__no_change_request() -> None:
     event = _gitlab()
     assert event is not None
     assert (event.project, event.change_request, event.head_sha, event.built_sha) == ("5", None, HEAD, HEAD)
-    assert (event.run_id, event.run_attempt) == ("800", 1)
+    assert (event.job.run_id, event.job.run_attempt) == ("800", 1)
 
 
 def test_detect__gitlab_fork__comment_goes_to_the_target_project() -> None:
@@ -221,7 +222,7 @@ def test_detect__gitlab_merged_results__head_and_merge() -> None:
     more = {"CI_MERGE_REQUEST_IID": "7", "CI_MERGE_REQUEST_PROJECT_ID": "5", "CI_COMMIT_SHA": MERGE}
     event = _gitlab(**more, CI_MERGE_REQUEST_SOURCE_BRANCH_SHA=HEAD, CI_SERVER_TLS_CA_FILE="/ca.pem")
     assert event is not None
-    assert (event.head_sha, event.built_sha, event.ca_file) == (HEAD, MERGE, "/ca.pem")
+    assert (event.head_sha, event.built_sha, event.host.ca_file) == (HEAD, MERGE, "/ca.pem")
 
 
 def test_context__kept_in_the_run_document__names_run_and_head() -> None:
@@ -283,29 +284,33 @@ def test_detect__event_given__addresses_everybody_uses() -> None:
     more = {"PERFGATE_CHANGE_REQUEST": "7", "PERFGATE_JOB_URL": "https://ci.example/job/perf/123/"}
     assert detect({**GIVEN_EVENT, **more}) == CiEvent(
         forge="github",
-        api_url="https://api.github.com",
-        server_url="https://github.com",
+        host=ForgeHost(api_url="https://api.github.com", server_url="https://github.com"),
         repository="team/model",
         project="team/model",
-        run_id="123",
-        run_attempt=1,
+        job=CiJob(
+            run_id="123",
+            run_attempt=1,
+            job_url="https://ci.example/job/perf/123/",
+            artifact_url="https://ci.example/job/perf/123/",
+        ),
         head_sha=HEAD,
         change_request=7,
-        job_url="https://ci.example/job/perf/123/",
-        artifact_url="https://ci.example/job/perf/123/",
     )
 
 
 def test_detect__event_given_for_a_server_of_ones_own__its_pages_are_where_its_api_is() -> None:
     event = detect({**GIVEN_EVENT, "PERFGATE_API_URL": "https://git.example:3000/api/v3"})
     assert event is not None
-    assert (event.api_url, event.server_url) == ("https://git.example:3000/api/v3", "https://git.example:3000")
+    assert (event.host.api_url, event.host.server_url) == (
+        "https://git.example:3000/api/v3",
+        "https://git.example:3000",
+    )
 
 
 def test_detect__event_given_in_another_forges_job__what_is_given_counts() -> None:
     event = detect({**GIVEN_EVENT, "GITLAB_CI": "true", "CI_COMMIT_SHA": OTHER, "PERFGATE_RUN_ATTEMPT": "2"})
     assert event is not None
-    assert (event.forge, event.head_sha, event.run_attempt, event.change_request) == ("github", HEAD, 2, None)
+    assert (event.forge, event.head_sha, event.job.run_attempt, event.change_request) == ("github", HEAD, 2, None)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +340,7 @@ def test_detect__event_given_wrongly__says_what(name: str, value: str, words: st
 def test_detect__job_address_that_could_break_out__is_no_link(url: str) -> None:
     event = detect({**GIVEN_EVENT, "PERFGATE_JOB_URL": url, "PERFGATE_ARTIFACT_URL": url})
     assert event is not None
-    assert (event.job_url, event.artifact_url) == (None, None)
+    assert (event.job.job_url, event.job.artifact_url) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +357,7 @@ def test_detect__artifact_address_of_a_given_event__only_of_the_repository_or_th
     job = "https://ci.example/job/perf/123/"
     event = detect({**GIVEN_EVENT, "PERFGATE_JOB_URL": job, "PERFGATE_ARTIFACT_URL": url})
     assert event is not None
-    assert event.artifact_url == (url if taken else job)
+    assert event.job.artifact_url == (url if taken else job)
 
 
 def test_detect__gitea_actions_without_its_package__named_with_what_to_install() -> None:

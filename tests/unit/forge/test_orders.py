@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.forge import CiEvent, Forge, connect
+from perfgate.judging.forge.forge import CiEvent, CiJob, Forge, ForgeHost, connect
 from perfgate.judging.forge.orders import (
     AcceptOrder,
     BisectOrder,
@@ -141,12 +141,10 @@ def test_read_order__call_that_asks_for_nothing__is_refused(line: str) -> None:
 def _forge(fake: FakeForge) -> Forge:
     event = CiEvent(
         forge=fake.dialect.name,  # type: ignore[attr-defined]
-        api_url=fake.api_url,
-        server_url=fake.url,
+        host=ForgeHost(api_url=fake.api_url, server_url=fake.url),
         repository="team/model",
         project=fake.dialect.project,  # type: ignore[attr-defined]
-        run_id="1",
-        run_attempt=1,
+        job=CiJob(run_id="1", run_attempt=1),
         head_sha=HEAD,
     )
     return connect(event, BOT_TOKEN, sleep=lambda _: None, clock=lambda: 0.0)

@@ -25,7 +25,7 @@ from perfgate.judging.forge.comment import (
     post,
     read_state,
 )
-from perfgate.judging.forge.forge import CiEvent, Forge, connect
+from perfgate.judging.forge.forge import CiEvent, CiJob, Forge, ForgeHost, connect
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.meddled import Meddled
@@ -124,12 +124,10 @@ def room(request: pytest.FixtureRequest) -> Iterator[Room]:
         fake.changes.append(StoredChange(7, "team", "feature", HEAD))
         event = CiEvent(
             forge=dialect.name,
-            api_url=fake.api_url,
-            server_url=fake.url,
+            host=ForgeHost(api_url=fake.api_url, server_url=fake.url),
             repository="team/model",
             project=dialect.project,
-            run_id="1",
-            run_attempt=1,
+            job=CiJob(run_id="1", run_attempt=1),
             head_sha=HEAD,
             change_request=7,
         )

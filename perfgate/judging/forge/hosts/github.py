@@ -32,7 +32,7 @@ RECENT_PULLS = 300
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitHub:
-    session = ForgeSession(event.api_url, token, accept="application/vnd.github+json", sleep=sleep, clock=clock)
+    session = ForgeSession(event.host.api_url, token, accept="application/vnd.github+json", sleep=sleep, clock=clock)
     return GitHub(session, event, DIALECT)
 
 
@@ -137,10 +137,10 @@ class GitHub(DialectForge):
         return [parent.sha for parent in self._session.get(path, list[Commit], field="parents")]
 
     def artifacts(self) -> list[ForgeArtifact]:
-        run = f"actions/runs/{quote(self._event.run_id, safe='')}/artifacts"
+        run = f"actions/runs/{quote(self._event.job.run_id, safe='')}/artifacts"
         query: Query = {"per_page": 100}
         artifacts = self._session.pages(f"{self._path}/{run}", _Artifact, query=query, field="artifacts")
-        page_of_run = f"{self._event.server_url}/{self._event.repository}/{run}"
+        page_of_run = f"{self._event.host.server_url}/{self._event.repository}/{run}"
         return [
             ForgeArtifact(
                 artifact.id,
@@ -223,4 +223,4 @@ class GitHub(DialectForge):
         answer = self._session.get_unless_refused("/user", User, refused=403)
         if answer:
             return answer.login
-        return self._event.account or ACTIONS_ACCOUNT
+        return self._event.host.account or ACTIONS_ACCOUNT

@@ -46,7 +46,13 @@ _STATES: dict[StatusState, str] = {"success": "success", "failure": "failed", "e
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitLab:
     session = ForgeSession(
-        event.api_url, token, accept="application/json", sleep=sleep, clock=clock, ca_file=event.ca_file, rights=RIGHTS
+        event.host.api_url,
+        token,
+        accept="application/json",
+        sleep=sleep,
+        clock=clock,
+        ca_file=event.host.ca_file,
+        rights=RIGHTS,
     )
     return GitLab(session, event)
 
@@ -146,9 +152,9 @@ class GitLab:
 
         The pipeline belongs to the project it runs in, which for a merge request from a fork may be the fork.
         """
-        path = f"{self._pipeline_project}/pipelines/{quote(self._event.run_id, safe='')}/jobs"
+        path = f"{self._pipeline_project}/pipelines/{quote(self._event.job.run_id, safe='')}/jobs"
         jobs = self._session.pages(path, _Job, query={"per_page": 100, "include_retried": "true"})
-        pages_of_jobs = f"{self._event.server_url}/{self._event.repository}/-/jobs"
+        pages_of_jobs = f"{self._event.host.server_url}/{self._event.repository}/-/jobs"
         return [
             ForgeArtifact(
                 job.id,
@@ -260,7 +266,7 @@ class GitLab:
         body = {"ref": branch, "variables": [{"key": name, "value": value} for name, value in variables.items()]}
         path = f"{self._path}/pipeline"
         number = self._session.send("POST", path, body, int, expect=201, repeatable=False, field="id")
-        return f"{self._event.server_url}/{self._event.repository}/-/pipelines/{number}"
+        return f"{self._event.host.server_url}/{self._event.repository}/-/pipelines/{number}"
 
     def may_push(self, login: str) -> bool:
         """Whether an account may push, from the role Developer on (docs.gitlab.com, "Roles and permissions")."""

@@ -34,8 +34,8 @@ class Untimed:
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Counts of metrics by outcome, and the size of the measurement: pairs of functions, quads of jobs."""
+class OutcomeCounts:
+    """How many metrics have each outcome, and how many there are."""
 
     regressed: int
     improved: int
@@ -43,6 +43,17 @@ class Counts:
     inconclusive: int
     not_comparable: int
     total: int
+
+    @property
+    def moved(self) -> int:
+        return self.regressed + self.improved
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The outcomes of metrics, and the size of the measurement: pairs of functions, quads of jobs."""
+
+    metrics: OutcomeCounts
     floor: Words | None
     aa_pairs: int
     pairs: int
@@ -52,10 +63,6 @@ class Counts:
     device: str
     recorded: bool
     rules: bool
-
-    @property
-    def moved(self) -> int:
-        return self.regressed + self.improved
 
 
 @dataclass(frozen=True)
@@ -164,13 +171,16 @@ def counts(summary: Summary) -> Counts:
         if isinstance(comparison, Paired) and comparison.is_of_job:
             quads = max(quads, comparison.pairs or 0)
     floor = summary.floor
-    return Counts(
+    metrics = OutcomeCounts(
         regressed=sum(comparison.outcome == "regressed" for comparison in summary.metrics),
         improved=len(summary.improved),
         unchanged=len(summary.unchanged),
         inconclusive=len(summary.inconclusive),
         not_comparable=len(summary.not_comparable),
         total=len(summary.metrics),
+    )
+    return Counts(
+        metrics=metrics,
         floor=None if floor is None else numbers.plus_minus(floor.floor),
         aa_pairs=max((floor.pairs for floor in decision.measured.noise_floors), default=0),
         pairs=decision.measured.pairs,
