@@ -229,24 +229,25 @@ def device_gate(
         timed = [with_waits(member, share) for member in members]
         if one_after_the_other and run is head:
             timed = [later(member) for member in timed]
-        replicates = [*run.replicates, *timed]
+        replicates = [*run.pairs.replicates, *timed]
         if on_device:
             replicates = [as_device(replicate) for replicate in replicates]
-        runs.append(msgspec.structs.replace(run, replicates=replicates))
+        runs.append(changed(run, replicates=replicates))
     return times_of(judged(runs[0], runs[1], policy=Policy(looks=LOOKS)))
 
 
 def as_device(replicate: Replicate) -> Replicate:
-    return with_columns(replicate, lambda columns: msgspec.structs.replace(columns, cpu_source="device"))
+    return with_columns(replicate, lambda columns: changed(columns, cpu_source="device"))
 
 
 def with_waits(replicate: Replicate, share: float) -> Replicate:
     """The replicate, seen for longer by what it waited for CPUs."""
 
     def waiting(columns: BlockColumns) -> BlockColumns:
-        seen_ns = [round(ns / (1 - share)) for ns in columns.seen_ns]
-        delay_ns = [longer - ns for longer, ns in zip(seen_ns, columns.seen_ns)]
-        return msgspec.structs.replace(columns, seen_ns=seen_ns, run_delay_ns=delay_ns)
+        before = columns.conductor.seen_ns
+        seen_ns = [round(ns / (1 - share)) for ns in before]
+        delay_ns = [longer - ns for longer, ns in zip(seen_ns, before)]
+        return changed(columns, seen_ns=seen_ns, run_delay_ns=delay_ns)
 
     return with_columns(replicate, waiting)
 
