@@ -52,8 +52,8 @@ CPU_DECIDES = "gate.cpu-decides"
 # The verdict on a change that no workload runs.
 Unmeasured = Literal["skip", "warn", "fail"]
 Comparing = Literal["code", "stack", "rules"]
-# How a number of the checklist was compared.
-StepEvidence = Literal["count", "pair", "turn"]
+# What both sides measured alternately: pairs of the gate, or turns of a step.
+TurnUnit = Literal["pair", "turn"]
 Standing = Literal["new", "unchanged", "as_measured"]
 
 
@@ -130,6 +130,33 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: int | None = None
 
 
+class CountDifference(msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"):
+    """The relative difference of a count or a constant, which has no noise; None from 0."""
+
+    delta: float | None
+
+
+class TurnDifference(msgspec.Struct, frozen=True, kw_only=True, tag="turns", tag_field="kind"):
+    """The relative difference of a number that both sides measured in turns, or in the pairs of the gate."""
+
+    unit: TurnUnit
+    # The number of pairs or turns.
+    count: int
+    # About how many would show a difference of the measured size. None if the interval already excludes no change,
+    # or if no planned number would.
+    needed: int | None = None
+    clock: Clock = "wall"
+    # ``interval`` bounds it at level ``confidence``; too few turns give neither.
+    delta: float | None = None
+    interval: tuple[float, float] | None = None
+    confidence: float | None = None
+
+    @property
+    def is_by_own_clock(self) -> bool:
+        """Whether pairs measured it by another clock than the wall's, which a step alone does not have."""
+        return self.unit == "pair" and self.clock != "wall"
+
+
 class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     """A key number of a checklist step on both sides of a check. Informational: it is not judged."""
 
@@ -143,21 +170,11 @@ class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     # Of a batch size: the sizes that the turns leave open, as ``head_range`` for head.
     base_range: tuple[float, float] | None = None
     head_range: tuple[float, float] | None = None
-    # The relative difference. ``interval`` bounds it at level ``confidence``; too few turns give neither.
-    delta: float | None = None
-    interval: tuple[float, float] | None = None
-    confidence: float | None = None
-    # How it was compared; None if each side measured it once, which shows no difference.
-    evidence: StepEvidence | None = None
-    # The number of pairs or turns.
-    pairs: int | None = None
-    # About how many would show a difference of the measured size. None if the interval already excludes no change,
-    # or if no planned number would.
-    pairs_needed: int | None = None
+    # None if each side measured it once, which shows no difference.
+    difference: CountDifference | TurnDifference | None = None
     # Whether it stands for its step and workload. The catalogue decides that, whatever the differences are; of operators,
     # the three that take most time.
     leads: bool = False
-    clock: Clock = "wall"
     # The budget or limit on the number.
     bound: float | None = None
     at_most: bool = True
@@ -165,16 +182,22 @@ class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     tolerance: float | None = None
 
     @property
-    def is_side_by_side(self) -> bool:
-        """Whether both sides measured it in turns, so that its difference has an interval."""
-        return self.evidence in ("pair", "turn")
+    def clock(self) -> Clock:
+        return self.difference.clock if isinstance(self.difference, TurnDifference) else "wall"
+
+    @property
+    def is_by_own_clock(self) -> bool:
+        return isinstance(self.difference, TurnDifference) and self.difference.is_by_own_clock
 
     @property
     def is_resolved(self) -> bool:
         """Whether a difference is shown: exact counts differ, or the interval excludes no change."""
-        if self.evidence == "count":
+        difference = self.difference
+        if isinstance(difference, CountDifference):
             return self.base is not None and self.head is not None and self.base != self.head
-        return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
+        if difference is None or difference.interval is None:
+            return False
+        return not difference.interval[0] <= 0.0 <= difference.interval[1]
 
 
 class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -482,6 +505,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     waited: float | None = None
     # None if the device was never at its limit or does not report it.
     power_cap: PowerCap | None = None
+    # Workloads with weights and inputs in one place in all quads of a pair.
+    unmoved: list[str] = []
     noise_floors: list[NoiseFloor] = []
     # The changed code that the workloads run; None if that was not looked at.
     coverage: Coverage | None = None

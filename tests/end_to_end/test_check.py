@@ -79,7 +79,7 @@ def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str
     """``checklist_budget`` is 0: each side measures the steps once, and the comment names the setting that is enough."""
     (note,) = [one for one in map(json.dumps, decision["warnings"]) if "notes.not-in-turns" in one]
     assert re.search(r"17 memory \(\d+ s\)", note)
-    assert {row.get("delta") for row in decision["checklist"]["numbers"] if row["step"] == 17} == {None}
+    assert {row["difference"] for row in decision["checklist"]["numbers"] if row["step"] == 17} == {None}
     assert "measured once per side" in comment
     steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
     assert re.search(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.catalogue.names import HOST_UTILIZATION
+from perfgate.document.decision import StepComparison, TurnDifference
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import TimedLane, deciding_clocks
@@ -12,6 +13,10 @@ from perfgate.judging.gate.evidence.sampled import SAMPLED
 from tests.end_to_end.conftest import Clone, Perfgate
 
 OF_STRETCHES = {"latency.p90", "latency.tail", "latency.std"}
+
+
+def unit_of(row: StepComparison) -> str | None:
+    return row.difference.unit if isinstance(row.difference, TurnDifference) else None
 
 
 @pytest.mark.slow
@@ -28,7 +33,7 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4,12,17", cwd=clone.root)
     assert done.returncode in (0, 3, 4), done.stderr
     decision = read_decision(clone.root / "out" / "decision.json")
-    rows = {(row.metric, row.evidence) for row in decision.checklist.numbers}
+    rows = {(row.metric, unit_of(row)) for row in decision.checklist.numbers}
     assert ("memory.resident", "turn") in rows
     of_calls = SAMPLED - {HOST_UTILIZATION}
     assert {metric for metric, _ in rows} >= of_calls
@@ -43,11 +48,12 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
         is_fair = clock is not None and clock != "awake"
         is_of_stretches = has_stretches and row.metric in OF_STRETCHES
         is_compared = (is_fair or is_of_stretches) and row.workload not in set_aside
-        assert row.evidence == ("pair" if is_compared else None), (row, clock)
+        assert unit_of(row) == ("pair" if is_compared else None), (row, clock)
     for row in decision.checklist.numbers:
-        assert row.evidence == "count" or (row.delta is None) == (row.interval is None), row
-        if row.evidence == "turn":
-            assert row.pairs == 6, row
+        if isinstance(row.difference, TurnDifference):
+            assert (row.difference.delta is None) == (row.difference.interval is None), row
+        if unit_of(row) == "turn":
+            assert row.difference.count == 6, row
     for side in sides:
         turns = {value.labels.get("repeat") for step in side.checklist.steps for value in step.values}
         assert turns >= {None, "2", "3", "4", "5", "6"}

@@ -17,6 +17,7 @@ from perfgate.document.decision import (
     SideSummary,
     StepComparison,
     StoredComparison,
+    TurnDifference,
     Verdict,
 )
 from perfgate.document.message import Message, quote
@@ -65,17 +66,20 @@ HOSTILE = "</details>|`x``y`\n/approve @octocat [a](https://evil.example) <img s
 def numbers_of_steps() -> list[StepComparison]:
     """Return numbers that pairs decide, of their samples, of turns under a limit, that the head lacks, and of one side each."""
     latency = StepComparison(
-        step=1, workload="encoder", shape="long", metric="latency.p50", unit="s", base=0.0371, head=0.0391, delta=0.054,
-        interval=(0.041, 0.066), confidence=0.99, evidence="pair", pairs=24, tolerance=0.01, leads=True,
+        step=1, workload="encoder", shape="long", metric="latency.p50", unit="s", base=0.0371, head=0.0391,
+        tolerance=0.01, leads=True,
+        difference=TurnDifference(unit="pair", count=24, delta=0.054, interval=(0.041, 0.066), confidence=0.99),
     )  # fmt: skip
     throughput = StepComparison(
         step=1, workload="encoder", shape="long", metric="throughput.median", unit="1/s", base=26.9, head=25.6,
-        delta=-0.048, interval=(-0.061, -0.035), confidence=0.95, evidence="pair", pairs=24,
+        difference=TurnDifference(unit="pair", count=24, delta=-0.048, interval=(-0.061, -0.035), confidence=0.95),
     )  # fmt: skip
     busy = StepComparison(
         step=2, workload="encoder", shape="long", metric="utilization.busy", unit="1", base=0.91, head=0.88,
-        delta=-0.033, interval=(-0.08, 0.02), confidence=0.95, evidence="turn", pairs=6, bound=0.8, at_most=False,
-        pairs_needed=31, leads=True,
+        bound=0.8, at_most=False, leads=True,
+        difference=TurnDifference(
+            unit="turn", count=6, needed=31, delta=-0.033, interval=(-0.08, 0.02), confidence=0.95
+        ),
     )  # fmt: skip
     best = StepComparison(step=5, workload="encoder", shape="", metric="batch.best", unit="1", base=16.0)
     knee = StepComparison(
@@ -86,7 +90,7 @@ def numbers_of_steps() -> list[StepComparison]:
         unit="1",
         base=16.0,
         head=8.0,
-        evidence="turn",
+        difference=TurnDifference(unit="turn", count=0),
         leads=True,
     )
     shares = [
@@ -132,7 +136,7 @@ def decisions() -> dict[str, DecisionDocument]:
             changes=code_changes(),
             suggestions=suggestions(),
             links=traces(),
-            checklist=numbers_of_steps(),
+            numbers=numbers_of_steps(),
             stored=[main_runs()],
             duration=460.0,
         ),

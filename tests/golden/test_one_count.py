@@ -142,7 +142,7 @@ def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> N
         missing=[Missing(workload="encoder", metric="latency.low", side="head")],
         quantiles=[quantiles],
         links=traces(),
-        checklist=numbers_of_steps(),
+        numbers=numbers_of_steps(),
     )
     comment = texts_of(everything)["comment"]
     assert comment.count("<details>") == comment.count("</details>") == MOST_FOLDS

@@ -199,6 +199,7 @@ def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: M
         rounds=1 + max(rounds),
         waited=_waited(evidence),
         power_cap=power_cap(*map(_timed_blocks, evidence.runs)),
+        unmoved=sorted(evidence.kept_layout),
         recorded=evidence.recorded,
     )
     procedure = replace(decision.procedure, name=PROCEDURE, version=PROCEDURE_VERSION, quantiles=[QUANTILE])

@@ -67,7 +67,7 @@ def test_checklist__number_that_each_side_measured_once__no_difference_however_l
     after = value("cache.sensitivity", 4.0, interval=(3.9, 4.1), confidence=0.95)
     decision = judged([before], [after], number=15, slug="cache")
     row = row_of(decision, "cache.sensitivity")
-    assert (row.base, row.head, row.delta, row.interval, row.evidence) == (1.0, 4.0, None, None, None)
+    assert (row.base, row.head, row.difference) == (1.0, 4.0, None)
     assert "| 1.00 → 4.00 | measured once per side |" in rendered(decision)
 
 
@@ -75,10 +75,10 @@ def test_checklist__six_turns__their_difference_and_interval() -> None:
     before = turns("cache.sensitivity", [1.0, 1.01, 0.99, 1.0, 1.02, 0.98])
     after = turns("cache.sensitivity", [1.5, 1.52, 1.49, 1.5, 1.51, 1.48])
     row = row_of(judged(before, after, number=15, slug="cache"), "cache.sensitivity")
-    assert (row.evidence, row.pairs, row.confidence) == ("turn", 6, 0.95)
-    assert row.delta == pytest.approx(0.5, abs=0.02)
-    assert row.interval is not None
-    assert 0.4 < row.interval[0] < row.delta < row.interval[1] < 0.6
+    assert (row.difference.unit, row.difference.count, row.difference.confidence) == ("turn", 6, 0.95)
+    assert row.difference.delta == pytest.approx(0.5, abs=0.02)
+    assert row.difference.interval is not None
+    assert 0.4 < row.difference.interval[0] < row.difference.delta < row.difference.interval[1] < 0.6
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_checklist__turns_that_do_not_resolve_it__half_the_width_and_how_many_wo
     before = turns("cache.sensitivity", [1.0, 1.2, 0.9, 1.1, 1.0, 1.3])
     decision = judged(before, turns("cache.sensitivity", after), number=15, slug="cache")
     row = row_of(decision, "cache.sensitivity")
-    assert row.interval is not None
-    assert row.interval[0] <= 0 <= row.interval[1]
-    assert row.pairs_needed == needed
+    assert row.difference.interval is not None
+    assert row.difference.interval[0] <= 0 <= row.difference.interval[1]
+    assert row.difference.needed == needed
     assert re.search(words, rendered(decision))
 
 
@@ -149,10 +149,15 @@ ROUNDS = [100.0, 103.0, 97.0, 99.0, 102.0, 101.0]
 
 def test_checklist__batch_knee__from_the_rates_of_all_turns() -> None:
     row = row_of(judged(sweep(4.4, ROUNDS), sweep(0.6, ROUNDS)), "batch.knee")
-    assert (row.base, row.head, row.delta, row.interval) == (32.0, 8.0, -0.75, (-0.75, -0.75))
-    assert (row.evidence, row.pairs, row.confidence, row.is_resolved) == ("turn", 6, 0.9, True)
+    assert (row.base, row.head, row.difference.delta, row.difference.interval) == (32.0, 8.0, -0.75, (-0.75, -0.75))
+    assert (row.difference.unit, row.difference.count, row.difference.confidence, row.is_resolved) == (
+        "turn",
+        6,
+        0.9,
+        True,
+    )
     unchanged = row_of(judged(sweep(4.4, ROUNDS), sweep(4.4, ROUNDS[::-1])), "batch.knee")
-    assert (unchanged.interval, unchanged.is_resolved) == ((0.0, 0.0), False)
+    assert (unchanged.difference.interval, unchanged.is_resolved) == ((0.0, 0.0), False)
     assert (unchanged.base_range, unchanged.head_range) == ((32.0, 32.0), (32.0, 32.0))
 
 
@@ -228,8 +233,8 @@ def test_checklist__turns_that_disagree__no_difference_shown_but_their_interval(
     after = turns("cache.sensitivity", [1.3, 1.0, 1.1, 0.9, 1.2, 1.0])
     decision = judged(before, after, number=15, slug="cache")
     row = row_of(decision, "cache.sensitivity")
-    assert row.interval is not None
-    assert row.interval[0] < 0 < row.interval[1]
+    assert row.difference.interval is not None
+    assert row.difference.interval[0] < 0 < row.difference.interval[1]
     assert "not resolved (±" in rendered(decision)
 
 
@@ -242,8 +247,8 @@ def test_checklist__best_size_of_equal_code__the_same_on_both_sides_whatever_sin
         lot.shuffle(factors)
         rows = judged(best_of(sweep(1.6, factors[:16])), best_of(sweep(1.6, factors[16:])))
         row = row_of(rows, "batch.best")
-        assert row.interval is not None
-        same += row.base == row.head and row.interval[0] <= 0 <= row.interval[1]
+        assert row.difference.interval is not None
+        same += row.base == row.head and row.difference.interval[0] <= 0 <= row.difference.interval[1]
     assert same >= 19
 
 
@@ -257,14 +262,14 @@ def test_checklist__mistake_that_halves_the_gain_of_a_batch__best_size_and_throu
     assert best.head < best.base
     of_sizes = {row.labels["batch"]: row for row in decision.checklist.numbers if row.metric == "batch.throughput"}
     assert of_sizes["64"].is_resolved
-    assert of_sizes["64"].delta == pytest.approx(-0.49, abs=0.03)
+    assert of_sizes["64"].difference.delta == pytest.approx(-0.49, abs=0.03)
 
 
 @pytest.mark.parametrize("left_out", [1, 5])
 def test_checklist__turn_that_a_side_lacks__no_difference(left_out: int) -> None:
     numbers = turns("cache.sensitivity", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     row = row_of(judged(numbers, numbers[:-left_out], number=15, slug="cache"), "cache.sensitivity")
-    assert (row.delta, row.interval, row.evidence) == (None, None, None)
+    assert row.difference is None
 
 
 @pytest.mark.parametrize("label", ["x", "-1", "1e3", "²", "9" * 5000])
@@ -273,7 +278,7 @@ def test_checklist__turn_whose_label_is_no_number__no_difference_and_the_verdict
     broken = [*numbers[:-1], value("cache.sensitivity", 1.0, labels={"shape": SHAPE, REPEAT: label})]
     decision = judged(numbers, broken, number=15, slug="cache")
     assert decision.verdict == "PASS"
-    assert row_of(decision, "cache.sensitivity").delta is None
+    assert row_of(decision, "cache.sensitivity").difference is None
 
 
 @pytest.mark.parametrize(("base", "head"), [(1e-308, 1e308), (1e308, 1e-308), (0.0, 1e308), (-1.0, 1.0)])
@@ -281,7 +286,7 @@ def test_checklist__turns_without_a_ratio__no_difference_and_the_verdict_stays(b
     before, after = turns("cache.sensitivity", [base] * 6), turns("cache.sensitivity", [head] * 6)
     decision = judged(before, after, number=15, slug="cache")
     assert decision.verdict == "PASS"
-    assert row_of(decision, "cache.sensitivity").delta is None
+    assert row_of(decision, "cache.sensitivity").difference is None
 
 
 def using(run: RunDocument, share: float, *findings: Finding) -> RunDocument:
@@ -307,7 +312,12 @@ def using(run: RunDocument, share: float, *findings: Finding) -> RunDocument:
 def test_checklist__host_utilization__from_the_blocks_of_the_pairs() -> None:
     base, head = sides(UNCHANGED)
     row = row_of(decide(using(base, 0.9), using(head, 0.72), policy=Policy(), history=History()), "utilization.host")
-    assert (row.evidence, row.base, row.delta, row.clock) == ("pair", 0.9, pytest.approx(-0.2), "awake")
+    assert (row.difference.unit, row.base, row.difference.delta, row.clock) == (
+        "pair",
+        0.9,
+        pytest.approx(-0.2),
+        "awake",
+    )
 
 
 @pytest.mark.parametrize(("share", "shown"), [(0.9, []), (0.72, ["utilization.host"])])
@@ -333,10 +343,10 @@ def test_checklist__numbers_of_the_samples__from_the_pairs_whatever_the_step_mea
     decision = decide(*runs, policy=Policy(), history=History())
     for metric, delta in (("throughput.median", -0.2), ("latency.p90", 0.25), ("latency.tail", 0.25)):
         row = row_of(decision, metric)
-        assert (row.evidence, row.pairs) == ("pair", 16)
-        assert row.delta == pytest.approx(delta, abs=0.001)
-        assert row.interval is not None
-        assert row.interval[0] < row.delta < row.interval[1]
+        assert (row.difference.unit, row.difference.count) == ("pair", 16)
+        assert row.difference.delta == pytest.approx(delta, abs=0.001)
+        assert row.difference.interval is not None
+        assert row.difference.interval[0] < row.difference.delta < row.difference.interval[1]
     # 0.01 s a call
     assert row_of(decision, "throughput.median").base == pytest.approx(base.workloads[0].batch / 0.01)
     assert row_of(decision, "latency.p90").base == pytest.approx(0.01)
@@ -348,7 +358,7 @@ def test_checklist__times_that_prove_nothing__no_difference_and_no_verdict_of_a_
     runs = [with_steps(run, *alone, number=1, slug="latency") for run in (base, head)]
     decision = decide(*runs, policy=Policy(tolerances={"throughput.median": 0.05}), history=History())
     assert decision.verdict == "INCONCLUSIVE"
-    assert {row_of(decision, metric).delta for metric in ("throughput.median", "latency.p90")} == {None}
+    assert {row_of(decision, metric).difference for metric in ("throughput.median", "latency.p90")} == {None}
     (gating,) = [one for one in decision.comparisons if one.metric == "throughput.median"]
     assert gating.outcome == "not_comparable"
 
@@ -379,15 +389,15 @@ def test_single_interval__fewer_than_six__none() -> None:
 def test_checklist__number_that_pairs_compare__theirs() -> None:
     slow = [value("latency.p50", 0.02)]
     row = row_of(judged([value("latency.p50", 0.01)], slow, number=1, slug="latency"), "latency.p50")
-    assert row.evidence == "pair"
-    assert row.delta == pytest.approx(0.0, abs=0.001)
+    assert row.difference.unit == "pair"
+    assert row.difference.delta == pytest.approx(0.0, abs=0.001)
     assert row.tolerance == 0.02
 
 
 def test_checklist__number_of_one_side__no_difference_and_a_dash() -> None:
     decision = judged([value("cache.sensitivity", 8.0)], [value("cache.sensitivity", None)], number=15, slug="cache")
     row = row_of(decision, "cache.sensitivity")
-    assert (row.base, row.head, row.delta, row.interval) == (8.0, None, None, None)
+    assert (row.base, row.head, row.difference) == (8.0, None, None)
     assert "| cold/hot time ratio · `encoder/long` | 8.00 → – | – | – |" in rendered(decision)
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 from typing import Any
 
-from perfgate.document.decision import StepComparison
+from perfgate.document.decision import StepComparison, TurnDifference
 from perfgate.document.run import StepResult, Value
 from perfgate.judging.report.render.number_formats import csv_table
 from perfgate.judging.report.view.number_rows import rows_of_check, rows_of_run
@@ -96,7 +96,14 @@ def test_csv_of_check__comparison__base_head_and_difference() -> None:
 
 def test_csv_of_check__both_runs_and_the_checklist__every_side_by_its_name() -> None:
     number = StepComparison(
-        step=1, workload="encoder", shape="long", metric="latency.p50", unit="s", base=0.04, head=0.05, delta=0.25
+        step=1,
+        workload="encoder",
+        shape="long",
+        metric="latency.p50",
+        unit="s",
+        base=0.04,
+        head=0.05,
+        difference=TurnDifference(unit="turn", count=6, delta=0.25),
     )
     decision = make_decision("PASS", comparisons=[], numbers=[number])
     sides = [latency(Value(metric="latency.p50", value=value, labels={"shape": "long"})) for value in (0.04, 0.05)]

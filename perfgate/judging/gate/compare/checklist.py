@@ -14,7 +14,7 @@ from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, judged_by
 from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE, OPERATOR_SHARE
 from perfgate.catalogue.records import JudgedValue
 from perfgate.document.comparison import Bound, Comparison, EvidenceUnit, Paired
-from perfgate.document.decision import Invalid, Policy, StepComparison, StepEvidence
+from perfgate.document.decision import CountDifference, Invalid, Policy, StepComparison, TurnDifference, TurnUnit
 from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.document.shape import ShapePlace
@@ -89,7 +89,7 @@ class _Checklist:
         if METRICS[number.metric].is_exact:
             if row.base is None or row.head is None:
                 return row
-            return replace(row, evidence="count", delta=relative_change(row.base, row.head))
+            return replace(row, difference=CountDifference(delta=relative_change(row.base, row.head)))
         if number.place in self._set_aside:
             return row
         if number.metric in (BATCH_KNEE, BATCH_BEST):
@@ -99,7 +99,7 @@ class _Checklist:
     def _from_turns(self, row: StepComparison, number: ChecklistNumber) -> StepComparison:
         constant = self._evidence.checklist.constant(number)
         if constant is not None:
-            return replace(row, evidence="count", base=rounded(constant), head=rounded(constant), delta=0.0)
+            return replace(row, base=rounded(constant), head=rounded(constant), difference=CountDifference(delta=0.0))
         effect = self._evidence.checklist.get(number)
         if isinstance(effect, Message) or effect.differences.size < 2:
             return row
@@ -179,27 +179,20 @@ def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> S
     bounds = single_interval(effect.differences)
     if effect.evidence == "pair":
         bounds = interval(effect.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
-    row = replace(
-        row,
-        evidence=_of_step(effect.evidence),
-        base=rounded(effect.base),
-        head=rounded(effect.head),
-        pairs=effect.differences.size,
-        pairs_needed=_pairs_needed(effect, bounds, policy),
+    difference = TurnDifference(
+        unit=_turn_unit(effect.evidence),
+        count=effect.differences.size,
+        needed=_pairs_needed(effect, bounds, policy),
         clock=effect.clock,
     )
-    if bounds is None:
-        return row
-    zero = zero_of(row.metric)
-    delta: float | None = 0.0
-    if effect.base != effect.head:
-        delta = relative_change(zero + effect.base, zero + effect.head)
-    return replace(
-        row,
-        delta=delta,
-        interval=(rounded(change_of(bounds.low)), rounded(change_of(bounds.high))),
-        confidence=rounded(bounds.confidence),
-    )
+    if bounds is not None:
+        zero = zero_of(row.metric)
+        delta: float | None = 0.0
+        if effect.base != effect.head:
+            delta = relative_change(zero + effect.base, zero + effect.head)
+        ends = (rounded(change_of(bounds.low)), rounded(change_of(bounds.high)))
+        difference = replace(difference, delta=delta, interval=ends, confidence=rounded(bounds.confidence))
+    return replace(row, base=rounded(effect.base), head=rounded(effect.head), difference=difference)
 
 
 def _pairs_needed(effect: PairedEffect, bounds: Interval | None, policy: Policy) -> int | None:
@@ -219,37 +212,38 @@ def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepCom
     if sizes is None:
         return row
     before, after = sizes
+    difference = TurnDifference(
+        unit="turn",
+        count=before.visits,
+        delta=relative_change(before.size, after.size),
+        interval=(relative_change(before.shown, after.earliest), relative_change(before.earliest, after.shown)),
+        confidence=rounded(2 * CONFIDENCE - 1),
+    )
     return replace(
         row,
-        evidence="turn",
         base=float(before.size),
         head=float(after.size),
         base_range=(float(before.earliest), float(before.shown)),
         head_range=(float(after.earliest), float(after.shown)),
-        delta=relative_change(before.size, after.size),
-        interval=(relative_change(before.shown, after.earliest), relative_change(before.earliest, after.shown)),
-        confidence=rounded(2 * CONFIDENCE - 1),
-        pairs=before.visits,
+        difference=difference,
     )
 
 
-def _of_step(unit: EvidenceUnit) -> StepEvidence:
+def _turn_unit(unit: EvidenceUnit) -> TurnUnit:
     return "pair" if unit == "pair" else "turn"
 
 
 def _from_comparison(row: StepComparison, paired: Paired) -> StepComparison:
-    return replace(
-        row,
-        evidence=_of_step(paired.evidence),
-        base=paired.base,
-        head=paired.head,
+    difference = TurnDifference(
+        unit=_turn_unit(paired.evidence),
+        count=paired.pairs or 0,
+        clock=paired.clock,
         delta=paired.delta if paired.interval else None,
         interval=paired.interval,
         confidence=paired.confidence,
-        pairs=paired.pairs,
-        clock=paired.clock,
-        tolerance=paired.tolerance if paired.gating else None,
     )
+    tolerance = paired.tolerance if paired.gating else None
+    return replace(row, base=paired.base, head=paired.head, difference=difference, tolerance=tolerance)
 
 
 # --- the order of rows, and those that lead

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import RULES, metric
 from perfgate.document.comparison import Exact, Paired
-from perfgate.document.decision import DecisionDocument, StepComparison, StepSummary
+from perfgate.document.decision import CountDifference, DecisionDocument, StepComparison, StepSummary, TurnDifference
 from perfgate.document.explanation import Cause
 from perfgate.document.lines import split_line
 from perfgate.document.message import Message
@@ -38,7 +38,10 @@ def with_findings(decision: DecisionDocument, base: RunDocument) -> DecisionDocu
     moves = Moves(decision)
     steps: list[StepSummary] = []
     for step in decision.checklist.steps:
-        numbers = [row for row in decision.checklist.numbers if row.workload == step.workload and row.is_side_by_side]
+        numbers = []
+        for row in decision.checklist.numbers:
+            if row.workload == step.workload and isinstance(row.difference, TurnDifference):
+                numbers.append(row)
         remaining = _without_contradicted(step, numbers)
         before = steps_of_base.get((step.workload, step.number))
         if before is not None and {before.status, remaining.status} <= _MEASURED:
@@ -134,10 +137,10 @@ class Moves:
         self._moved: dict[_Number, set[int]] = defaultdict(set)
         for row in decision.checklist.numbers:
             number = _Number(row.workload, row.shape, row.metric)
-            if row.evidence == "count":
+            if isinstance(row.difference, CountDifference):
                 self._add_counts(number, row.base, row.head)
-            elif row.is_side_by_side:
-                self._add_interval(number, row.interval)
+            elif row.difference is not None:
+                self._add_interval(number, row.difference.interval)
         for comparison in decision.comparisons:
             name = comparison.metric
             if name.startswith(OPERATOR_COUNT):

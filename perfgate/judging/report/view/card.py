@@ -130,8 +130,7 @@ def _number(row: StepComparison, summary: Summary) -> Words:
         name = say(_NAMES[row.metric])
     both = _both(row)
     main = summary.stored_beside(row)
-    is_comparable = row.clock == "wall" or row.evidence == "turn"
-    if main is None or main.typical is None or not is_comparable:
+    if main is None or main.typical is None or row.is_by_own_clock:
         return say("{name} {both}", name=name, both=both)
     typical = formats.quantity(main.typical, row.unit, metric=row.metric)
     if main.outside is not None:
@@ -145,7 +144,7 @@ def _both(row: StepComparison) -> Words:
     Values that were not measured side by side show no difference, so only head's is shown.
     """
     base, head = formats.quantities([row.base, row.head], row.unit, metric=row.metric)
-    if row.evidence is None:
+    if row.difference is None:
         if row.head is not None:
             return say("{head}, not compared", head=head)
         return say("not compared")

@@ -11,7 +11,14 @@ from markupsafe import Markup
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.catalogue.names import RANKS_STEP
-from perfgate.document.decision import JudgedFinding, StepComparison, StepSummary, StoredComparison
+from perfgate.document.decision import (
+    CountDifference,
+    JudgedFinding,
+    StepComparison,
+    StepSummary,
+    StoredComparison,
+    TurnDifference,
+)
 from perfgate.document.message import Message
 from perfgate.document.run import Finding
 from perfgate.judging.report.text import format as formats
@@ -57,7 +64,7 @@ class NumberView:
     @property
     def main_is_of_the_wall(self) -> bool:
         """Main's runs are timed as turns are, and not by the clock that may decide about pairs."""
-        return self.row.unit == "s" and self.row.clock != "wall" and self.row.evidence != "turn"
+        return self.row.unit == "s" and self.row.is_by_own_clock
 
     @property
     def plot(self) -> Markup:
@@ -209,29 +216,30 @@ def _difference(row: StepComparison) -> Words:
     unit = row.unit
     if unit == "1" and not float(row.base).is_integer():
         unit = ""
-    if row.evidence == "count":
-        if row.delta is None:
+    difference = row.difference
+    if difference is None:
+        return say("measured once per side")
+    if isinstance(difference, CountDifference):
+        if difference.delta is None:
             return formats.difference(row.base, row.head, row.unit, metric=row.metric)
-        return formats.directed_percent(row.delta, unit, metric=row.metric)
-    if row.interval is None or row.delta is None:
-        if row.evidence is None:
-            return say("measured once per side")
+        return formats.directed_percent(difference.delta, unit, metric=row.metric)
+    if difference.interval is None or difference.delta is None:
         return say("too few turns")
     if row.is_resolved:
-        ends = formats.bounds(row.interval, unit, metric=row.metric)
-        return Words(f"{formats.directed_percent(row.delta, unit, metric=row.metric)} ({ends})")
-    return _unresolved(row, half=(row.interval[1] - row.interval[0]) / 2)
+        ends = formats.bounds(difference.interval, unit, metric=row.metric)
+        return Words(f"{formats.directed_percent(difference.delta, unit, metric=row.metric)} ({ends})")
+    return _unresolved(difference, half=(difference.interval[1] - difference.interval[0]) / 2)
 
 
-def _unresolved(row: StepComparison, *, half: float) -> Words:
+def _unresolved(difference: TurnDifference, *, half: float) -> Words:
     if not math.isfinite(half):
         return say("not resolved (no bound)")
     if half < numbers.NO_CHANGE:
         return say("no change")
     width = numbers.plus_minus(half)
-    if row.pairs_needed is None:
+    if difference.needed is None:
         return say("not resolved ({width})", width=width)
-    needed = numbers.counted(row.pairs_needed, row.evidence or "turn")
+    needed = numbers.counted(difference.needed, difference.unit)
     return say("not resolved ({width}; about {needed})", width=width, needed=needed)
 
 

@@ -9,7 +9,7 @@ from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.records import GATE_STEP
 from perfgate.catalogue.terms import Better
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import DecisionDocument, TurnDifference
 from perfgate.document.job import QUANTILES, JobRecord, sample_quantiles, typical_values
 from perfgate.document.run import RunDocument
 
@@ -81,7 +81,13 @@ def rows_of_check(
     for comparison in decision.comparisons:
         yield from _compared(comparison)
     for number in decision.checklist.numbers:
-        low, high = number.interval or (None, None)
+        delta: float | None = None
+        low = high = confidence = None
+        if number.difference is not None:
+            delta = number.difference.delta
+        if isinstance(number.difference, TurnDifference) and number.difference.interval is not None:
+            low, high = number.difference.interval
+            confidence = number.difference.confidence
         yield NumberRow(
             step=number.step,
             metric=number.metric,
@@ -89,12 +95,12 @@ def rows_of_check(
             shape=number.shape,
             labels=number.labels,
             side="difference",
-            value=number.delta,
+            value=delta,
             unit=_RELATIVE,
             better=metric(number.metric).better,
             low=low,
             high=high,
-            confidence=number.confidence,
+            confidence=confidence,
         )
 
 
