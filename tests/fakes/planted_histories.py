@@ -11,7 +11,6 @@ import numpy as np
 
 from perfgate.document.run import (
     CounterSet,
-    Environment,
     RunDocument,
     Session,
     Source,
@@ -19,7 +18,7 @@ from perfgate.document.run import (
     Value,
     WorkloadRecord,
 )
-from perfgate.document.testbed import Testbed
+from perfgate.document.testbed import Environment, Testbed
 from perfgate.document.trend import TrendDocument
 from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories

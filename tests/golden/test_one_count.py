@@ -140,7 +140,7 @@ def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> N
         operator_tests=operator_tests(),
         suggestions=[*suggestions(), msgspec.structs.replace(suggestions()[0], line="model.py:7")],
         missing=[Missing(workload="encoder", metric="latency.low", side="head")],
-        quantiles=[quantiles],
+        job_quantiles=[quantiles],
         links=traces(),
         numbers=numbers_of_steps(),
     )

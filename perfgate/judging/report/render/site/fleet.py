@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -126,26 +126,22 @@ def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:
 
 
 def _health(runs: Sequence[RunHealth]) -> MachineHealth:
-    waits = _reported(runs, "waited")
-    throttled = _reported(runs, "throttled")
+    conditions = [run.conditions for run in runs]
+    waits = _reported(each.waited for each in conditions)
+    throttled = _reported(each.throttled for each in conditions)
     return MachineHealth(
-        queue=_queue(_reported(runs, "queued")),
+        queue=_queue(_reported(each.queued for each in conditions)),
         disturbed=_tally([wait >= BUSY for wait in waits], runs),
         throttled=_tally(list(map(bool, throttled)), runs),
         failed=_tally([bool(run.failed) for run in runs], runs),
-        temperature=_range(_reported(runs, "temperature"), "Cel"),
-        clock=_range(_reported(runs, "clock"), "1", metric="thermal.clock"),
-        floor=numbers.plus_minus(max(_reported(runs, "noise_floor"), default=None)),
+        temperature=_range(_reported(each.temperature for each in conditions), "Cel"),
+        clock=_range(_reported(each.clock for each in conditions), "1", metric="thermal.clock"),
+        floor=numbers.plus_minus(max(_reported(each.noise_floor for each in conditions), default=None)),
     )
 
 
-def _reported(runs: Sequence[RunHealth], name: str) -> list[float]:
-    values = []
-    for run in runs:
-        value = getattr(run, name)
-        if value is not None:
-            values.append(value)
-    return values
+def _reported(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _tally(flags: Sequence[bool], runs: Sequence[RunHealth]) -> Tally:
