@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -304,31 +304,45 @@ class PackageDifference(TestbedDifference, frozen=True, kw_only=True):
     loaded: bool = True
 
 
-class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
+class _HarnessChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """How an edit of the workload file changed the measurement; the head's file measured both sides.
 
-    ``removed`` and ``changed`` may hide a regression and ``added`` hides none; with ``unknown`` the base's own file could not
-    be read, and with ``not_comparable`` the base's code does not run under the head's file. ``lines`` are all changed places
-    of the file, whichever of them caused this change.
+    ``lines`` are all changed places of the file, whichever of them caused this change.
     """
 
+    # Whether it may hide a regression.
+    hides: ClassVar[bool] = True
+
     workload: str
-    kind: Literal["removed", "changed", "added", "unknown", "not_comparable"]
     message: Message
     lines: list[str] = []
 
-    @property
-    def hides(self) -> bool:
-        """Whether it may hide a regression."""
-        return self.kind in ("removed", "changed", "unknown")
 
-    @property
-    def is_removal(self) -> bool:
-        return self.kind == "removed"
+class HarnessRemoval(_HarnessChange, frozen=True, kw_only=True, tag="removed"):
+    """The head's file measures or checks less."""
 
-    @property
-    def is_not_comparable(self) -> bool:
-        return self.kind == "not_comparable"
+
+class HarnessEdit(_HarnessChange, frozen=True, kw_only=True, tag="changed"):
+    """The head's file measures something else."""
+
+
+class HarnessAddition(_HarnessChange, frozen=True, kw_only=True, tag="added"):
+    """The head's file measures or checks more."""
+
+    hides: ClassVar[bool] = False
+
+
+class UnreadHarness(_HarnessChange, frozen=True, kw_only=True, tag="unknown"):
+    """The base's own file could not be read."""
+
+
+class UnfitHarness(_HarnessChange, frozen=True, kw_only=True, tag="not_comparable"):
+    """The base's code does not run under the head's file."""
+
+    hides: ClassVar[bool] = False
+
+
+HarnessChange: TypeAlias = HarnessRemoval | HarnessEdit | HarnessAddition | UnreadHarness | UnfitHarness
 
 
 class SideSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -391,9 +391,9 @@ def make_package(name: str, base: str | None, head: str | None, *, loaded: bool 
     return PackageDifference(field=name, base=base, head=head, loaded=loaded)
 
 
-def make_harness_change(kind: Any, message: str) -> HarnessChange:
+def make_harness_change(kind: type[HarnessChange], message: Message) -> HarnessChange:
     """Return a change of the workload file of ``encoder``."""
-    return HarnessChange(workload="encoder", kind=kind, message=message)
+    return kind(workload="encoder", message=message)
 
 
 def make_run(side: Side | None = "head", *, slowdown: float = 0.0, pairs: int = 14, **fields: Any) -> RunDocument:

@@ -12,12 +12,16 @@ from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.document.coverage import ChangedFunction, Coverage
 from perfgate.document.decision import (
     DecisionDocument,
+    HarnessAddition,
+    HarnessEdit,
+    HarnessRemoval,
     Policy,
     Procedure,
     SideSummary,
     StepComparison,
     StoredComparison,
     TurnDifference,
+    UnfitHarness,
     Verdict,
 )
 from perfgate.document.message import Message, quote
@@ -189,9 +193,9 @@ def decisions() -> dict[str, DecisionDocument]:
                 Message("verdict.harness", {"name": "encoder: the head removed check="}),
             ],
             harness_changes=[
-                make_harness_change("added", Message("harness.sla-added")),
-                make_harness_change("removed", Message("harness.shape-removed", {"shape": "short"})),
-                make_harness_change("removed", Message("harness.function-removed", {"function": "check"})),
+                make_harness_change(HarnessAddition, Message("harness.sla-added")),
+                make_harness_change(HarnessRemoval, Message("harness.shape-removed", {"shape": "short"})),
+                make_harness_change(HarnessRemoval, Message("harness.function-removed", {"function": "check"})),
             ],
         ),
         "harness-not-comparable": make_decision(
@@ -211,8 +215,8 @@ def decisions() -> dict[str, DecisionDocument]:
                 )
             ],
             harness_changes=[
-                make_harness_change("changed", Message("harness.function-changed", {"function": "build"})),
-                make_harness_change("not_comparable", Message("harness.base-does-not-run")),
+                make_harness_change(HarnessEdit, Message("harness.function-changed", {"function": "build"})),
+                make_harness_change(UnfitHarness, Message("harness.base-does-not-run")),
             ],
             failures=[make_failure("base", what="load")],
             noise_floors=[],
@@ -222,7 +226,7 @@ def decisions() -> dict[str, DecisionDocument]:
             "FAIL",
             device=HOSTILE,
             package_differences=[make_package(HOSTILE, HOSTILE, None)],
-            harness_changes=[make_harness_change("removed", Message("harness.shape-removed", {"shape": HOSTILE}))],
+            harness_changes=[make_harness_change(HarnessRemoval, Message("harness.shape-removed", {"shape": HOSTILE}))],
             warnings=[HOSTILE],
             comparisons=hostile_parts,
             base=SideSummary(commit=HOSTILE, chosen_because=HOSTILE),

@@ -15,7 +15,7 @@ import msgspec
 import nh3
 from cmarkgfm.cmark import Options
 
-from perfgate.document.decision import DecisionDocument, JudgedFinding
+from perfgate.document.decision import DecisionDocument, HarnessRemoval, JudgedFinding
 from perfgate.document.explanation import Part
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.forge.comment import marker, without_commands
@@ -173,7 +173,7 @@ def decision_of(names: list[str]) -> DecisionDocument:
         comparisons=failing + undecided,
         testbed_differences=[make_difference(at(n), at(n + 1), at(n + 2)) for n in range(23, 53, 3)],
         package_differences=[make_package(at(n), at(n + 1), at(n + 2)) for n in range(53, 113, 3)],
-        harness_changes=[make_harness_change("removed", at(n)) for n in range(113, 117)],
+        harness_changes=[make_harness_change(HarnessRemoval, at(n)) for n in range(113, 117)],
         suggestions=[
             replace(one, message=at(120 + n), line=at(121 + n), rule=at(122 + n), code=at(123 + n), command=at(124 + n),
                     source=at(125 + n), evidence={"op": at(126 + n)})

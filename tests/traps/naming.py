@@ -16,7 +16,7 @@ def names(decision: DecisionDocument) -> set[str]:
     found |= {f"{c.metric}: {c.outcome}" for c in decision.comparisons if c.gating or _is_costless(c)}
     found |= {f"invalid {entry.kind}" for entry in decision.gaps.invalid}
     found |= {f"error {failure.error.kind}" for failure in decision.gaps.failures}
-    found |= {f"harness {change.kind}" for change in decision.sides.harness_changes}
+    found |= {f"harness {change.__struct_config__.tag}" for change in decision.sides.harness_changes}
     found |= {
         reason.partition(":")[0] + " "
         for reason in worded(decision.reasons)

@@ -16,6 +16,7 @@ from perfgate.document.decision import (
     Invalid,
     Missing,
     TestbedDifference,
+    UnfitHarness,
     Verdict,
 )
 from perfgate.document.message import Message, as_message
@@ -91,7 +92,9 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     invalid: list[Message] = []
     for entry in basis.invalid:
         invalid.append(Message("verdict.place", {"place": "/".join(entry.place), "what": entry.message}))
-    other_files = [_about(change.workload, change.message) for change in basis.changes if change.is_not_comparable]
+    other_files = [
+        _about(change.workload, change.message) for change in basis.changes if isinstance(change, UnfitHarness)
+    ]
     testbeds = [difference.field for difference in basis.differences] if basis.comparing == "code" else []
     bounds = [_name(bound) for bound in basis.undecided if isinstance(bound, Bound) and bound.gating]
     return [

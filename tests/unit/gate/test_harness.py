@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perfgate.document.decision import DecisionDocument, HarnessChange, Policy
+from perfgate.document.decision import DecisionDocument, HarnessEdit, Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, Harness, RunDocument
@@ -40,9 +40,8 @@ def harness(**fields: Any) -> Harness:
 def test_harness_changes__head_says_where_its_file_changed__the_change_says_it() -> None:
     decision = judged([harness()], [harness(batch=1, changed_lines=["perf/workload.py:5"])])
     assert decision.sides.harness_changes == [
-        HarnessChange(
+        HarnessEdit(
             workload=WORKLOAD,
-            kind="changed",
             message=Message("harness.batch-changed", {"before": 8, "after": 1}),
             lines=["perf/workload.py:5"],
         )
@@ -82,7 +81,7 @@ def test_decide__head_measures_less_or_else__warn_with_the_reason(
     fields: dict[str, Any], kind: str, message: str
 ) -> None:
     decision = judged([harness()], [harness(**fields)])
-    assert [(change.kind, text_of(change.message)) for change in decision.sides.harness_changes] == [(kind, message)]
+    assert [(change.__struct_config__.tag, text_of(change.message)) for change in decision.sides.harness_changes] == [(kind, message)]
     assert decision.verdict == "WARN"
     assert worded(decision.reasons) == [f"harness: encoder: {message}"]
     assert exit_code(decision) == 0
@@ -101,7 +100,7 @@ def test_decide__head_measures_more__recorded_and_pass(
     before: list[Harness], after: list[Harness], message: str
 ) -> None:
     decision = judged(before, after)
-    assert [(change.kind, text_of(change.message)) for change in decision.sides.harness_changes] == [("added", message)]
+    assert [(change.__struct_config__.tag, text_of(change.message)) for change in decision.sides.harness_changes] == [("added", message)]
     assert decision.verdict == "PASS"
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparing, HarnessChange, Invalid, Missing, Policy
+from perfgate.document.decision import Comparing, HarnessChange, HarnessRemoval, Invalid, Missing, Policy, UnfitHarness
 from perfgate.document.history import History
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CALLS_TOO_SLOW, ErrorDetail, FailedPair
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 def change(kind: Any, message: str) -> list[HarnessChange]:
-    return [HarnessChange(workload="decoder", kind=kind, message=message)]
+    return [kind(workload="decoder", message=message)]
 
 
 SLOW_CALLS = ErrorDetail(kind="timeout", message=Message(CALLS_TOO_SLOW, {"budget": 1040}))
@@ -49,7 +49,7 @@ OF_CODE = [
         "invalid",
         {"invalid": [Invalid(workload="encoder", shape="long", kind="throttled", message=quote("throttled"))]},
     ),
-    Row("INCONCLUSIVE", "harness", {"changes": change("not_comparable", "the base does not run")}),
+    Row("INCONCLUSIVE", "harness", {"changes": change(UnfitHarness, "the base does not run")}),
     Row("INCONCLUSIVE", "testbed", {"differences": [make_difference()]}),
     Row(
         "INCONCLUSIVE",
@@ -66,7 +66,7 @@ OF_CODE = [
     Row("INCONCLUSIVE", "nothing-compared", {}),
     Row("INCONCLUSIVE", "undecided", {"comparisons": [make_comparison(outcome="inconclusive")]}),
     Row("INCONCLUSIVE", "untimed", {"untimed": ["encoder/long kernels.time: the recordings tell none"]}),
-    Row("WARN", "harness", {"changes": change("removed", "the head no longer measures shape short")}),
+    Row("WARN", "harness", {"changes": change(HarnessRemoval, "the head no longer measures shape short")}),
     Row(
         "WARN",
         "doubtful",

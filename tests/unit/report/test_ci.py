@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.document.decision import HarnessChange
+from perfgate.document.decision import HarnessRemoval
 from perfgate.document.message import Message
 from perfgate.judging.report.render.ci import (
     Annotation,
@@ -58,9 +58,8 @@ def test_annotate__suspected_regression__is_a_warning() -> None:
 
 
 def test_annotate__workload_file_measures_less__warns_where_it_changed() -> None:
-    change = HarnessChange(
+    change = HarnessRemoval(
         workload="encoder",
-        kind="removed",
         message=Message("harness.function-removed", {"function": "check"}),
         lines=["perf/workload.py:12"],
     )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.comparison import Checked, Comparison, Exact, Outcome, Paired, Recorded
-from perfgate.document.decision import HarnessChange
+from perfgate.document.decision import HarnessChange, UnfitHarness
 from perfgate.document.explanation import Part
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
@@ -97,7 +97,7 @@ def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
 
 def not_compared(head: RunDocument, changes: Iterable[HarnessChange]) -> list[Comparison]:
     """A comparison for every shape that has none because the base does not run under the head's file."""
-    reasons = {change.workload: change.message for change in changes if change.is_not_comparable}
+    reasons = {change.workload: change.message for change in changes if isinstance(change, UnfitHarness)}
     comparisons: list[Comparison] = []
     for place in head.places:
         reason = reasons.get(place.workload)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import TypeAlias
 
-from perfgate.document.decision import Failure, HarnessChange
+from perfgate.document.decision import (
+    Failure,
+    HarnessAddition,
+    HarnessChange,
+    HarnessEdit,
+    HarnessRemoval,
+    UnfitHarness,
+    UnreadHarness,
+)
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument
 
 MAX_LINES = 12
-_Kind = Literal["removed", "changed", "added", "unknown"]
+_Kind: TypeAlias = type[HarnessRemoval] | type[HarnessEdit] | type[HarnessAddition] | type[UnreadHarness]
 _Difference = tuple[_Kind, Message]
 
 
@@ -19,35 +27,34 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
     before = {harness.workload: harness for harness in base.source.harness}
     after = {harness.workload: harness for harness in head.source.harness}
     lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
-    changes = []
+    changes: list[HarnessChange] = []
     for name in {**before, **after}:
         for kind, message in _differences(name, before.get(name), after.get(name)):
-            changes.append(HarnessChange(workload=name, kind=kind, message=message, lines=lines.get(name, [])))
+            changes.append(kind(workload=name, message=message, lines=lines.get(name, [])))
     # If the base fails, the head does not, and their files differ, the head's file is not for the base's code.
     broken = _broken_workloads(base) - _broken_workloads(head)
     for name in after:
         if name in broken:
             code = "harness.base-does-not-run" if name in before else "harness.workload-new-to-base"
-            change = HarnessChange(workload=name, kind="not_comparable", message=Message(code), lines=lines[name])
-            changes.append(change)
+            changes.append(UnfitHarness(workload=name, message=Message(code), lines=lines[name]))
     return changes
 
 
 def is_consequence(failure: Failure, changes: Iterable[HarnessChange]) -> bool:
-    return any(change.is_not_comparable and change.workload == failure.workload for change in changes)
+    return any(isinstance(change, UnfitHarness) and change.workload == failure.workload for change in changes)
 
 
 def _differences(name: str, base: Harness | None, head: Harness | None) -> Iterator[_Difference]:
     if base is None:
-        yield "added", Message("harness.workload-new", {"name": name})
+        yield HarnessAddition, Message("harness.workload-new", {"name": name})
     elif head is None:
-        yield "removed", Message("harness.workload-removed", {"name": name})
+        yield HarnessRemoval, Message("harness.workload-removed", {"name": name})
     elif base.error is not None:
         why = base.error.message
         if isinstance(why, str):
             lines = why.splitlines()
             why = lines[0] if lines else Message("harness.no-reason")
-        yield "unknown", Message("harness.base-unknown", {"why": why})
+        yield UnreadHarness, Message("harness.base-unknown", {"why": why})
     elif head.error is None:
         differences = [
             *_shapes(base.shapes, head.shapes),
@@ -57,55 +64,55 @@ def _differences(name: str, base: Harness | None, head: Harness | None) -> Itera
         ]
         yield from differences
         if not differences and base.file_sha256 != head.file_sha256:
-            yield "changed", Message("harness.file-changed", {"file": head.reference.rpartition(":")[0]})
+            yield HarnessEdit, Message("harness.file-changed", {"file": head.reference.rpartition(":")[0]})
 
 
 def _shapes(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
     for shape in sorted(base.keys() | head.keys()):
         if shape not in head:
-            yield "removed", Message("harness.shape-removed", {"shape": shape})
+            yield HarnessRemoval, Message("harness.shape-removed", {"shape": shape})
         elif shape not in base:
-            yield "added", Message("harness.shape-new", {"shape": shape})
+            yield HarnessAddition, Message("harness.shape-new", {"shape": shape})
         elif base[shape] != head[shape]:
             none = Message("harness.no-arguments")
             values = {"shape": shape, "before": base[shape] or none, "after": head[shape] or none}
-            yield "changed", Message("harness.shape-changed", values)
+            yield HarnessEdit, Message("harness.shape-changed", values)
 
 
 def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
     if base.batch != head.batch:
-        yield "changed", Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
+        yield HarnessEdit, Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
     if base.batch_sizes != head.batch_sizes:
-        yield "changed", Message("harness.batch-sizes-changed")
+        yield HarnessEdit, Message("harness.batch-sizes-changed")
     before, after = base.sla_p99, head.sla_p99
     if before == after:
         return
     if before is None:
-        yield "added", Message("harness.sla-added")
+        yield HarnessAddition, Message("harness.sla-added")
     elif after is None:
-        yield "removed", Message("harness.sla-removed")
+        yield HarnessRemoval, Message("harness.sla-removed")
     else:
-        yield "changed", Message("harness.sla-changed", {"before": before, "after": after})
+        yield HarnessEdit, Message("harness.sla-changed", {"before": before, "after": after})
 
 
 def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
     for function in sorted(base.keys() | head.keys()):
         if function not in head:
-            yield "removed", Message("harness.function-removed", {"function": function})
+            yield HarnessRemoval, Message("harness.function-removed", {"function": function})
         elif function not in base:
             # An additional check proves more, and another way to preprocess is not another call; with any other new function it
             # is.
-            kind: _Kind = "added" if function in ("check", "preprocess_on_device") else "changed"
+            kind: _Kind = HarnessAddition if function in ("check", "preprocess_on_device") else HarnessEdit
             yield kind, Message("harness.function-added", {"function": function})
         elif base[function] != head[function]:
-            yield "changed", Message("harness.function-changed", {"function": function})
+            yield HarnessEdit, Message("harness.function-changed", {"function": function})
 
 
 def _job_settings(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
     for name in sorted(base.keys() | head.keys()):
         before, after = base.get(name, ""), head.get(name, "")
         if before != after:
-            yield "changed", Message("harness.setting-changed", {"setting": name, "before": before, "after": after})
+            yield HarnessEdit, Message("harness.setting-changed", {"setting": name, "before": before, "after": after})
 
 
 def _broken_workloads(run: RunDocument) -> set[str]:

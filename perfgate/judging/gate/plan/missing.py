@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from perfgate.document.budget import judges_subroutines
-from perfgate.document.decision import HarnessChange, Missing, Policy
+from perfgate.document.decision import HarnessChange, HarnessRemoval, Missing, Policy, UnfitHarness
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import rows_of_job
 from perfgate.judging.gate.evidence.rows import SEAL, Row, RowTable, SideTables, rows_of_workloads
@@ -85,7 +85,7 @@ def _reported_elsewhere(evidence: Evidence, changes: Sequence[HarnessChange]) ->
     listed = {workload.name for workload in workloads}
     reported = {workload.name for workload in workloads if workload.error}
     for change in changes:
-        if change.is_not_comparable or (change.is_removal and change.workload not in listed):
+        if isinstance(change, UnfitHarness) or (isinstance(change, HarnessRemoval) and change.workload not in listed):
             reported.add(change.workload)
     return reported
 

@@ -12,11 +12,16 @@ from perfgate.document.comparison import Bound, Checked, Clock, Comparison, Outc
 from perfgate.document.decision import (
     DecisionDocument,
     Failure,
+    HarnessAddition,
     HarnessChange,
+    HarnessEdit,
+    HarnessRemoval,
     NoiseFloor,
     StepComparison,
     StoredComparison,
     Suggestion,
+    UnfitHarness,
+    UnreadHarness,
     Verdict,
 )
 from perfgate.document.explanation import Cause, Explanation, OperatorDelta
@@ -261,13 +266,13 @@ class Summary:
     @cached_property
     def telling_harness_changes(self) -> list[HarnessChange]:
         """The effects of a changed workload file, first those that make a comparison impossible or may hide something."""
-        ranks = ("not_comparable", "removed", "unknown", "changed", "added")
-        return sorted(self.decision.sides.harness_changes, key=lambda change: ranks.index(change.kind))
+        ranks = (UnfitHarness, HarnessRemoval, UnreadHarness, HarnessEdit, HarnessAddition)
+        return sorted(self.decision.sides.harness_changes, key=lambda change: ranks.index(type(change)))
 
     @property
     def harness_losses(self) -> list[HarnessChange]:
         """Those effects of a changed workload file that may hide something."""
-        return [change for change in self.telling_harness_changes if change.kind != "added"]
+        return [change for change in self.telling_harness_changes if not isinstance(change, HarnessAddition)]
 
     @cached_property
     def failures(self) -> list[Failure]:
