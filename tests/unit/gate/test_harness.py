@@ -48,6 +48,10 @@ def test_harness_changes__head_says_where_its_file_changed__the_change_says_it()
     ]
 
 
+def kinds_and_words(decision: DecisionDocument) -> list[tuple[object, str]]:
+    return [(change.__struct_config__.tag, text_of(change.message)) for change in decision.sides.harness_changes]
+
+
 def judged(before: list[Harness], after: list[Harness], ratios: list[float] = NO_CHANGE) -> DecisionDocument:
     base, head = sides(ratios)
     base, head = changed(base, harness=before), changed(head, harness=after)
@@ -81,7 +85,7 @@ def test_decide__head_measures_less_or_else__warn_with_the_reason(
     fields: dict[str, Any], kind: str, message: str
 ) -> None:
     decision = judged([harness()], [harness(**fields)])
-    assert [(change.__struct_config__.tag, text_of(change.message)) for change in decision.sides.harness_changes] == [(kind, message)]
+    assert kinds_and_words(decision) == [(kind, message)]
     assert decision.verdict == "WARN"
     assert worded(decision.reasons) == [f"harness: encoder: {message}"]
     assert exit_code(decision) == 0
@@ -100,7 +104,7 @@ def test_decide__head_measures_more__recorded_and_pass(
     before: list[Harness], after: list[Harness], message: str
 ) -> None:
     decision = judged(before, after)
-    assert [(change.__struct_config__.tag, text_of(change.message)) for change in decision.sides.harness_changes] == [("added", message)]
+    assert kinds_and_words(decision) == [("added", message)]
     assert decision.verdict == "PASS"
 
 
