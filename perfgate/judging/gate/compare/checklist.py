@@ -216,7 +216,7 @@ def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepCom
         unit="turn",
         count=before.visits,
         delta=relative_change(before.size, after.size),
-        interval=(relative_change(before.shown, after.earliest), relative_change(before.earliest, after.shown)),
+        interval=(rounded(after.earliest / before.shown - 1), rounded(after.shown / before.earliest - 1)),
         confidence=rounded(2 * CONFIDENCE - 1),
     )
     return replace(
