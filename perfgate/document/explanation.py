@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -32,8 +32,30 @@ Reach = Literal["line", "caller", "function", "elsewhere"]
 PartKind = Literal[
     "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
 ]
-# An operator that runs more or less often.
-_COUNTED_KINDS: frozenset[PartKind | None] = frozenset({"added", "removed", "more", "fewer"})
+
+
+class _PartMeaning(NamedTuple):
+    """Whether an operator runs more or less often, whether the code does other work, and whether it is no operator's time."""
+
+    is_counted: bool = False
+    is_other_work: bool = False
+    is_outside_operators: bool = False
+
+
+_COUNTED = _PartMeaning(is_counted=True, is_other_work=True)
+_MEANINGS: dict[PartKind | None, _PartMeaning] = {
+    None: _PartMeaning(),
+    "added": _COUNTED,
+    "removed": _COUNTED,
+    "more": _COUNTED,
+    "fewer": _COUNTED,
+    "other_inputs": _PartMeaning(is_other_work=True),
+    "slower": _PartMeaning(),
+    "faster": _PartMeaning(),
+    "waiting": _PartMeaning(is_other_work=True, is_outside_operators=True),
+    "outside": _PartMeaning(is_outside_operators=True),
+    "launching": _PartMeaning(is_outside_operators=True),
+}
 InputsChange = Literal["shape", "dtype", "layout"]
 Bottleneck = Literal["compute", "memory", "scheduling", "synchronisation", "transfer", "communication"]
 
@@ -122,7 +144,7 @@ class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
     @property
     def profiled(self) -> str:
         """The name under which the pairs profiled the operator."""
-        return OUTSIDE_OPERATORS if self.kind in ("waiting", "outside", "launching") else self.op
+        return OUTSIDE_OPERATORS if _MEANINGS[self.kind].is_outside_operators else self.op
 
     @property
     def is_launching(self) -> bool:
@@ -132,12 +154,12 @@ class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
     @property
     def is_counted(self) -> bool:
         """Whether it runs more or less often."""
-        return self.kind in _COUNTED_KINDS
+        return _MEANINGS[self.kind].is_counted
 
     @property
     def is_other_work(self) -> bool:
         """Whether the code does other work: it runs an operator more or less often, on other inputs, or waits for it."""
-        return self.is_counted or self.kind in ("other_inputs", "waiting")
+        return _MEANINGS[self.kind].is_other_work
 
     @property
     def more_count(self) -> float:
@@ -245,6 +267,11 @@ class Cause(CauseCount, frozen=True, kw_only=True):
         return self.kind == "outside"
 
     @property
+    def is_outside_operators(self) -> bool:
+        """Whether it is no operator's time: waiting, launching, or the rest outside operators."""
+        return _MEANINGS[self.kind].is_outside_operators
+
+    @property
     def is_launching(self) -> bool:
         """Whether it is the time between operators that grew with their number."""
         return self.kind == "launching"
@@ -252,7 +279,7 @@ class Cause(CauseCount, frozen=True, kw_only=True):
     @property
     def is_inner(self) -> bool:
         """Whether it is a part of an operator that its line calls: it runs more often, and no counter names it."""
-        return not self.counted and self.kind in _COUNTED_KINDS
+        return not self.counted and _MEANINGS[self.kind].is_counted
 
     @property
     def changes_the_rest(self) -> bool:

@@ -264,6 +264,6 @@ def _seconds(advised: OperatorDelta, contributions: Sequence[OperatorDelta]) -> 
             seconds += part.seconds
             more += max(0.0, part.more_count)
     for part in contributions:
-        if part.kind == "launching" and part.more_count > 0:
+        if part.is_launching and part.more_count > 0:
             seconds += max(0.0, part.seconds) * min(1.0, more / part.more_count)
     return seconds

@@ -52,6 +52,6 @@ def run_to_run(series: TrendSeries, before: float | None, value: float | None, l
     position: Position = placed.position
     if before is None or value is None:
         position = "unknown"
-    elif level and series.kind == "exact":
+    elif level and series.is_exact:
         position = "same" if before == value else "differs"
     return replace(placed, before=before, position=position)

@@ -195,7 +195,7 @@ class CauseView:
             parts.append(say(_EFFECTS[aspect]))
         if self.time:
             sentence = phrase(", {time} more self time")
-            if self._cause.inclusive or self._cause.kind in _IN:
+            if self._cause.inclusive or self._cause.is_outside_operators:
                 sentence = phrase(", {time} more")
             parts.append(say(sentence, time=self.time))
         return joined(*parts, self._reason())
