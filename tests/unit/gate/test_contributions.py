@@ -189,7 +189,7 @@ def test_explanations__profiler_slows_every_operator__what_it_adds_is_taken_off(
         documents[0],
         replicates=[
             msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
-            for one in documents[0].replicates
+            for one in documents[0].pairs.replicates
         ],
     )
     found = explained((first, documents[1]), slower(1e-3))
@@ -213,7 +213,7 @@ def test_explanations__profiler_slows_the_host_of_a_device__taken_off_between_th
         documents[0],
         replicates=[
             msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
-            for one in documents[0].replicates
+            for one in documents[0].pairs.replicates
         ],
     )
     found = explained((first, documents[1]), slower(0.8e-3))
@@ -232,7 +232,7 @@ def test_explanations__loop_of_small_operators_within_what_was_measured__nothing
         documents[0],
         replicates=[
             msgspec.structs.replace(one, profile=msgspec.structs.replace(one.profile, operators={SHAPE: base}))
-            for one in documents[0].replicates
+            for one in documents[0].pairs.replicates
         ],
     )
     found = explained((first, documents[1]), slower(243 * US))

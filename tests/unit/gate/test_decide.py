@@ -153,7 +153,7 @@ def wavering(base: tuple[int, int] | None, head: tuple[int, int], *, most: int) 
     """Judge calls of equal speed whose number of operators differs between repeats; the head's last ran ``most``."""
     pair = with_counters(*sides(NO_CHANGE), {"aten::add": 3}, {"aten::add": most}, ranges={OPS: head})
     if base is not None:
-        (steady,) = pair[0].counters
+        (steady,) = pair[0].checklist.counters
         sites = [msgspec.structs.replace(site, between=base) for site in steady.sites]
         spoiled = msgspec.structs.replace(steady, unstable=[OPS], ranges={OPS: base}, sites=sites)
         pair = changed(pair[0], counters=[spoiled]), pair[1]
