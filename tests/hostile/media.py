@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
 from rich.console import Console
 
 from perfgate.document.bisection import BisectionDocument, BisectionTrial, CommitChange, SearchedChanges
@@ -48,6 +47,7 @@ from perfgate.judging.report.view.number_rows import rows_of_check, rows_of_run
 from perfgate.locale import Language
 from perfgate.trace.pages.timeline import drawn_timeline
 from tests.fakes.documents import make_run
+from tests.fakes.records import changed
 from tests.fakes.sites import make_acceptance, make_gate, make_site
 from tests.fakes.trends import make_change, make_confirmation, make_series, make_testbed, make_trend, make_triage
 from tests.golden.test_comment_golden import decisions
@@ -72,10 +72,6 @@ class Medium:
     write: Callable[[Rename], list[str]]
 
 
-def _replaced(record: Any, **fields: Any) -> Any:
-    return msgspec.structs.replace(record, **fields)
-
-
 def _decisions(rename: Rename) -> list[DecisionDocument]:
     return [poisoned(decision, rename) for decision in decisions().values()]
 
@@ -85,8 +81,8 @@ def _run(rename: Rename) -> RunDocument:
     error = ErrorDetail(
         kind="exception", message="no such layer", traceback="one\ntwo", signal="SIGKILL", log_tail="epoch"
     )
-    failed = _replaced(run.checklist.steps[0], status="error", error=error)
-    return poisoned(_replaced(run, steps=[*run.checklist.steps, failed], warnings=[quote("slow disk")]), rename)
+    failed = changed(run.checklist.steps[0], status="error", error=error)
+    return poisoned(changed(run, steps=[*run.checklist.steps, failed], warnings=[quote("slow disk")]), rename)
 
 
 def _trend(rename: Rename) -> TrendDocument:
@@ -105,8 +101,8 @@ def _trend(rename: Rename) -> TrendDocument:
         gone=["decoder"],
         notes=["one run was not read"],
     )
-    causes = [_replaced(cause, triage=make_triage(), suggests="new") for cause in trend.causes]
-    return poisoned(_replaced(trend, causes=causes), rename)
+    causes = [changed(cause, triage=make_triage(), suggests="new") for cause in trend.causes]
+    return poisoned(changed(trend, causes=causes), rename)
 
 
 def _site(rename: Rename) -> SiteContent:
