@@ -376,21 +376,11 @@ def test_more_pairs_would_help__decided_or_another_workload__no() -> None:
 def test_decide__workers_that_waited_for_the_cpu__the_share_is_said() -> None:
     base, head = sides(NO_CHANGE)
     assert judge(base, head).measured.waited is None
-    seen = [
-        msgspec.structs.replace(
-            one,
-            shapes={
-                SHAPE: msgspec.structs.replace(
-                    one.shapes[SHAPE],
-                    conductor=msgspec.structs.replace(
-                        one.shapes[SHAPE].conductor, seen_ns=[300_000_000] * 4, run_delay_ns=[75_000_000] * 4
-                    ),
-                )
-            },
-        )
-        for one in head.pairs.replicates
-    ]
-    assert judge(base, changed(head, replicates=seen)).waited == 0.25
+    seen = []
+    for one in head.pairs.replicates:
+        columns = changed(one.shapes[SHAPE], seen_ns=[300_000_000] * 4, run_delay_ns=[75_000_000] * 4)
+        seen.append(changed(one, shapes={SHAPE: columns}))
+    assert judge(base, changed(head, replicates=seen)).measured.waited == 0.25
 
 
 @pytest.mark.parametrize("ratios", [[1.0] * 16, [0.999] * 16])
