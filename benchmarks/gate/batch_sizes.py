@@ -95,8 +95,12 @@ def sizes_of(decision: dict[str, Any]) -> dict[str, Any]:
     """Of step 5: the best size of both sides, and by batch size the interval of the difference in throughput."""
     rows = [row for row in decision["checklist"]["numbers"] if row["step"] == 5]
     best: dict[str, Any] = next((row for row in rows if row["metric"] == "batch.best"), {})
-    sizes = {row["labels"]["batch"]: row.get("interval") for row in rows if row["metric"] == "batch.throughput"}
-    return {"best": [best.get("base"), best.get("head")], "compared": best.get("evidence") == "turn", "sizes": sizes}
+    sizes: dict[str, Any] = {}
+    for row in rows:
+        if row["metric"] == "batch.throughput":
+            sizes[row["labels"]["batch"]] = (row["difference"] or {}).get("interval")
+    is_compared = bool(best.get("difference"))
+    return {"best": [best.get("base"), best.get("head")], "compared": is_compared, "sizes": sizes}
 
 
 def print_table(records: Iterable[dict[str, Any]]) -> int:

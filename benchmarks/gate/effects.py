@@ -237,8 +237,10 @@ def with_code(places: Iterable[tuple[str, str]]) -> str:
 def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str, Any]:
     listed: list[dict[str, Any]] = [*decision["checklist"]["numbers"], *decision["comparisons"]]
     row = next((row for row in listed if row["metric"] == effect.metric), {})
-    interval = row.get("interval")
-    if row.get("kind") == "exact" or row.get("evidence") == "count":
+    # A comparison has its difference in its own fields, a number of a step in one field.
+    difference: dict[str, Any] = row.get("difference") or row
+    interval = difference.get("interval")
+    if difference.get("kind") in ("exact", "count"):
         resolved = row["head"] > row["base"] if effect.rises else row["head"] < row["base"]
     else:
         resolved = interval is not None and (interval[0] > 0 if effect.rises else interval[1] < 0)
@@ -247,7 +249,8 @@ def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str
         "verdict": decision["verdict"],
         "seconds": round(seconds, 1),
         "resolved": resolved,
-        **{key: row.get(key) for key in ("metric", "evidence", "base", "head", "delta", "interval", "pairs", "clock")},
+        **{key: row.get(key) for key in ("metric", "base", "head")},
+        **{key: difference.get(key) for key in ("kind", "delta", "interval", "clock")},
     }
 
 

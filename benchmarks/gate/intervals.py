@@ -33,13 +33,13 @@ class Tally:
     lower: int = 0
     higher: int = 0
 
-    def add(self, row: dict[str, Any]) -> None:
-        interval = row.get("interval")
+    def add(self, difference: dict[str, Any]) -> None:
+        interval = difference["interval"]
         self.printed += 1
         self.bare += interval is None
         self.excluding += interval is not None and not interval[0] <= 0 <= interval[1]
-        self.lower += row["delta"] < 0
-        self.higher += row["delta"] > 0
+        self.lower += difference["delta"] < 0
+        self.higher += difference["delta"] > 0
 
     def add_all(self, other: Tally) -> None:
         for name, value in vars(other).items():
@@ -62,8 +62,9 @@ def main() -> int:
         decision = json.loads(path.read_text())
         verdicts[decision["verdict"]] += 1
         for row in decision["checklist"]["numbers"]:
-            if row.get("delta") is not None and row.get("evidence") != "count":
-                by_metric[row["metric"]].add(row)
+            difference = row["difference"]
+            if difference and difference["kind"] == "turns" and difference["delta"] is not None:
+                by_metric[row["metric"]].add(difference)
     total = Tally()
     print(f"{len(decisions)} gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}")
     print(f"{'metric':28} {'printed':>8} {'excluding':>10} {'':7} {'head lower':>16} {'p':>6}")

@@ -25,14 +25,14 @@ def test_with_code__every_group__code_of_each_effect_once_and_python() -> None:
 def test_row_of__interval__resolved_where_it_excludes_no_change_on_the_right_side(
     interval: tuple[float, float] | None, resolved: bool
 ) -> None:
-    row = {"metric": "throughput.median", "interval": interval, "delta": -0.05}
-    decision = {"verdict": "PASS", "checklist": [row], "comparisons": []}
+    row = {"metric": "throughput.median", "difference": {"kind": "turns", "interval": interval, "delta": -0.05}}
+    decision = {"verdict": "PASS", "checklist": {"numbers": [row]}, "comparisons": []}
     assert effects.row_of(effects.EFFECTS["throughput"], decision, 60.0)["resolved"] is resolved
 
 
 def test_row_of__exact_count__resolved_where_it_rose() -> None:
     count = {"metric": "memory.kept", "kind": "exact", "base": 0.0, "head": 64.0}
-    found = {"verdict": "FAIL", "checklist": [], "comparisons": [count]}
+    found = {"verdict": "FAIL", "checklist": {"numbers": []}, "comparisons": [count]}
     assert effects.row_of(effects.EFFECTS["kept"], found, 60.0)["resolved"] is True
     found["comparisons"] = [{**count, "head": 0.0}]
     assert effects.row_of(effects.EFFECTS["kept"], found, 60.0)["resolved"] is False
@@ -67,8 +67,19 @@ def test_batch_sizes__gates__counted_by_best_size_intervals_and_resolved_mistake
 def test_sizes_of__decision__best_size_and_intervals_of_step_5() -> None:
     rows = [
         {"step": 4, "metric": "ops.coverage"},
-        {"step": 5, "metric": "batch.best", "base": 32.0, "head": 32.0, "evidence": "turn"},
-        {"step": 5, "metric": "batch.throughput", "labels": {"batch": "8"}, "interval": [-0.1, 0.1]},
+        {
+            "step": 5,
+            "metric": "batch.best",
+            "base": 32.0,
+            "head": 32.0,
+            "difference": {"kind": "turns", "unit": "turn"},
+        },
+        {
+            "step": 5,
+            "metric": "batch.throughput",
+            "labels": {"batch": "8"},
+            "difference": {"kind": "turns", "interval": [-0.1, 0.1]},
+        },
     ]
     expected = {"best": [32.0, 32.0], "compared": True, "sizes": {"8": [-0.1, 0.1]}}
-    assert batch_sizes.sizes_of({"checklist": rows}) == expected
+    assert batch_sizes.sizes_of({"checklist": {"numbers": rows}}) == expected
