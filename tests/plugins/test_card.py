@@ -274,7 +274,10 @@ def test_baseline_record__card__stores_the_spread_of_new_processes(python: Path,
 
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     (spread,) = [
-        value for step in run["steps"] for value in step["values"] if value["metric"] == "latency.start_spread"
+        value
+        for step in run["checklist"]["steps"]
+        for value in step["values"]
+        if value["metric"] == "latency.start_spread"
     ]
     assert spread["count"] == 3
     # A process of the card has luck of 0.2 %.

@@ -151,9 +151,9 @@ def started_run(number: int, *, spread: float, fingerprint: str = "f" * 8, devic
     """A run that compared new processes."""
     run = run_of(number, mib=366)
     value = Value(metric="latency.start_spread", value=spread, labels={"shape": "short"}, count=3)
-    step = msgspec.structs.replace(run.steps[0], number=1, slug="latency", values=[value])
+    step = msgspec.structs.replace(run.checklist.steps[0], number=1, slug="latency", values=[value])
     testbed = msgspec.structs.replace(run.testbed, fingerprint=fingerprint, device_kind=device_kind)
-    return msgspec.structs.replace(run, steps=[step], testbed=testbed)
+    return changed(run, steps=[step], testbed=testbed)
 
 
 def luck_of(project: Path, head: RunDocument) -> dict[str, float]:

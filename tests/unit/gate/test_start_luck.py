@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from perfgate.document.comparison import Paired
@@ -12,6 +11,7 @@ from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.start_luck import start_luck_of
 from tests.fakes.card_times import LOOKS, Call, CardGate, CardNoise
+from tests.fakes.records import changed
 from tests.traps.virtual import SHAPE, WORKLOAD
 
 
@@ -70,4 +70,4 @@ def test_decide__spread_in_the_documents_under_judgement__changes_nothing(
 def with_spread(run: RunDocument, value: float) -> RunDocument:
     measured = Value(metric="latency.start_spread", value=value, labels={"shape": SHAPE}, count=3)
     step = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[measured])
-    return msgspec.structs.replace(run, steps=[*run.steps, step])
+    return changed(run, steps=[*run.checklist.steps, step])
