@@ -245,7 +245,8 @@ class ScannedEvents:
         counts = np.bincount(self.phase)
         unknown = []
         for code in np.flatnonzero(counts).tolist():
-            if chr(code) not in known:
+            # JAX ends its list with an empty event.
+            if code and chr(code) not in known:
                 unknown.append(f"{counts[code]} {chr(code)}")
         if not unknown:
             return ()

@@ -121,3 +121,16 @@ def test_read__gpu_process_of_a_browser__runs_on_the_host(tmp_path: Path) -> Non
 
     assert timeline.device is None
     assert not timeline.events.is_kind(*DEVICE_KINDS).any()
+
+
+@pytest.mark.parametrize(("last", "codes"), [({}, []), ({"ph": "Z", "ts": 20}, ["notes.unknown-phases"])])
+def test_read__empty_event_at_the_end_of_the_list__is_no_loss(
+    tmp_path: Path, last: dict[str, Any], codes: list[str]
+) -> None:
+    """JAX ends its list with {}, behind a comma."""
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [{**event("X", 10, "a"), "dur": 5}, last]}))
+
+    (timeline,) = chrome.read(path).timelines
+
+    assert [note.code for note in timeline.losses] == codes
