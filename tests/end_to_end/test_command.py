@@ -14,7 +14,7 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.bisection import BisectionDocument, BisectionTrial, CommitChange
 from perfgate.document.history import Acceptance
-from perfgate.errors import DocumentError, PerfgateError, UsageError
+from perfgate.errors import DocumentError, ForgeError, PerfgateError, UsageError
 from perfgate.flows.publish.answer import answer_bisection
 from perfgate.flows.publish.command import run_command
 from perfgate.flows.shared.doors import Doors
@@ -121,6 +121,15 @@ def test_run__no_order_or_a_bots_or_edited__nobody_is_asked(own: Job, body: str,
     order = Order(own, "ann", body, **comment)
     assert "Nothing was asked" in order.obey()
     assert (order.told(), own.comments(), own.fake.calls) == ({}, [], [])
+
+
+@pytest.mark.parametrize("field", ["head_sha", "base_sha"])
+def test_run__forge_names_a_branch_for_a_commit__the_workflow_is_told_nothing(own: Job, field: str) -> None:
+    own.fake.changes[:] = [replace(change, **{field: "--upload-pack=x"}) for change in own.fake.changes]
+    order = Order(own, "ann", "/perfgate run encoder")
+    with pytest.raises(ForgeError, match="no head or base that is a commit"):
+        order.obey()
+    assert order.told() == {}
 
 
 def test_run__closed_pull_request__nothing(own: Job) -> None:
