@@ -34,6 +34,12 @@ GITHUB = (
     ".github/workflows/perfgate-trusted.yml",
     "perf/requirements.txt",
 )
+# How CI installs without a lock file: to resolve one takes most of a second.
+SETUP = "pip install ."
+
+
+def unlocked(**options: Any) -> InitOptions:
+    return InitOptions(setup=SETUP, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +114,7 @@ def test_init__first_commit_made__every_file_what_it_needs_at_one_version_and_th
 
 
 def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) -> None:
-    done = init(project, "--github", "--action", ACTION, "--job", "command")
+    done = init(project, "--github", "--action", ACTION, "--job", "command", "--setup", SETUP)
     next_steps = done.output.partition("Next:\n")[2].splitlines()
     assert next_steps[0].strip() == f"git -C {project} add . && git -C {project} commit"
     assert next_steps[2].strip() == f"perfgate local -C {project}"
@@ -119,15 +125,14 @@ def test_init__every_file_that_it_writes__at_most_a_hundred_lines_together(proje
     (project / "lib" / "shop_ranker").mkdir(parents=True)
     (project / "lib" / "shop_ranker" / "__init__.py").touch()
     (project / "pyproject.toml").write_text('[project]\nname = "shop-ranker"\n')
-    started = start_project(project, InitOptions(forge=forge, action=ACTION, branch="develop"))
-    written = [name for name in started.files if not name.endswith("requirements.txt")]
-    assert sum(len((project / name).read_text().splitlines()) for name in written) <= 100
+    started = start_project(project, unlocked(forge=forge, action=ACTION, branch="develop"))
+    assert sum(len((project / name).read_text().splitlines()) for name in started.files) <= 100
     assert all(len(line) <= 140 for line in (project / "perf" / "workload.py").read_text().splitlines())
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "npu"])
 def test_init__perfgate_toml__is_accepted_as_it_is(project: Path, device: str) -> None:
-    start_project(project, InitOptions(forge="github", action=ACTION, device=device))
+    start_project(project, unlocked(forge="github", action=ACTION, device=device))
     path = project / "perfgate.toml"
     plain = parse_config(path.read_text(), path)
     assert (plain.device, plain.store.path, plain.project) == (device, "branch://perfgate-data", "model")
@@ -140,7 +145,7 @@ def test_init__perfgate_toml__is_accepted_as_it_is(project: Path, device: str) -
 def test_init__job__its_settings_are_accepted_and_name_the_file(
     project: Path, kind: Any, file: str, device: Any
 ) -> None:
-    started = start_project(project, InitOptions(forge="github", action=ACTION, branch="main", job=kind, device=device))
+    started = start_project(project, unlocked(forge="github", action=ACTION, branch="main", job=kind, device=device))
     (job,) = load_config(project).jobs
     assert (job.kind, f"perf/{file}" in job.settings.line) == (kind, True)
     assert f"perf/{file}" in started.files
@@ -151,7 +156,7 @@ def test_init__job__its_settings_are_accepted_and_name_the_file(
 
 
 def test_init__workload__is_python_that_names_what_perfgate_needs(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", action=ACTION))
+    start_project(project, unlocked(forge="github", action=ACTION))
     text = (project / "perf" / "workload.py").read_text()
     compile(text, "workload.py", "exec")
     assert "YOUR MODEL: import it instead, as in `from mymodel import Encoder`" in text
@@ -185,7 +190,7 @@ def test_init__a_dangling_link_in_the_way__not_written_through(project: Path, tm
 def test_init__a_file_cannot_be_written__what_was_written_is_taken_away(project: Path) -> None:
     (project / ".github").write_text("a file where a folder must be")
     with pytest.raises(UsageError, match="nothing was kept"):
-        start_project(project, InitOptions(forge="github", action=ACTION))
+        start_project(project, unlocked(forge="github", action=ACTION))
     assert files(project) == {".github"}
 
 
@@ -237,11 +242,11 @@ def test_init__submodules_and_large_files__the_inputs_that_fill_them(project: Pa
     (project / ".gitmodules").write_text('[submodule "third"]\n\tpath = third\n\turl = ../third\n')
     (project / ".gitattributes").write_text("*.pt filter=lfs -text\n")
     git(project, "add", ".gitattributes")
-    start_project(project, InitOptions(forge="github", action=ACTION))
+    start_project(project, unlocked(forge="github", action=ACTION))
     for name in GITHUB[2:4]:
         (job,) = load_yaml(project / name)["jobs"].values()
         assert (job["with"]["submodules"], job["with"]["lfs"]) == ("recursive", True)
-    start_project(project, InitOptions(forge="gitlab", action=ACTION, ci_only=True))
+    start_project(project, unlocked(forge="gitlab", action=ACTION, ci_only=True))
     (include,) = load_yaml(project / ".gitlab-ci.yml")["include"]
     assert include["inputs"]["submodules"] == "recursive"
     assert "lfs" not in include["inputs"]
@@ -287,7 +292,7 @@ def test_init__workload_imports_what_ci_cannot_install__refused_and_nothing_writ
 )
 def test_init__no_forge_named__the_host_of_origin_says_it(project: Path, origin: str, forge: str) -> None:
     git(project, "remote", "add", "origin", origin)
-    assert start_project(project, InitOptions(action=ACTION)).forge == forge
+    assert start_project(project, unlocked(action=ACTION)).forge == forge
 
 
 @pytest.mark.parametrize(
@@ -310,12 +315,12 @@ def test_init__a_forge_that_cannot_be_known__what_local_needs_and_the_reason(
 
 
 def test_init__no_remote__what_local_needs_and_the_ci_files_later(project: Path) -> None:
-    started = start_project(project, InitOptions())
+    started = start_project(project, unlocked())
     assert (started.forge, files(project)) == (None, {"perfgate.toml", "perf", "perf/workload.py"})
     assert load_config(project).references[0].name == "example"
     with pytest.raises(UsageError, match="no remote `origin` with a known forge"):
-        start_project(project, InitOptions(ci_only=True))
-    start_project(project, InitOptions(forge="github", action=ACTION, ci_only=True))
+        start_project(project, unlocked(ci_only=True))
+    start_project(project, unlocked(forge="github", action=ACTION, ci_only=True))
     assert {".github/workflows/perfgate.yml", ".github/workflows/perfgate-trusted.yml"} < files(project)
 
 
@@ -340,7 +345,7 @@ def test_init__installed_from_git__ci_runs_that_commit(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     install(monkeypatch, tmp_path, from_git(url, PIN))
-    start_project(project, InitOptions(forge="github"))
+    start_project(project, unlocked(forge="github"))
     text = (project / GITHUB[2]).read_text()
     assert f"uses: someone/perfgate/.github/workflows/gate.yml@{PIN}\n" in text
     assert f"package: git+https://github.com/someone/perfgate@{PIN}\n" in text
@@ -351,7 +356,7 @@ def test_init__installed_from_a_clone__ci_runs_its_commit_and_no_token_is_writte
     project: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editable: bool
 ) -> None:
     install(monkeypatch, tmp_path, {"url": source.as_uri(), "dir_info": {"editable": editable}})
-    start_project(project, InitOptions(forge="gitlab"))
+    start_project(project, unlocked(forge="gitlab"))
     commit = git(source, "rev-parse", "HEAD")
     (include,) = load_yaml(project / ".gitlab-ci.yml")["include"]
     assert include["remote"] == f"https://raw.githubusercontent.com/someone/perfgate/{commit}/templates/perfgate.yml"
@@ -403,11 +408,11 @@ def test_init__clone_whose_origin_is_a_path__names_it_and_gives_the_option_that_
     git(source, "remote", "set-url", "origin", str(tmp_path))
     install(monkeypatch, tmp_path, {"url": source.as_uri(), "dir_info": {}})
     with pytest.raises(UsageError) as refused:
-        start_project(project, InitOptions(forge="github"))
+        start_project(project, unlocked(forge="github"))
     assert f"installed from {source}, whose origin '{tmp_path}' is on no server" in str(refused.value)
     (option,) = re.findall(r"--action OWNER/REPO@([0-9a-f]{40})", str(refused.value))
     assert option == git(source, "rev-parse", "HEAD")
-    start_project(project, InitOptions(forge="github", action=f"OWNER/REPO@{option}"))
+    start_project(project, unlocked(forge="github", action=f"OWNER/REPO@{option}"))
     assert option in (project / GITHUB[2]).read_text()
 
 
@@ -422,10 +427,10 @@ def test_init__an_action_that_is_no_commit__refused(project: Path, wrong: str) -
 def test_init__action_and_package__those_of_the_own_server(project: Path) -> None:
     git(project, "remote", "add", "origin", "git@github.example.com:team/model.git")
     wheel = "https://files.example.com/perfgate-0.1.0-py3-none-any.whl"
-    start_project(project, InitOptions(action=ACTION))
+    start_project(project, unlocked(action=ACTION))
     assert f"package: git+https://github.example.com/tools/perfgate@{PIN}\n" in (project / GITHUB[2]).read_text()
     shutil.rmtree(project / ".github")
-    start_project(project, InitOptions(action=ACTION, package=wheel, ci_only=True))
+    start_project(project, unlocked(action=ACTION, package=wheel, ci_only=True))
     assert f"package: {wheel}\n" in (project / GITHUB[2]).read_text()
 
 
@@ -442,7 +447,7 @@ def test_init__another_main_branch__known_before_the_first_commit(tmp_path: Path
     root = tmp_path / "model"
     root.mkdir()
     git(root, "init", "-q", "-b", branch)
-    start_project(root, InitOptions(forge="github", action=ACTION))
+    start_project(root, unlocked(forge="github", action=ACTION))
     assert f"branches: [{branch}]" in (root / GITHUB[2]).read_text()
     # perfgate looks for main, master and trunk by itself; any other must be told.
     assert parse_config((root / "perfgate.toml").read_text(), root / "perfgate.toml").store.main_branch == told
@@ -452,14 +457,14 @@ def test_init__trunk_while_another_branch_is_checked_out__found(project: Path) -
     git(project, "checkout", "-qb", "trunk")
     git(project, "commit", "--allow-empty", "-qm", "first")
     git(project, "checkout", "-qb", "add-perfgate")
-    start_project(project, InitOptions(forge="github", action=ACTION))
+    start_project(project, unlocked(forge="github", action=ACTION))
     assert "branches: [trunk]" in (project / GITHUB[2]).read_text()
 
 
 def test_init__a_project_in_a_folder__workflows_at_the_root_that_name_it(project: Path) -> None:
     folder = project / "models" / "encoder"
     folder.mkdir(parents=True)
-    started = start_project(folder, InitOptions(forge="github", action=ACTION))
+    started = start_project(folder, unlocked(forge="github", action=ACTION))
     assert started.files[0] == "models/encoder/perfgate.toml"
     assert "directory: models/encoder" in (project / GITHUB[2]).read_text()
 
@@ -540,7 +545,7 @@ def test_init__gitlab__the_inputs_are_those_asked_for(project: Path) -> None:
 
 def test_init__a_pipeline_is_there__left_as_it_is_and_the_lines_printed(project: Path) -> None:
     (project / ".gitlab-ci.yml").write_text("test: {script: [make test]}\n")
-    done = init(project, "--gitlab", "--action", ACTION, "--job", "command")
+    done = init(project, "--gitlab", "--action", ACTION, "--job", "command", "--setup", SETUP)
     assert done.exit_code == 0
     assert (project / ".gitlab-ci.yml").read_text() == "test: {script: [make test]}\n"
     assert ".gitlab-ci.yml exists and was not changed. Add to it:" in done.output
@@ -572,7 +577,7 @@ def test_init__package__found_wherever_it_lies(
     (project / "pyproject.toml").write_text(PYPROJECT)
     (project / place).parent.mkdir(parents=True)
     (project / place).touch()
-    start_project(project, InitOptions(forge="github", action=ACTION))
+    start_project(project, unlocked(forge="github", action=ACTION))
     toml = parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml")
     assert toml.measure.python_path == python_path
     assert f"`from {imported} import Encoder`" in (project / "perf" / "workload.py").read_text()
@@ -582,7 +587,7 @@ def test_init__requires_python__another_than_the_running_one(project: Path) -> N
     (project / "pyproject.toml").write_text(
         f'[project]\nname = "a"\nrequires-python = "!=3.{sys.version_info.minor}.*"\n'
     )
-    start_project(project, InitOptions(forge="github", action=ACTION))
+    start_project(project, unlocked(forge="github", action=ACTION))
     assert load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]["python-version"] == "3.10"
 
 
@@ -613,7 +618,9 @@ def test_init__pyproject_that_gives_no_version__said_and_nothing_written(
     ],
 )
 def test_init__labels__the_measuring_job_goes_there(project: Path, arguments: tuple[str, ...], runs_on: str) -> None:
-    assert init(project, "--github", "--action", ACTION, "--job", "command", *arguments).exit_code == 0
+    assert (
+        init(project, "--github", "--action", ACTION, "--job", "command", "--setup", SETUP, *arguments).exit_code == 0
+    )
     for name in GITHUB[2:4]:
         (job,) = load_yaml(project / name)["jobs"].values()
         assert job["with"]["runs-on"] == runs_on
@@ -639,7 +646,7 @@ def test_init__another_forge__the_lines_of_both_jobs_and_no_invented_file(projec
 def test_init__project__named_as_on_the_forge_wherever_the_clone_lies(project: Path, origin: str, name: str) -> None:
     if origin:
         git(project, "remote", "add", "origin", origin)
-    start_project(project, InitOptions(forge="github", action=ACTION))
+    start_project(project, unlocked(forge="github", action=ACTION))
     assert parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml").project == name
 
 
@@ -658,7 +665,7 @@ def test_init__more_than_a_line__refused(project: Path, options: Any) -> None:
 def test_init__another_branch_than_perfgate_would_find__told_in_perfgate_toml(project: Path) -> None:
     git(project, "commit", "--allow-empty", "-qm", "first")
     git(project, "branch", "master")
-    start_project(project, InitOptions(forge="github", action=ACTION, branch="master"))
+    start_project(project, unlocked(forge="github", action=ACTION, branch="master"))
     assert (
         parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml").store.main_branch == "master"
     )
@@ -666,12 +673,10 @@ def test_init__another_branch_than_perfgate_would_find__told_in_perfgate_toml(pr
 
 @pytest.mark.parametrize("forge", ["github", "gitlab"])
 def test_init__ci_files__report_and_block_nothing_and_say_how_to_change_that(project: Path, forge: Forge) -> None:
-    started = start_project(project, InitOptions(forge=forge, action=ACTION, ci_only=True))
+    started = start_project(project, unlocked(forge=forge, action=ACTION, ci_only=True))
     for file in started.files:
-        if file.endswith("requirements.txt"):
-            continue
         text = (project / file).read_text()
         assert "fail-on: never\n" in text
         assert "never is advisory and blocks nothing" in text
         assert re.search(r"\b20 (gates|merge requests).*write regression.*so that FAIL blocks", text)
-    assert len(started.files) == (3 if forge == "github" else 2)
+    assert len(started.files) == (2 if forge == "github" else 1)
