@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.journeys.projects import COUNTERS_ONLY, ITEM_BY_ITEM, WHOLE_BATCH, gate_project, start_project
+from tests.journeys.projects import ITEM_BY_ITEM, WHOLE_BATCH, gate_project, start_project
 from tests.journeys.shell import Screen, Shell
 
 # What a busy machine may leave open: whether two equal codes are equally fast.
@@ -33,20 +33,6 @@ def test_local__init_then_a_mistake_then_its_repair__pass_fail_with_the_line_and
     shell.edits("mymodel/__init__.py", ITEM_BY_ITEM, "        return self.feed(x) + x\n")
     repaired = shell.types("perfgate local --brief --steps 1,4", ends=PASSED)
     _shows_that_it_passed(repaired)
-
-
-def test_local__counters_of_a_mistake_in_a_new_project__fail_with_the_line_until_it_is_repaired(shell: Shell) -> None:
-    start_project(shell)
-    gate_project(shell)
-    shell.writes("perfgate.toml", shell.reads("perfgate.toml") + COUNTERS_ONLY)
-    shell.types('git commit --quiet --all --message "Judge counters only"')
-
-    shell.edits("mymodel/__init__.py", WHOLE_BATCH, ITEM_BY_ITEM)
-    caught = shell.types("perfgate local --steps 4", ends=1)
-    caught.shows("FAIL – ", "14 more aten::addmm at mymodel/__init__.py:13")
-
-    shell.types("git checkout --quiet mymodel")
-    shell.types("perfgate local --steps 4").shows("SKIPPED", "there is nothing to compare")
 
 
 def _shows_that_it_passed(screen: Screen) -> None:

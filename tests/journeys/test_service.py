@@ -86,6 +86,7 @@ def _navigate(page: Page, address: str) -> None:
     page.ask(f"new Promise((done) => {{ const wait = () => {arrived} ? done(true) : setTimeout(wait, 20); wait(); }})")
 
 
+@pytest.mark.journey
 def test_service__from_the_first_token_to_a_restored_backup__old_tokens_upload_and_the_history_is_there(
     shell: Shell, tmp_path: Path
 ) -> None:
