@@ -247,6 +247,7 @@ def test_run__job_token_of_gitlab__not_refused_and_not_in_our_processes_even_for
     ]
 
 
+@pytest.mark.slow
 def test_run__token_of_a_developer_outside_ci__removed_without_a_word(project: Path) -> None:
     done = run_job(project, GH_TOKEN=VALUE)
     assert done.returncode == 0, done.stderr

@@ -140,7 +140,7 @@ lives = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), b
 """
 
 
-@pytest.mark.parametrize("user", [0, 12345])
+@pytest.mark.parametrize("user", [pytest.param(0, marks=pytest.mark.slow), 12345])
 def test_run__worker_shouts_commands__nothing_of_it_reaches_the_step(user: int) -> None:
     if user and os.getuid() != 0:
         pytest.skip("only root can become another user")
@@ -348,7 +348,9 @@ def test_bench__both_sides__each_finds_what_it_compiled_and_not_what_the_other_d
     assert found == {"base": ["COLD", "True"], "head": ["COLD", "True"], "again": ["FOUND", "True"]}
 
 
-@pytest.mark.parametrize(("environ", "notes"), [({"CI": "true"}, (REUSED,)), ({}, ())])
+@pytest.mark.parametrize(
+    ("environ", "notes"), [({"CI": "true"}, (REUSED,)), pytest.param({}, (), marks=pytest.mark.slow)]
+)
 def test_choose_environments__planted_by_an_earlier_job__used_and_in_ci_said(
     tmp_path: Path, environ: dict[str, str], notes: tuple[str, ...]
 ) -> None:

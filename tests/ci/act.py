@@ -16,7 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.ci.packages import ROOT, Packages
-from tests.end_to_end.conftest import Clone
+from tests.end_to_end.conftest import make_clone
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_files import StoredArtifact
 from tests.samples import recordings
@@ -80,7 +80,7 @@ class Hub:
         self, folder: Path, forge: FakeForge, url: str, packages: Packages, *, enterprise: bool = False
     ) -> None:
         self.folder, self.forge, self.url, self.packages, self.enterprise = folder, forge, url, packages, enterprise
-        self.clone = Clone(folder / "clone")
+        self.clone = make_clone(folder / "clone")
         self.server = folder / "server.git"
         self.artifacts = ArtifactFolder(folder / "artifacts")
         self._runs = 100

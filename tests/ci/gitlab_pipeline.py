@@ -16,7 +16,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from tests.ci.packages import ROOT, Packages
-from tests.end_to_end.conftest import Clone
+from tests.end_to_end.conftest import make_clone
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, StoredChange
 from tests.fakes.forge_dialects import gitlab_account
 from tests.fakes.forge_files import StoredArtifact
@@ -85,7 +85,7 @@ class Project:
 
     def __init__(self, folder: Path, forge: FakeForge, url: str, packages: Packages) -> None:
         self.folder, self.forge, self.url, self.packages = folder, forge, url, packages
-        self.clone = Clone(folder / "clone")
+        self.clone = make_clone(folder / "clone")
         self.root = self.clone.root
         # As the template asks for it: one variable, and an environment scope for each of its values.
         self.tokens = {"perfgate-publish": BOT_TOKEN, "perfgate-main": BOT_TOKEN}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import Clone, Perfgate, clone, perfgate  # noqa: F401 - fixtures
+from tests.end_to_end.conftest import Clone, Perfgate, clone, made_clone, perfgate  # noqa: F401 - fixtures
 from tests.end_to_end.pushing import PREPARED, REWORDED, Pushing
 
 OURS = Path(__file__).parents[2]

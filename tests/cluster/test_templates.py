@@ -15,7 +15,7 @@ import yaml
 
 from tests.cluster.clusters import RunningCluster, running_slurm
 from tests.command import run_perfgate
-from tests.end_to_end.conftest import Clone
+from tests.end_to_end.conftest import Clone, make_clone
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")
@@ -26,7 +26,7 @@ BIN = Path(sys.executable).parent
 @pytest.fixture
 def changed(tmp_path: Path) -> Clone:
     """A change that runs two operators more, and a base with a testbed."""
-    clone = Clone(tmp_path / "clone")
+    clone = make_clone(tmp_path / "clone")
     clone.git("checkout", "-q", "main")
     config = clone.root / "perfgate.toml"
     config.write_text(config.read_text() + '[testbeds]\nnode = "cpu"\n')

@@ -45,7 +45,7 @@ SETTINGS = {
 # The example that `init` writes is tried on one page. The desks of the others have no such device, which `init` says.
 TRIED = "quickstart-github.md"
 # Pages whose commands take ten seconds and more together; tests/unit runs the same flows.
-LONG_PAGES = {"operate.md", "rules.md", "store.md", "trend.md"}
+LONG_PAGES = {"hook.md", "operate.md", "quickstart-gitlab.md", "rules.md", "store.md", "trend.md"}
 # Why a block may stand there without being run. A reason that is not here fails.
 NOT_RUN = {
     "needs a PostgreSQL server; tests/unit/store/test_postgres.py starts one",

@@ -146,14 +146,6 @@ class Clone:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        root.mkdir()
-        (root / "perf").mkdir()
-        shutil.copy(WORKLOADS / "small_model.py", root / "model.py")
-        shutil.copy(WORKLOADS / "small_workload.py", root / "perf" / "workload.py")
-        (root / "perfgate.toml").write_text('project = "small"\nworkload = "perf/workload.py:small"\n' + SMALL_GATE)
-        self.git("init", "-q", "-b", "main")
-        self.commit("the model")
-        self.git("checkout", "-q", "-b", "feature")
 
     def git(self, *arguments: str) -> str:
         who = {f"GIT_{role}_{what}": "someone" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -176,6 +168,27 @@ class Clone:
         return self.git("rev-parse", "HEAD")
 
 
+def make_clone(root: Path) -> Clone:
+    """Commit the model to main of a new clone, and check out a branch for a change."""
+    root.mkdir()
+    (root / "perf").mkdir()
+    shutil.copy(WORKLOADS / "small_model.py", root / "model.py")
+    shutil.copy(WORKLOADS / "small_workload.py", root / "perf" / "workload.py")
+    (root / "perfgate.toml").write_text('project = "small"\nworkload = "perf/workload.py:small"\n' + SMALL_GATE)
+    clone = Clone(root)
+    clone.git("init", "-q", "-b", "main")
+    clone.commit("the model")
+    clone.git("checkout", "-q", "-b", "feature")
+    return clone
+
+
+@pytest.fixture(scope="session")
+def made_clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """The clone that tests copy: to make it takes five commands of git."""
+    return make_clone(tmp_path_factory.mktemp("made") / "clone")
+
+
 @pytest.fixture
-def clone(tmp_path: Path) -> Clone:
+def clone(made_clone: Clone, tmp_path: Path) -> Clone:
+    shutil.copytree(made_clone.root, tmp_path / "clone")
     return Clone(tmp_path / "clone")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.conftest import Clone, Perfgate
+from tests.end_to_end.conftest import Perfgate, make_clone
 
 MODELS = Path(__file__).parents[1] / "data" / "workloads" / "architectures.py"
 NAMES = ("encoder", "vit", "resnet", "unet", "lstm", "moe", "mamba", "gnn", "diffusion", "decoder")
 
 
 def _repository(root: Path, name: str) -> Path:
-    clone = Clone(root)
+    clone = make_clone(root)
     clone.git("checkout", "-q", "main")
     (root / "perf" / "models.py").write_text(MODELS.read_text())
     (root / "perfgate.toml").write_text(f'project = "architectures"\nworkload = "perf/models.py:{name}"\n')

@@ -107,7 +107,11 @@ def test_run__workload_file_never_returns__exit_4_at_the_load_limit(perfgate: Pe
 
 
 @pytest.mark.parametrize(
-    ("kind", "code", "words"), [("gpu9", 2, "device 'gpu9' is not known; known kinds: cpu"), ("cpu:7", 4, "cpu:7")]
+    ("kind", "code", "words"),
+    [
+        ("gpu9", 2, "device 'gpu9' is not known; known kinds: cpu"),
+        pytest.param("cpu:7", 4, "cpu:7", marks=pytest.mark.slow),
+    ],
 )
 def test_run__device_that_is_not_there__what_is(
     perfgate: Perfgate, tmp_path: Path, kind: str, code: int, words: str

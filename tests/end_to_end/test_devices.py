@@ -72,7 +72,9 @@ def test_run__npu_on_a_machine_without_one__exit_4_and_says_so(perfgate: Perfgat
     assert "no Ascend device: neither torch_npu nor /dev/davinci* nor npu-smi is here" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "local", pytest.param("check", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "command", ["run", *(pytest.param(name, marks=pytest.mark.slow) for name in ("local", "check"))]
+)
 def test_measuring__gpu_that_is_not_here__exit_4_and_names_what_this_torch_has(
     perfgate: Perfgate, clone: Clone, command: str
 ) -> None:

@@ -104,7 +104,7 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("raise SystemExit(3)", "`python bench.py` exited with code 3"),
+        pytest.param("raise SystemExit(3)", "`python bench.py` exited with code 3", marks=pytest.mark.slow),
         pytest.param(
             "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
             "`python bench.py` was killed by SIGSEGV",

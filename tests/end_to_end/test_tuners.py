@@ -75,12 +75,6 @@ def counted(folder: Path, kind: str, change: str) -> Counted:
     return Counted(base, head, look().comparisons)
 
 
-def test_counts__unchanged_code_that_tunes_itself__no_difference(tmp_path: Path) -> None:
-    found = counted(tmp_path, "timed", "unseen")
-    assert found.differing() == []
-    assert found.base.processes >= 2
-
-
 def test_counts__operator_added_to_code_that_tunes_itself__regressed_at_its_line(tmp_path: Path) -> None:
     found = counted(tmp_path, "random", "added")
     at = {line for metric, outcome, line in found.differing() if (metric, outcome) == (OPS, "regressed")}

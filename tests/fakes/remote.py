@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 CLEAN = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
@@ -28,8 +32,21 @@ def empty_remote(folder: Path, *, partial: bool = True) -> Path:
 
 def clone_of_empty_remote(tmp_path: Path, *, partial: bool = True) -> Path:
     """Make ``remote.git`` and ``clone``, whose origin it is, with one commit on main; return the clone."""
-    remote = empty_remote(tmp_path / "remote.git", partial=partial)
-    clone = tmp_path / "clone"
+    template = _both_repositories(partial)
+    for name in ("remote.git", "clone"):
+        shutil.copytree(template / name, tmp_path / name)
+    config = tmp_path / "clone" / ".git" / "config"
+    config.write_text(config.read_text().replace(str(template), str(tmp_path)))
+    return tmp_path / "clone"
+
+
+@cache
+def _both_repositories(partial: bool) -> Path:
+    """The repositories that tests copy: to make them takes eight commands of git."""
+    folder = Path(tempfile.mkdtemp(prefix="remote-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    remote = empty_remote(folder / "remote.git", partial=partial)
+    clone = folder / "clone"
     clone.mkdir()
     git(clone, "init", "--quiet", "--initial-branch=main")
     git(clone, "remote", "add", "origin", str(remote))
@@ -37,4 +54,4 @@ def clone_of_empty_remote(tmp_path: Path, *, partial: bool = True) -> Path:
     git(clone, "add", ".")
     git(clone, "commit", "--quiet", "-m", "the model")
     git(clone, "push", "--quiet", "origin", "main")
-    return clone
+    return folder

@@ -26,6 +26,7 @@ from tests.causes import feeding
 from tests.fakes.device import FakeDevice
 from tests.fakes.documents import HEAD_COMMIT
 from tests.golden.kept import compare
+from tests.golden.test_one_count import MOST_FOLDS, assert_one_number_of_regressions, texts_of
 from tests.traps.virtual import MS, US, Call, Side, VirtualGate, with_counts
 
 DATA = Path(__file__).parent / "data"
@@ -99,7 +100,7 @@ def measured(situation: Situation, folder: Path) -> DecisionDocument:
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_comment__measured_on_the_fake_device__is_the_golden_text(
+def test_comment__measured_on_the_fake_device__is_the_golden_text_and_has_one_count(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Once another test has loaded the compiler, its graph breaks and recompilations are counted too.
@@ -111,6 +112,9 @@ def test_comment__measured_on_the_fake_device__is_the_golden_text(
     if name in ("fail-by-the-clock", "pass-faster"):
         moved = {type(c) for c in decision.comparisons if c.gating and c.outcome in ("regressed", "improved")}
         assert moved == {Paired}
+    texts = texts_of(decision)
+    assert_one_number_of_regressions(decision, texts)
+    assert texts["comment"].count("<details>") <= MOST_FOLDS
     compare(_of_any_run(render_comment(decision, CONTEXT)), DATA / f"measured-{name}.md")
 
 

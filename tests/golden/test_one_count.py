@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -32,7 +31,6 @@ from tests.fakes.documents import (
     unchanged_comparisons,
 )
 from tests.golden.test_comment_golden import decisions, numbers_of_steps
-from tests.golden.test_measured_golden import SITUATIONS, measured
 
 SHAPES = ("short", "long", "longer")
 # Counters of several shapes that a table joins to one row, and an operator that no metric shows.
@@ -104,14 +102,6 @@ def assert_one_number_of_regressions(decision: DecisionDocument, texts: dict[str
         assert set(numbers) <= {expected}, place
         if expected:
             assert len(numbers) >= (2 if place == "comment" else 1), place
-
-
-@pytest.mark.parametrize("name", SITUATIONS)
-def test_measured__regressions__one_number_everywhere_and_few_folds(name: str, tmp_path: Path) -> None:
-    decision = measured(SITUATIONS[name](), tmp_path)
-    texts = texts_of(decision)
-    assert_one_number_of_regressions(decision, texts)
-    assert texts["comment"].count("<details>") <= MOST_FOLDS
 
 
 def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> None:

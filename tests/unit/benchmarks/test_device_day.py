@@ -103,6 +103,7 @@ def test_gate__no_verdict_in_its_time__stopped_with_the_last_line(tmp_path: Path
     assert result["unfinished"].startswith("no verdict after 8 s; at last: ")
 
 
+@pytest.mark.slow
 def test_measure__side_that_is_not_ready_in_time__timeout() -> None:
     with pytest.raises(TimeoutError, match="no answer in its time"):
         clocks.measure(clocks.Series("tiny", "", starts=2, quads=1), "cpu", 0.0)

@@ -14,6 +14,7 @@ from perfgate.config import WorkloadReference, load_config
 from perfgate.document.message import Message, english
 from perfgate.protocol import Signature, SignatureRequest
 from tests.shared_bench import SharedBench
+from tests.waiting import wait_until
 
 REFERENCE = WorkloadReference("workload", "perf.py", "workload")
 SETTINGS = 'project = "hosts"\nworkload = "perf.py:workload"\n'
@@ -140,8 +141,12 @@ def test_renew__new_servers__are_used_once_they_have_built(bench: Bench, tmp_pat
     with closing(bench.servers), built(bench, checkout):
         bench.servers.start_next(7)
         draws = bench.servers.draws
-        while bench.servers.draws == draws:
+
+        def renewed() -> bool:
             bench.servers.renew()
+            return bench.servers.draws != draws
+
+        wait_until(renewed)
         assert builds(checkout) == 3
         signature(bench, checkout)
         assert builds(checkout) == 3

@@ -352,12 +352,12 @@ def test_more_pairs_would_help__faster_than_eight_pairs_can_show__measured_on_un
 def test_more_pairs_would_help__unchanged_code__hardly_ever_taken_for_faster() -> None:
     """Noise that excludes the slowdown sought at the first look must not cost a second one, nor be called faster."""
     going_on = 0
-    for seed in range(40):
+    for seed in range(20):
         ratios = np.exp(np.random.default_rng(seed).normal(0.0, 0.002, 8)).tolist()
         documents = sides(ratios)
         going_on += Look(*documents, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
         assert comparison(judge(*documents), "latency.low").outcome == "unchanged"
-    assert going_on <= 2
+    assert going_on <= 1
 
 
 def test_more_pairs_would_help__tail_looks_worse_than_tolerated__yes() -> None:

@@ -189,6 +189,7 @@ def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_pa
     assert not has_compiled()
 
 
+@pytest.mark.slow
 def test_graph__compiling_takes_too_long__stopped_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(compile=0.3, compare=0.1))
     result = measured(workload(Clean().eval()), tmp_path)
@@ -210,6 +211,7 @@ def test_graph__workload_that_compiles_itself__compared_with_itself_run_without(
     assert has_compiled()
 
 
+@pytest.mark.slow
 def test_graph__model_that_cannot_be_copied__original_untouched_and_reason(tmp_path: Path) -> None:
     model = Clean().eval()
     with Path(__file__).open() as model.file:
