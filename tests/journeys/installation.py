@@ -45,8 +45,8 @@ def build_wheel(folder: Path) -> None:
 
 
 def install_with_borrowed_packages(installation: Installation) -> None:
-    """Install the wheel alone; torch, numpy and the others are those of the tests' own environment."""
-    _make_environment(installation)
+    """Install the wheel alone; pip, torch, numpy and the others are those of the tests' own environment."""
+    _make_environment(installation, "--without-pip")
     borrowed = installation.folder.parent / "borrowed"
     borrowed.mkdir()
     for package in Path(sysconfig.get_path("purelib")).iterdir():
@@ -54,24 +54,21 @@ def install_with_borrowed_packages(installation: Installation) -> None:
             (borrowed / package.name).symlink_to(package)
     (packages,) = installation.folder.glob("lib/python3*/site-packages")
     (packages / "borrowed.pth").write_text(f"{borrowed}\n")
-    _pip_install(installation, "--no-deps", "--no-index", str(installation.wheel))
+    pip = [sys.executable, "-m", "pip", "--python", str(installation.programs / "python"), "install", "--quiet"]
+    _run([*pip, "--no-deps", "--no-index", str(installation.wheel)], installation.folder)
 
 
 def install_everything(installation: Installation) -> None:
     """Install the wheel with its extras and torch from the package index, as pip is configured on this machine."""
     _make_environment(installation)
     # torch by its exact version, as the Makefile does: with a range pip may choose a build with gigabytes of CUDA.
-    _pip_install(installation, f"{installation.wheel}[cpu,serve,postgres,artifacts]", TORCH)
-
-
-def _make_environment(installation: Installation) -> None:
-    python = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-    _run([str(python), "-m", "venv", str(installation.folder)], installation.folder.parent)
-
-
-def _pip_install(installation: Installation, *arguments: str) -> None:
     pip = [str(installation.programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _run([*pip, *arguments], installation.folder)
+    _run([*pip, f"{installation.wheel}[cpu,serve,postgres,artifacts]", TORCH], installation.folder)
+
+
+def _make_environment(installation: Installation, *options: str) -> None:
+    python = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    _run([str(python), "-m", "venv", *options, str(installation.folder)], installation.folder.parent)
 
 
 def _run(command: list[str], folder: Path) -> None:
