@@ -113,12 +113,14 @@ DYNAMIC = SETUPTOOLS + (
     [
         {"pyproject.toml": PEP_621},
         {"pyproject.toml": POETRY},
-        {"setup.cfg": SETUP_CFG},
+        pytest.param({"setup.cfg": SETUP_CFG}, marks=pytest.mark.slow),
         {"environment.yml": ENVIRONMENT},
         {"requirements.txt": "-r more.txt\ntorch  # any\n-e .\n", "more.txt": "probe>=1 --hash=sha256:0\n"},
         {"requirements-run.txt": "probe\n", "requirements-dev.txt": "no-such-package\n"},
-        {"requirements/base.txt": "probe\n", "requirements/test.txt": "no-such-package\n"},
-        {"setup.py": SETUP_PY},
+        pytest.param(
+            {"requirements/base.txt": "probe\n", "requirements/test.txt": "no-such-package\n"}, marks=pytest.mark.slow
+        ),
+        pytest.param({"setup.py": SETUP_PY}, marks=pytest.mark.slow),
         {"setup.py": "from setuptools import setup\nsetup()\n", "setup.cfg": SETUP_CFG},
         {"pyproject.toml": DYNAMIC, "deps.in": "probe>=1\n"},
     ],
@@ -152,8 +154,9 @@ def test_lock__project_installed_from_its_folder__what_pip_noted_and_not_the_pro
     (project / "setup.py").write_text("raise SystemExit('not to be run')\n")
     record = {"url": project.as_uri(), "dir_info": {"editable": True}}
     write_distribution(installed, "model", "1", "probe", direct_url=record)
-    assert {"probe", "probe-core"} < set(versions(locked(project)))
-    assert "model" not in versions(locked(project))
+    packages = set(versions(locked(project)))
+    assert {"probe", "probe-core"} < packages
+    assert "model" not in packages
 
 
 def test_lock__build_backend_fails__said_with_its_reason_and_the_way_out(project: Path) -> None:

@@ -168,6 +168,7 @@ def test_graph__no_cpp_compiler__says_so_instead_of_a_number(tmp_path: Path, no_
         assert "no-such-compiler" in reason_of(value_of(result, metric))
 
 
+@pytest.mark.slow
 def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_path: Path) -> None:
     model = Clean().eval()
     result = measured(workload(model, lengths=(2048,)), tmp_path)
