@@ -27,16 +27,6 @@ class Encoder(torch.nn.Module):
 # A loop over the items of the batch: the feed-forward part runs eight times, for one item each.
 WHOLE_BATCH = "        return x + self.feed(x)\n"
 ITEM_BY_ITEM = "        return torch.cat([item + self.feed(item) for item in x.split(1)])\n"
-# So few and short blocks time nothing: counters decide, and say no word on speed.
-COUNTERS_ONLY = """
-[gate]
-strict = true
-looks = [8]
-aa_pairs = 5
-quads = 2
-block_seconds = 0.002
-checklist_budget = 0
-"""
 
 
 def start_project(shell: Shell) -> None:

@@ -9,11 +9,19 @@ import pytest
 from tests.fakes.forge import FakeForge
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.journeys.ci_jobs import GitHubJobs, GitLabJobs, Jobs, Project
-from tests.journeys.projects import COUNTERS_ONLY, ITEM_BY_ITEM, WHOLE_BATCH, commit_all, gate_project, start_project
+from tests.journeys.projects import ITEM_BY_ITEM, WHOLE_BATCH, commit_all, gate_project, start_project
 from tests.journeys.shell import Shell
 
-# The clocks of a busy machine decide nothing here. What is accepted has to outlive the job that keeps it.
-SETTINGS = f"""{COUNTERS_ONLY}
+# So few and short blocks time nothing: counters decide, and the clocks of a busy machine do not. What is accepted has to outlive
+# the job that keeps it.
+SETTINGS = """
+[gate]
+strict = true
+looks = [8]
+aa_pairs = 5
+quads = 2
+block_seconds = 0.002
+checklist_budget = 0
 [gate.tolerance]
 "latency.*" = 9.0
 "throughput.*" = 9.0

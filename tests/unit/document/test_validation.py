@@ -105,7 +105,7 @@ def test_validator__document_altered_in_every_place__errors_of_jsonschema(name: 
         found = errors(ours, altered)
         assert found == errors(theirs, altered)
         refused += bool(found)
-    assert refused > 50
+    assert refused > 50 // stride
 
 
 def test_plain_schema__value_of_another_type__left_to_jsonschema() -> None:
