@@ -12,8 +12,8 @@ from tests.journeys.ci_jobs import GitHubJobs, GitLabJobs, Jobs, Project
 from tests.journeys.projects import ITEM_BY_ITEM, WHOLE_BATCH, commit_all, gate_project, start_project
 from tests.journeys.shell import Shell
 
-# So few and short blocks time nothing: counters decide, and the clocks of a busy machine do not. What is accepted has to outlive
-# the job that keeps it.
+# Blocks so short time nothing: counters decide, and the clocks of a busy machine do not. What is accepted has to outlive the
+# job that keeps it.
 SETTINGS = """
 [gate]
 strict = true
