@@ -13,7 +13,7 @@ from tests.end_to_end.damaged import DamagedChecks, all_checks
 from tests.end_to_end.mutation import Mutation
 from tests.end_to_end.test_left_out import function_checks
 
-FEW, MANY, COMMANDS = 8, 3000, 100
+FEW, MANY, COMMANDS = 20, 3000, 100
 
 
 @pytest.fixture(scope="module")
