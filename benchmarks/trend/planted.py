@@ -1,9 +1,10 @@
 """Planted histories of main: is the origin of each movement right, and the list of open regressions exact?
 
-    python benchmarks/trend/planted.py [--only NAME] [--list]
+    python benchmarks/trend/planted.py [--only NAME] [--list] [--draw N]
 
 Sixty histories of 60 to 90 versions on one or two machines, with two workloads of two shapes each, noise of 1.2 % and a wild
-value in 17. What moved them, when, and which regressions are open at the end is planted.
+value in 17. What moved them, when, and which regressions are open at the end is planted. ``--draw`` plants them in other
+noise.
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.fakes.planted_histories import HISTORIES, answer_of
+from tests.fakes.planted_histories import HISTORIES, answer_of, redrawn
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--draw", type=int, default=0)
     arguments = parser.parse_args()
     table = Table("history", "origin planted", "origin", "open planted", "open", "right", "exact")
     right = exact = count = 0
     for history in HISTORIES:
         if arguments.only and arguments.only not in history.name:
             continue
-        answer = answer_of(history)
+        answer = answer_of(redrawn(history, arguments.draw))
         count += 1
         right += answer.has_right_origin
         exact += answer.is_exact

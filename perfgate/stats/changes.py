@@ -67,7 +67,7 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
        wander together are fewer than they seem.
     4. Merging: of the shifts next to a segment of fewer than ``MIN_VALUES`` (``MIN_LAST`` where it is the last), smaller than
        ``min_effect`` or less than ``MIN_Z`` times their standard error, the weakest goes and its segments become one, until
-       none is left.
+       none is left. The shifts at the ends of the new segment move to where they fit its level best.
     Raises ValueError for values that are not finite.
     """
     series = np.asarray(series, dtype=np.float64)
@@ -160,7 +160,25 @@ def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -
         if strengths[weakest] >= 1:
             return candidates
         del begins[weakest + 1]
+        for boundary in (weakest, weakest + 1):
+            if 0 < boundary < len(begins):
+                begins[boundary] = _best_place(series, scale, [*begins, series.size][boundary - 1 : boundary + 2])
     return []
+
+
+def _best_place(series: Floats, scale: float, edges: list[int]) -> int:
+    """The place of the shift between two segments that costs least with the levels that they have now."""
+    start, index, end = edges
+    costs: list[Floats] = []
+    for side in (series[start:index], series[index:end]):
+        distances = (series[start:end] - np.median(side)) / scale
+        costs.append(np.minimum(distances**2, CAP**2))
+    before, after = costs
+    # The cost of each place up to a constant: every value before it has the first level, all others have the second.
+    cost_at = np.cumsum(before - after)[:-1]
+    best = int(np.argmin(cost_at))
+    is_better = cost_at[best] < cost_at[index - 1 - start]
+    return start + 1 + best if is_better else index
 
 
 def _strength(shift: LevelShift, start: int, end: int, size: int, min_effect: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple, cast
 
@@ -341,3 +341,26 @@ def _testbeds(plant: Callable[..., None]) -> None:
 
 
 HISTORIES = _histories()
+
+
+def _further() -> list[PlantedHistory]:
+    """Movements that are close together, for the limits of what origins can tell."""
+    garden = _Garden()
+    garden.plant("two workloads, five versions apart", "code", Event(40, 1.08, "encoder"), Event(45, 1.08, "ranker"),
+                 is_open=[40, 45])  # fmt: skip
+    garden.plant("two workloads, two versions apart", "code", Event(40, 1.12, "encoder"), Event(42, 1.1, "ranker"),
+                 is_open=[40, 42])  # fmt: skip
+    garden.plant("one workload twice, eight versions apart", "code", Event(40, 1.06, "encoder"),
+                 Event(48, 1.06, "encoder"), is_open=[40, 48])  # fmt: skip
+    garden.plant("a package two versions later", "code", Event(40, 1.1, "encoder"), Event(42, 1.0, packages=True),
+                 is_open=[40])  # fmt: skip
+    garden.plant("a slower host before", "code", Event(30, 1.08), Event(50, 1.08, "encoder"), is_open=[50])
+    return garden.histories
+
+
+FURTHER = _further()
+
+
+def redrawn(history: PlantedHistory, draw: int) -> PlantedHistory:
+    """The same planted movements in other noise."""
+    return replace(history, seed=history.seed + 100 * draw)

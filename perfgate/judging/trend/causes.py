@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -10,7 +12,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.trend import Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
 from perfgate.judging.trend.find import losses
-from perfgate.stats.changes import CAP
+from perfgate.stats.changes import CAP, Floats
 
 # A shift lies, with 80 % confidence, at one of the places with a 2 log likelihood ratio below this:
 # (1 - exp(-x / 2))^2 = 0.80. Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks,
@@ -18,8 +20,6 @@ from perfgate.stats.changes import CAP
 # 95 % are aligned with the counter of their commit, 75 % without alignment; if only the next commit moved a counter, half
 # are aligned with the next.
 _LOCATION_80 = 4.5
-# A shift is moved by at most this many versions.
-_FARTHEST = 8
 # A cause has the first of these standings that any of its changes has.
 _STANDINGS: tuple[Standing, ...] = ("open", "new", "accepted", "superseded", "resolved", "refuted")
 _REPORTED_ORDER: tuple[Standing, ...] = ("new", "open", "accepted", "superseded", "resolved", "refuted")
@@ -48,32 +48,20 @@ class _Member(NamedTuple):
 
 
 def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
-    """The series with every shift of times moved to a change of the same workload, if it may lie there.
+    """The series with the shifts of times of each workload at as few versions as they may lie at. ``with_changes`` found them.
 
-    Noise displaces a shift by a version or two, and the effects of one commit would be reported as several causes. A
-    counter gives the exact place; without one, the times with the clearest shift do. ``with_changes`` found the changes.
+    Noise displaces a shift by some versions, and the effects of one commit would be reported as several causes. Counters give
+    the exact place.
     """
     aligned = list(series)
-    # The versions to which shifts may be moved, with the most loss. One wild value, whose cost is capped, may lie between the
-    # shifts of two shapes; a counter may be another commit's.
-    anchors_of: dict[tuple[str, str, Direction], dict[_Versions, float]] = {}
-    for place, _, _ in _clearest_first(series):
-        entry = aligned[place.series]
-        change = entry.changes[place.change]
-        anchors = anchors_of.get((entry.workload, entry.fingerprint, change.direction), {})
-        if not entry.is_exact and _versions(change) not in anchors:
-            change = _moved(entry, place.change, anchors)
-            changes = list(entry.changes)
-            changes[place.change] = change
-            aligned[place.series] = msgspec.structs.replace(entry, changes=changes)
-        # A commit with other counts may move times in any direction, and informing metrics have none.
-        directions: set[Direction] = {change.direction, "changed"}
-        most_loss = _LOCATION_80 + CAP**2
-        if entry.is_exact:
-            directions, most_loss = set(_DIRECTIONS), _LOCATION_80
-        for direction in directions:
-            anchors = anchors_of.setdefault((entry.workload, entry.fingerprint, direction), {})
-            anchors.setdefault(_versions(change), most_loss)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index, entry in enumerate(series):
+        if entry.changes:
+            groups.setdefault((entry.workload, entry.fingerprint), []).append(index)
+    for indices in groups.values():
+        alignment = _Alignment([series[index] for index in indices])
+        for index, entry in zip(indices, alignment.align()):
+            aligned[index] = entry
     return aligned
 
 
@@ -124,11 +112,6 @@ def _members(series: Sequence[TrendSeries]) -> list[_Member]:
     return members
 
 
-def _clearest_first(series: Sequence[TrendSeries]) -> list[_Member]:
-    """All changes: exact changes first, then by their size relative to the noise."""
-    return sorted(_members(series), key=_clearness)
-
-
 def _clearness(member: _Member) -> tuple[bool, float]:
     noise = max(member.series.noise or 0.0, 1e-9)
     return not member.series.is_exact, -_size(member.change) / noise
@@ -138,29 +121,117 @@ def _versions(change: TrendChange) -> _Versions:
     return _Versions(change.last_good, change.first_bad)
 
 
-def _moved(series: TrendSeries, at: int, anchors: Mapping[_Versions, float]) -> TrendChange:
-    """The change at the likeliest anchor whose loss is not too large, else at its own place."""
-    change = series.changes[at]
-    earliest, latest = change.at - _FARTHEST, change.at + _FARTHEST
-    # It stays between the changes before and after it.
-    if at > 0:
-        earliest = max(earliest, series.changes[at - 1].at + 1)
-    if at + 1 < len(series.changes):
-        latest = min(latest, series.changes[at + 1].at - 1)
-    most_loss: dict[int, float] = {}
-    for place in range(max(earliest, 1), min(latest, len(series.points) - 1) + 1):
-        versions = _Versions(series.points[place - 1].commit, series.points[place].commit)
-        if versions in anchors:
-            most_loss[place] = anchors[versions]
-    loss_at = losses(series, change, most_loss)
-    likely = [place for place in most_loss if loss_at[place] <= most_loss[place]]
-    if not likely:
-        return change
-    place = min(likely, key=lambda place: (loss_at[place], abs(place - change.at), place))
-    good, bad = series.points[place - 1], series.points[place]
-    return msgspec.structs.replace(
-        change, at=place, last_good=good.commit, first_bad=bad.commit, first_seen=bad.started_at
-    )
+class _Move(NamedTuple):
+    """A shift's new place, its loss there, and how much more that is than at its present place."""
+
+    member: _Member
+    at: int
+    loss: float
+    more_loss: float
+
+
+class _Alignment:
+    """The series of one workload on one testbed, whose shifts of times are moved together until no fewer versions hold all."""
+
+    def __init__(self, series: Sequence[TrendSeries]) -> None:
+        self._series = list(series)
+        self._losses: dict[TrendPlace, Floats] = {}
+        for member in _members(series):
+            if not member.series.is_exact:
+                self._losses[member.place] = losses(member.series, member.change)
+        self._places: list[dict[_Versions, int]] = []
+        for entry in series:
+            places: dict[_Versions, int] = {}
+            for at, (good, bad) in enumerate(pairwise(entry.points), 1):
+                places[_Versions(good.commit, bad.commit)] = at
+            self._places.append(places)
+
+    def align(self) -> list[TrendSeries]:
+        while moves := self._cheapest_moves():
+            for move in moves:
+                self._apply(move)
+        return self._series
+
+    def _cheapest_moves(self) -> list[_Move]:
+        """The moves that clear one version of changes at the least loss; empty if none can be cleared."""
+        by_versions: dict[_Versions, list[_Member]] = {}
+        for member in _members(self._series):
+            by_versions.setdefault(_versions(member.change), []).append(member)
+        best: list[_Move] = []
+        least = math.inf
+        for members in by_versions.values():
+            moves = self._moves_of(members, by_versions)
+            loss = sum(move.more_loss for move in moves)
+            if moves and loss < least:
+                best, least = moves, loss
+        return best
+
+    def _moves_of(self, members: Sequence[_Member], by_versions: Mapping[_Versions, Sequence[_Member]]) -> list[_Move]:
+        """The moves of all changes at one version; empty if one has to stay. Times of one shape follow the clearest."""
+        targets: dict[str, _Versions] = {}
+        moves: list[_Move] = []
+        for member in sorted(members, key=_clearness):
+            if member.series.is_exact:
+                return []
+            if member.series.shape not in targets:
+                target = self._likeliest(member, by_versions)
+                if target is None:
+                    return []
+                targets[member.series.shape] = target
+            move = self._move(member, targets[member.series.shape])
+            if move is None:
+                return []
+            moves.append(move)
+        return moves
+
+    def _likeliest(self, member: _Member, by_versions: Mapping[_Versions, Sequence[_Member]]) -> _Versions | None:
+        """The version with other changes to which a shift moves at the least loss."""
+        best: _Versions | None = None
+        least = math.inf
+        for versions, others in by_versions.items():
+            move = self._move(member, versions)
+            if move is not None and move.loss < min(least, _most_loss(member, others)):
+                best, least = versions, move.loss
+        return best
+
+    def _move(self, member: _Member, versions: _Versions) -> _Move | None:
+        """The move of a shift; None if it would not stay between the changes before and after it."""
+        at, now = self._places[member.place.series].get(versions), member.change.at
+        changes, number = member.series.changes, member.place.change
+        if at is None or at == now:
+            return None
+        if number > 0 and at <= changes[number - 1].at:
+            return None
+        if number + 1 < len(changes) and at >= changes[number + 1].at:
+            return None
+        loss_at = self._losses[member.place]
+        return _Move(member, at, float(loss_at[at]), float(loss_at[at] - loss_at[now]))
+
+    def _apply(self, move: _Move) -> None:
+        place = move.member.place
+        entry = self._series[place.series]
+        good, bad = entry.points[move.at - 1], entry.points[move.at]
+        changes = list(entry.changes)
+        changes[place.change] = msgspec.structs.replace(
+            changes[place.change], at=move.at, last_good=good.commit, first_bad=bad.commit, first_seen=bad.started_at
+        )
+        self._series[place.series] = msgspec.structs.replace(entry, changes=changes)
+
+
+def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
+    """The most loss of a shift that moves to other changes; negative if none is of its kind.
+
+    One wild value, whose cost is capped, may lie between the shifts of two shapes. A counter may be another commit's.
+    """
+    most = -math.inf
+    for another in others:
+        directions = {another.change.direction, member.change.direction}
+        if another.series.is_exact:
+            most = max(most, _LOCATION_80)
+        elif len(directions) == 1 or "changed" in directions:
+            # A commit with other counts may move times in any direction, and informing metrics have none.
+            most = max(most, _LOCATION_80 + CAP**2)
+    return most
 
 
 def _cause(members: Sequence[_Member]) -> TrendCause:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import msgspec
@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.float64]
 # Fewest versions in which a change can be found: a counter needs two to differ.
 VERSIONS_NEEDED = ENOUGH_VALUES
 EXACT_VERSIONS_NEEDED = 2
+_CAP_OF_BETTER = 5.0
 
 
 def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
@@ -64,22 +65,21 @@ def noise_of(series: TrendSeries) -> float | None:
     return float(noise(np.log(values)))
 
 
-def losses(series: TrendSeries, change: TrendChange, places: Iterable[int]) -> dict[int, float]:
-    """The loss in 2 log likelihood with the shift at each of these places; outliers are capped like in the search."""
+def losses(series: TrendSeries, change: TrendChange) -> Floats:
+    """The loss in 2 log likelihood with the shift at each place; outliers are capped like in the search.
+
+    Wild values are slow ones, so a value that is far better than its level costs more than one that is far worse.
+    """
     values, unit = _scaled(_values(series))
     levels = np.array([change.before, change.after])
     scaled = np.log(levels) if unit is None else levels / unit
     distances = (values - scaled[:, np.newaxis]) / max(series.noise or 0.0, 1e-9)
-    costs = np.minimum(distances**2, CAP**2)
+    is_better = distances < 0 if series.better == "lower" else distances > 0
+    costs = np.minimum(distances**2, np.where(is_better, _CAP_OF_BETTER, CAP) ** 2)
     # The additional cost of every value with the level before the shift rather than with the level after it.
     more = costs[0] - costs[1]
-    loss_at: dict[int, float] = {}
-    for place in places:
-        if place > change.at:
-            loss_at[place] = float(more[change.at : place].sum())
-        else:
-            loss_at[place] = -float(more[place : change.at].sum())
-    return loss_at
+    loss_at = np.concatenate([[0.0], np.cumsum(more)])
+    return loss_at - loss_at[change.at]
 
 
 def _values(series: TrendSeries) -> Floats:

@@ -14,14 +14,15 @@ import msgspec
 
 from perfgate.document.run import RunDocument, WorkloadRecord
 from perfgate.document.trend import MovementOrigin, OriginEvidence, OriginSign, TrendCause, TrendChange, TrendSeries
+from perfgate.judging.trend.course import common_course
 from perfgate.judging.trend.health import run_health
 from perfgate.judging.trend.near import index_of
 
 # The versions before and after a movement in which another series is looked at, and the fewest of each.
 _WINDOW, _FEWEST = 12, 3
 _SMALLEST_SHIFT = 1e-3
-# Another series moved with this one, or did not, if its shift is this share of this one's.
-_ALIKE, _UNMOVED = (0.5, 1.6), 0.3
+# Another series did not move with this one if its shift is below this share of this one's.
+_UNMOVED = 0.3
 # Differences of two runs that show another state of the machine.
 _CLOCK, _TEMPERATURE, _THROTTLED, _WAITED = 0.97, 10.0, 0.05, 0.1
 # Noise is a movement that returns by itself within this many versions, or that is smaller than this multiple of the noise of a
@@ -37,7 +38,8 @@ def with_origin(cause: TrendCause, series: Sequence[TrendSeries], documents: Map
         ("host", movement.changed_packages),
         ("code", movement.proof),
         ("host", movement.state_of_machine),
-        ("host", movement.other_series),
+        ("host", movement.other_machines),
+        ("host", movement.other_workloads),
         ("noise", movement.noise),
     )
     for origin, find in signs:
@@ -125,30 +127,47 @@ class _Movement:
             evidence.append(_numbers("waited", before.waited or 0.0, after.waited))
         return evidence
 
-    def other_series(self) -> list[OriginEvidence]:
-        """The same metric: of another machine, where it did not move, or of all other workloads, which moved alike."""
-        if self._lead.is_exact:
-            return []
+    def other_machines(self) -> list[OriginEvidence]:
+        """The other machines on which the same metric did not move at this commit."""
         unmoved: list[OriginEvidence] = []
-        # Of each other workload and shape the metric with the least noise.
-        others: dict[tuple[str, str], tuple[float, float]] = {}
         for entry in self._all_series:
-            share = self._share_of_shift(entry)
-            if share is None or (entry.unit, entry.device_kind) != (self._lead.unit, self._lead.device_kind):
-                continue
-            place, noise = (entry.workload, entry.shape), entry.noise or math.inf
-            if entry.fingerprint == self._lead.fingerprint and entry.workload != self._lead.workload:
-                others[place] = min(others.get(place, (math.inf, 0.0)), (noise, share))
-            is_same = place == (self._lead.workload, self._lead.shape) and entry.metric == self._lead.metric
-            if entry.fingerprint != self._lead.fingerprint and is_same and share < _UNMOVED:
-                unmoved.append(OriginEvidence(sign="other_machine", name=entry.fingerprint))
-        if unmoved:
-            return unmoved
-        alike = [place for place, (_, share) in others.items() if _ALIKE[0] <= share <= _ALIKE[1]]
-        if others and len(alike) == len(others):
-            workloads = {workload for workload, _ in alike}
-            return [OriginEvidence(sign="all_workloads", name=str(len(workloads) + 1))]
-        return []
+            is_same = (entry.workload, entry.shape, entry.metric) == (
+                self._lead.workload,
+                self._lead.shape,
+                self._lead.metric,
+            )
+            if is_same and entry.fingerprint != self._lead.fingerprint and entry.device_kind == self._lead.device_kind:
+                share = self._share_of_shift(entry)
+                if share is not None and share < _UNMOVED:
+                    unmoved.append(OriginEvidence(sign="other_machine", name=entry.fingerprint))
+        return unmoved
+
+    def other_workloads(self) -> list[OriginEvidence]:
+        """Whether all other workloads of the machine moved alike, in one step or little by little."""
+        if self._lead.is_exact or not self._lead.noise:
+            return []
+        alike = 0
+        for shapes in self._least_noisy_of_others().values():
+            course = common_course(self._lead, self._change, shapes)
+            if course == "other":
+                return []
+            alike += course == "alike"
+        return [OriginEvidence(sign="all_workloads", name=str(alike + 1))] if alike else []
+
+    def _least_noisy_of_others(self) -> dict[str, list[TrendSeries]]:
+        """The shapes of each other workload of the machine, each with its metric of least noise."""
+        least: dict[tuple[str, str], TrendSeries] = {}
+        for entry in self._all_series:
+            is_beside = entry.fingerprint == self._lead.fingerprint and entry.workload != self._lead.workload
+            if is_beside and entry.unit == self._lead.unit and entry.noise:
+                place = entry.workload, entry.shape
+                best = least.setdefault(place, entry)
+                if entry.noise < (best.noise or math.inf):
+                    least[place] = entry
+        shapes: dict[str, list[TrendSeries]] = {}
+        for (workload, _), entry in least.items():
+            shapes.setdefault(workload, []).append(entry)
+        return shapes
 
     def noise(self) -> list[OriginEvidence]:
         """The signs that nothing moved: refuted side by side, back soon without a revert, or seen in one metric alone."""

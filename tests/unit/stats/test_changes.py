@@ -116,6 +116,13 @@ def test_shifts__smaller_than_what_matters__none() -> None:
     assert shifts(stepped(9, 100, 0.005, 200, sd=0.0005)) == []
 
 
+def test_shifts__level_of_four_values_before_the_last_one__begins_where_they_do() -> None:
+    series = quiet(3, 80, sd=0.005)
+    series[60:64] += 0.185
+    series[64:] += 0.2
+    assert [shift.at for shift in shifts(series)] == [60]
+
+
 def test_shifts__constant_series_with_one_step__found_exactly() -> None:
     series = np.r_[np.full(20, math.log(3.0)), np.full(20, math.log(3.3))]
     (found,) = shifts(series)

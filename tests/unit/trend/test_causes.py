@@ -72,6 +72,16 @@ def test_align__times_without_a_counter__follow_the_clearest_shift() -> None:
     assert [entry.changes[0].at for entry in aligned] == [20, 20]
 
 
+def test_align__wild_value_just_before_the_shift_of_one_shape__put_where_the_other_shape_moved() -> None:
+    steady = with_changes(levels(20, factor=1.2, shape="short"))
+    slow = levels(20, factor=1.2, sigma=0.005)
+    points = list(slow.points)
+    points[19] = msgspec.structs.replace(points[19], value=points[25].value)
+    early = with_changes(msgspec.structs.replace(slow, points=points))
+    assert early.changes[0].at == 19
+    assert [entry.changes[0].at for entry in align([early, steady])] == [20, 20]
+
+
 def test_causes__one_commit_in_several_workloads__one_cause_that_a_time_leads() -> None:
     counter = make_change(evidence="exact", interval=None, before=0.0, after=1.0, delta=None)
     series = [

@@ -1,0 +1,146 @@
+"""Whether two workloads of one machine took the same course around a change: then the machine moved both, not a commit.
+
+A machine that slows down little by little has no version at which it moved: the search places a step of each series at
+another version. So the workloads are compared version by version, over the whole drift that the change is a part of.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from perfgate.document.trend import TrendChange, TrendSeries
+from perfgate.judging.trend.near import index_of
+from perfgate.stats.changes import CAP, Floats, noise
+
+Course = Literal["alike", "other", "unknown"]
+# The versions before and after a drift in which the workloads are compared, and the fewest of each. Changes in one direction
+# that are no further apart are parts of one drift.
+_WINDOW, _FEWEST = 12, 3
+# The workloads moved alike if the shift of one is this share of the other's.
+_ALIKE = (0.5, 1.6)
+# Two commits that each move one workload by as much within a window are rare: 2 log of one window in twenty.
+_PRIOR = 6.0
+
+
+class _Stretch(NamedTuple):
+    """The versions from ``start`` to ``end``, of which those from ``first`` to ``last`` drift; a single step has one."""
+
+    start: int
+    first: int
+    last: int
+    end: int
+
+
+class _Courses(NamedTuple):
+    """The logarithms of both workloads, and the place of each value among the versions of the leading series."""
+
+    lead: Floats
+    another: Floats
+    places: Floats
+
+    def share(self, stretch: _Stretch) -> float | None:
+        """The shift of the second workload over the shift of the first; None with too few versions."""
+        before, after = self.places < stretch.first, self.places >= stretch.last
+        if min(before.sum(), after.sum()) < _FEWEST:
+            return None
+        shift = float(np.median(self.lead[after]) - np.median(self.lead[before]))
+        shift_of_another = float(np.median(self.another[after]) - np.median(self.another[before]))
+        return shift_of_another / shift if shift else None
+
+
+def common_course(lead: TrendSeries, change: TrendChange, another: Sequence[TrendSeries]) -> Course:
+    """Whether the shapes ``another`` of a second workload moved like ``lead`` at its change; unknown with too few versions."""
+    stretch = _stretch(lead, change)
+    courses = _courses(lead, another, stretch)
+    share = courses.share(stretch)
+    if share is None:
+        return "unknown"
+    if not _ALIKE[0] <= share <= _ALIKE[1]:
+        return "other"
+    # A sensitive workload suffers more from a slow machine. The share is distorted by a commit within a drift.
+    is_alike = _is_common(courses, share, lead, change, another) or _is_common(courses, 1.0, lead, change, another)
+    return "alike" if is_alike else "other"
+
+
+def _is_common(
+    courses: _Courses, share: float, lead: TrendSeries, change: TrendChange, another: Sequence[TrendSeries]
+) -> bool:
+    """Whether one course explains both workloads around a change better than the separate steps that were found."""
+    difference = courses.lead - courses.another / share
+    scale = max(noise(difference), 1e-9)
+    around = _around(lead, change)
+    is_near = (courses.places >= around.start) & (courses.places < around.end)
+    difference, places = difference[is_near], courses.places[is_near]
+    alone = _steps([change], lead, places)
+    both = alone - _steps(_clearest(another).changes, lead, places) / share
+    likeliest = min(_cost((difference - course) / scale) for course in (alone, both))
+    return _cost(difference / scale) <= likeliest + _PRIOR
+
+
+def _cost(residuals: Floats) -> float:
+    return float(np.minimum((residuals - np.median(residuals)) ** 2, CAP**2).sum())
+
+
+def _steps(changes: Sequence[TrendChange], lead: TrendSeries, places: Floats) -> Floats:
+    """The logarithms of a course that has only these changes."""
+    course = np.zeros(places.size)
+    for change in changes:
+        at = index_of(lead, change.first_bad or "")
+        if at is not None and change.before > 0 and change.after > 0:
+            course[places >= at] += math.log(change.after / change.before)
+    return course
+
+
+def _clearest(shapes: Sequence[TrendSeries]) -> TrendSeries:
+    return min(shapes, key=lambda entry: entry.noise or math.inf)
+
+
+def _stretch(series: TrendSeries, change: TrendChange) -> _Stretch:
+    """The drift that a change is a part of, with the versions around it up to the next changes."""
+    begin = end = series.changes.index(change)
+    while begin > 0 and _continues(series.changes[begin - 1], series.changes[begin]):
+        begin -= 1
+    while end + 1 < len(series.changes) and _continues(series.changes[end], series.changes[end + 1]):
+        end += 1
+    return _between(series, begin, end)
+
+
+def _around(series: TrendSeries, change: TrendChange) -> _Stretch:
+    """The versions around a change up to the next ones."""
+    number = series.changes.index(change)
+    return _between(series, number, number)
+
+
+def _between(series: TrendSeries, begin: int, end: int) -> _Stretch:
+    first, last = series.changes[begin].at, series.changes[end].at
+    earliest, latest = 0, len(series.points)
+    if begin > 0:
+        earliest = series.changes[begin - 1].at
+    if end + 1 < len(series.changes):
+        latest = series.changes[end + 1].at
+    return _Stretch(max(earliest, first - _WINDOW), first, last, min(latest, last + _WINDOW))
+
+
+def _continues(earlier: TrendChange, later: TrendChange) -> bool:
+    return earlier.direction == later.direction and later.at - earlier.at <= _WINDOW
+
+
+def _courses(lead: TrendSeries, another: Sequence[TrendSeries], stretch: _Stretch) -> _Courses:
+    """Both courses for the versions that all series have; the second is the mean of its shapes."""
+    logarithms: list[dict[str, float]] = []
+    for entry in another:
+        of_shape = {point.commit: math.log(point.value) for point in entry.points if point.commit and point.value > 0}
+        logarithms.append(of_shape)
+    rows: list[tuple[float, float, int]] = []
+    for index in range(stretch.start, stretch.end):
+        point = lead.points[index]
+        values = [of_shape[point.commit] for of_shape in logarithms if point.commit in of_shape]
+        if point.value > 0 and len(values) == len(logarithms):
+            rows.append((math.log(point.value), statistics.fmean(values), index))
+    table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    return _Courses(table[:, 0], table[:, 1], table[:, 2])
