@@ -506,6 +506,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """How, where and how much was measured."""
 
     device: str
+    # The accelerator's own identity, or the name of the host.
+    machine: str = ""
     pairs: int = 0
     # The jobs that measured: each rerun adds to the measurements before.
     rounds: int = 1

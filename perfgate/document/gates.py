@@ -10,6 +10,31 @@ from perfgate.document.decision import Verdict
 from perfgate.document.history import Triage
 
 
+class TwinEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """Base against base in one gate: how much slower the second of two equal processes was, as a share.
+
+    ``effect`` is the mean over all workloads and shapes of the medians of their ``pairs``; ``machine`` is the accelerator's
+    identity or the host's name.
+    """
+
+    machine: Annotated[str, msgspec.Meta(max_length=200, pattern="^[A-Za-z0-9._:-]+$")]
+    effect: Annotated[float, msgspec.Meta(gt=-1, lt=100)]
+    pairs: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+
+
+class BiasedMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine on which base against base differs by ``effect`` on average of ``gates``; ``interval`` bounds it with 95 %.
+
+    It is the difference from ``sister_gates`` on the other machines; from 0 without them.
+    """
+
+    machine: str
+    effect: float
+    interval: tuple[float, float]
+    gates: int
+    sister_gates: int = 0
+
+
 class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one commit under review, of one testbed of a matrix or of the only machine (``testbed`` "").
 
@@ -25,6 +50,7 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     judged_at: str
     link: Annotated[str, msgspec.Meta(max_length=2000, pattern="^(https?://[^\\x00-\\x20]+)?$")] = ""
+    twins: TwinEffect | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -46,7 +72,7 @@ class GateHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     ``accepted`` regressions were accepted by a person; a failure is ``withdrawn`` if a later commit of the same change request
     no longer fails. ``standing`` are the newest verdicts on the others, newest first, and ``triages`` the states that people
-    gave these commits. The gate is ``proven`` after ``needed`` gates without one.
+    gave these commits. The gate is ``proven`` after ``needed`` gates without one. ``biased`` machines favour one side.
     """
 
     gates: int
@@ -58,3 +84,4 @@ class GateHistory(msgspec.Struct, frozen=True, kw_only=True):
     proven: bool
     standing: list[GateRecord] = []
     triages: list[Triage] = []
+    biased: list[BiasedMachine] = []

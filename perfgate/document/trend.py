@@ -50,6 +50,7 @@ OriginSign = Literal[
     "refuted",
     "returned",
     "one_metric",
+    "one_shape",
 ]
 NoSearchReason = Literal["too_short", "not_measured", "old_testbed", "metric"]
 

@@ -157,7 +157,7 @@ def make_uplift(**fields: Any) -> Uplift:
 
 def make_gates(**gate: Any) -> GateHistory:
     """Return two gates, one of which failed on a commit that was merged."""
-    triage = gate.pop("triage", None)
+    triage, biased = gate.pop("triage", None), gate.pop("biased", [])
     values: dict[str, Any] = {"gate": "main", "commit": commit_of(7), "change": 412, "judged_at": BEGAN, **gate}
     return GateHistory(
         gates=2,
@@ -169,4 +169,5 @@ def make_gates(**gate: Any) -> GateHistory:
         proven=False,
         standing=[GateRecord(verdict="FAIL", **values)],
         triages=[msgspec.structs.replace(triage, commit=values["commit"])] if triage else [],
+        biased=biased,
     )

@@ -19,6 +19,7 @@ from perfgate.judging.forge.comment import Decided, marker, state_of
 from perfgate.judging.forge.forge import ChangeRequest, CommitStatus, StatusState, token_variables
 from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
 from perfgate.judging.report.render.comment import render_double, render_turn
+from perfgate.judging.trend.machines import twin_effect
 from perfgate.locale import sentence
 
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
@@ -69,6 +70,7 @@ def record_verdicts(published: Published, trusted: TrustedInputs, key: str, door
             verdict=artifact.decision.verdict,
             judged_at=doors.now(),
             link=event.job.report_url or event.job.job_url or "",
+            twins=twin_effect(artifact.decision),
         )
         for artifact in judged
     ]

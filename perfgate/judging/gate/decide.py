@@ -30,6 +30,7 @@ from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.document.samples import BlockColumns
+from perfgate.document.testbed import IDENTITY
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.compare.alpha import AlphaShares, subjects_of
 from perfgate.judging.gate.compare.checklist import compare_checklist
@@ -315,6 +316,7 @@ def _document(head: RunDocument, policy: Policy, basis: VerdictBasis) -> Decisio
         reasons=reasons,
         measured=Measurement(
             device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
+            machine=head.testbed.observed.get(IDENTITY) or head.testbed.observed.get("host", ""),
             coverage=head.source.coverage,
             links=kept_files(head, "head"),
             recorded=head.session.command == FROM_PROFILE,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from perfgate.document.gates import GateHistory, GateRecord
 from perfgate.document.history import Acceptance, Triage
+from perfgate.judging.trend.machines import biased_machines
 
 # Number of gates that is representative of a team's changes; `perfgate init` recommends advisory mode until then.
 GATES_NEEDED = 20
@@ -63,6 +64,7 @@ def gate_history(
         proven=len(gates) >= GATES_NEEDED and not standing,
         standing=standing,
         triages=[states[record.commit] for record in standing if record.commit in states],
+        biased=biased_machines(records),
     )
 
 

@@ -17,6 +17,7 @@ from perfgate.document.trend import MovementOrigin, OriginEvidence, OriginSign, 
 from perfgate.judging.trend.course import common_course
 from perfgate.judging.trend.health import run_health
 from perfgate.judging.trend.near import index_of
+from perfgate.stats.changes import MIN_LAST, MIN_VALUES
 
 # The versions before and after a movement in which another series is looked at, and the fewest of each.
 _WINDOW, _FEWEST = 12, 3
@@ -170,7 +171,7 @@ class _Movement:
         return shapes
 
     def noise(self) -> list[OriginEvidence]:
-        """The signs that nothing moved: refuted side by side, back soon without a revert, or seen in one metric alone."""
+        """The signs that nothing moved: refuted side by side, back soon without a revert, or seen in one place alone."""
         if self._cause.standing == "refuted":
             return [OriginEvidence(sign="refuted")]
         change, noise = self._change, self._lead.noise
@@ -180,8 +181,14 @@ class _Movement:
             back = index_of(self._lead, change.resolved_by)
             if back is not None and back - change.at <= _SOON and not _is_revert(self._lead, change.resolved_by):
                 return [OriginEvidence(sign="returned", after=change.resolved_by)]
-        if abs(math.log1p(change.delta)) >= _NOISES * noise:
-            return []
+        if self._is_new_in_one_shape():
+            return [OriginEvidence(sign="one_shape", name=self._lead.shape)]
+        if abs(math.log1p(change.delta)) < _NOISES * noise and self._is_in_one_metric():
+            return [OriginEvidence(sign="one_metric", name=self._lead.metric)]
+        return []
+
+    def _is_in_one_metric(self) -> bool:
+        """Whether no other time of the same workload and shape shows the shift."""
         shares: list[float] = []
         for entry in self._all_series:
             is_sibling = (entry.workload, entry.shape) == (self._lead.workload, self._lead.shape)
@@ -189,9 +196,30 @@ class _Movement:
                 share = self._share_of_shift(entry)
                 if share is not None and entry is not self._lead:
                     shares.append(share)
-        if shares and max(shares) < _UNMOVED:
-            return [OriginEvidence(sign="one_metric", name=self._lead.metric)]
-        return []
+        return bool(shares) and max(shares) < _UNMOVED
+
+    def _is_new_in_one_shape(self) -> bool:
+        """Whether the last few versions of this shape are slower and those of the workload's other shapes are not.
+
+        Two wild values in a row look like a level that has just begun.
+        """
+        since = self._lead.points[self._change.at :]
+        if len(since) >= MIN_VALUES or not self._change.delta:
+            return False
+        shift = math.log1p(self._change.delta)
+        unmoved = False
+        for entry in self._all_series:
+            is_sister = (entry.workload, entry.metric, entry.fingerprint) == (
+                self._lead.workload,
+                self._lead.metric,
+                self._lead.fingerprint,
+            )
+            if is_sister and entry.shape != self._lead.shape:
+                shift_of_sister = self._shift_of(entry, fewest=MIN_LAST)
+                if shift_of_sister is None or shift_of_sister / shift >= _UNMOVED:
+                    return False
+                unmoved = True
+        return unmoved
 
     def _share_of_shift(self, entry: TrendSeries) -> float | None:
         """The share of this movement's shift that another series shows at the same commit; None with too few versions."""
@@ -200,7 +228,7 @@ class _Movement:
         shift = self._shift_of(entry)
         return None if shift is None else shift / self._shift
 
-    def _shift_of(self, entry: TrendSeries) -> float | None:
+    def _shift_of(self, entry: TrendSeries, fewest: int = _FEWEST) -> float | None:
         """The logarithm of the medians of the versions after and before this movement."""
         if not self._change.first_bad or entry.is_exact:
             return None
@@ -209,13 +237,13 @@ class _Movement:
             return None
         start, end = max(0, at - _WINDOW), at + _WINDOW
         for change in entry.changes:
-            if change.at <= at - _FEWEST:
+            if change.at <= at - fewest:
                 start = max(start, change.at)
-            elif change.at >= at + _FEWEST:
+            elif change.at >= at + fewest:
                 end = min(end, change.at)
         before = [point.value for point in entry.points[start:at]]
         after = [point.value for point in entry.points[at:end]]
-        if min(len(before), len(after)) < _FEWEST or min(*before, *after) <= 0:
+        if min(len(before), len(after)) < fewest or min(*before, *after) <= 0:
             return None
         return math.log(statistics.median(after) / statistics.median(before))
 

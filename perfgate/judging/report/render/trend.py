@@ -32,6 +32,7 @@ from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
+    biased_machine_lines,
     cause_row,
     gates_line,
     headline,
@@ -171,6 +172,7 @@ class _Report:
             since=since,
             searched=searched(document),
             gates=gates_line(document),
+            biased_machines=biased_machine_lines(document),
             artifact_url=context.artifact_url,
             job_url=context.job_url,
             colour=_COLOURS[mark_of(document, is_bad=bool(urgent))],

@@ -17,6 +17,7 @@ from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.text.words import phrase, say
 from perfgate.judging.report.view.trend_rows import (
     ChangeView,
+    biased_machine_lines,
     bisect_command,
     change_row,
     gates_line,
@@ -109,6 +110,7 @@ def _facts(document: TrendDocument) -> list[str]:
     gates = gates_line(document)
     if gates:
         lines.append(gates)
+    lines += biased_machine_lines(document)
     needed = counted(document.searched.versions_needed, "version")
     for entry in document.searched.not_looked_at:
         if document.searched.looked_at and entry.reason == "too_short":

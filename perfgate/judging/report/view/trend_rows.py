@@ -79,6 +79,7 @@ _SIGNS = {
     "refuted": phrase("both commits measured side by side show no change"),
     "returned": phrase("the level was back at {after}, which reverts no commit"),
     "one_metric": phrase("no other time of the same place moved"),
+    "one_shape": phrase("only shape {name} is slower, and only in the newest versions"),
 }
 _MOST_SIGNS = 3
 _SETTLED: dict[str, str] = {
@@ -625,6 +626,28 @@ def gates_line(document: TrendDocument) -> Words | None:
     else:
         advice = say("Let the gate block after {needed}.", needed=numbers.counted(gates.needed, "gate"))
     return Words(f"{counts} {advice}")
+
+
+def biased_machine_lines(document: TrendDocument) -> list[Words]:
+    """The machines whose gates favour one side, with the evidence."""
+    if document.gates is None:
+        return []
+    lines: list[Words] = []
+    for entry in document.gates.biased:
+        low, high = entry.interval
+        line = say(
+            "{machine} favours one side: base against base differs by {effect} ({interval}) on average of {gates}.",
+            machine=Words(entry.machine),
+            effect=numbers.signed_percent(entry.effect),
+            interval=numbers.reach(numbers.signed_percent(low), numbers.signed_percent(high)),
+            gates=numbers.counted(entry.gates, "gate"),
+        )
+        if entry.sister_gates:
+            others = numbers.counted(entry.sister_gates, "gate")
+            difference = say("It is the difference from {gates} of the other machines.", gates=others)
+            line = Words(f"{line} {difference}")
+        lines.append(line)
+    return lines
 
 
 def _measured(moved: MovedSeries) -> Words:

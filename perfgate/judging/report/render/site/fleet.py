@@ -19,7 +19,7 @@ from perfgate.judging.report.render.trend_page import step_titles
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
-from perfgate.judging.report.view.trend_rows import uplift_row
+from perfgate.judging.report.view.trend_rows import biased_machine_lines, uplift_row
 from perfgate.locale import Language, speaking
 
 _MAX_TESTBEDS, _MAX_RUNS, _MAX_COLUMNS = 200, 60, 40
@@ -81,6 +81,7 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
             count=len(spans),
             testbeds=[_machine(span, page) for span in spans[:_MAX_TESTBEDS]],
             more=numbers.beyond(spans, _MAX_TESTBEDS),
+            biased_machines=biased_machine_lines(trend),
             uplifts=[uplift_row(uplift, trend, most=_MAX_COLUMNS) for uplift in trend.uplifts[:_MAX_TESTBEDS]],
             matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
             statuses=trend_svg.steps_legend(),
