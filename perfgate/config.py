@@ -317,6 +317,18 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = []
 
 
+class TrendSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `perfgate trend --confirm` measures besides suspected changes."""
+
+    bisect: Annotated[
+        bool,
+        doc("Whether it bisects the oldest open regression of the code without a culprit, if the machine is idle."),
+    ] = False
+    bisect_minutes: Annotated[
+        Annotated[int, msgspec.Meta(ge=1)], doc("Minutes after which this bisection starts no further gate.")
+    ] = 30
+
+
 class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How comments and reports read; documents are language-neutral."""
 
@@ -372,6 +384,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     expect: ExpectSettings = ExpectSettings()
     graph: GraphSettings = GraphSettings()
     trace: TraceSettings = TraceSettings()
+    trend: TrendSettings = TrendSettings()
     report: ReportSettings = ReportSettings()
     paths: PathSettings = PathSettings()
     testbeds: Annotated[

@@ -124,6 +124,7 @@ class Confirmation(ShapeEntry, frozen=True, kw_only=True):
     """The result for one metric of measuring two commits of main side by side: a suspected change point confirmed, or not.
 
     ``low`` and ``high`` bound the relative change of ``after`` over ``before``, 0.03 is 3 % more; ``confirmed_at`` is ISO 8601.
+    ``culprit`` is the commit between them that a bisection found, "" if it found none; None if there was no bisection.
     """
 
     before: str
@@ -134,6 +135,7 @@ class Confirmation(ShapeEntry, frozen=True, kw_only=True):
     high: float | None = None
     fingerprint: str
     confirmed_at: str
+    culprit: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{40,64})?$")] | None = None
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ MovementOrigin = Literal["code", "benchmark", "host", "noise"]
 OriginSign = Literal[
     "exact_counts",
     "confirmed",
+    "bisected",
     "alone",
     "workload_changed",
     "packages",

@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -20,6 +21,7 @@ from tests.fakes.history import on_another_day
 SLOW_AT = 10
 COMMITS = 13
 SLOWDOWN = 4.0
+RELU = "return torch.relu(y)"
 
 
 def commit_history(clone: Clone) -> list[str]:
@@ -104,3 +106,40 @@ def test_trend__confirm_with_a_token_in_ci__refuses_to_measure(perfgate: Perfgat
     done = perfgate("trend", "--confirm", cwd=clone.root, CI="true", GITHUB_TOKEN="ghs_" + "a" * 36)
     assert done.returncode == 2
     assert "GITHUB_TOKEN" in done.stderr
+
+
+@pytest.mark.slow
+def test_trend__bisect_in_idle_minutes__the_culprit_of_a_count_stands_in_the_report(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    config = clone.root / "perfgate.toml"
+    config.write_text(f"{config.read_text()}\n[trend]\nbisect = true\n")
+    clone.git("checkout", "-q", "main")
+    good = clone.commit("bisect when idle")
+    done = perfgate("run", "--quick", "--steps", "4", "--out", str(tmp_path / "run"), cwd=clone.root)
+    assert done.returncode == 0, done.stderr
+    run = read_run(tmp_path / "run" / "run.json")
+    clone.commit("before", model=(RELU, f"number = 1\n        {RELU}"))
+    culprit = clone.commit("Refine the output", model=(RELU, f"y = y + 0 + 0 + 0 + 0\n        {RELU}"))
+    bad = clone.commit("after", model=("number = 1", "number = 2"))
+    counters = [
+        msgspec.structs.replace(
+            entry, values={**entry.values, "counters.framework_ops": entry.values["counters.framework_ops"] + 4}
+        )
+        for entry in run.counters
+    ]
+    store = SqlStore(Path(perfgate.environment["PERFGATE_STORE"]))
+    record_run(store, on_another_day(run, good, days=-3, factor=1.0))
+    slower = msgspec.structs.replace(run, counters=counters)
+    record_run(store, on_another_day(slower, bad, days=-2, factor=1.0))
+
+    out = tmp_path / "trend"
+    reported = perfgate("trend", "--confirm", "--out", str(out), cwd=clone.root)
+    assert reported.returncode == 0, reported.stdout + reported.stderr
+    assert f"bisecting the regression between {good[:10]} and {bad[:10]}" in reported.stderr
+    (cause,) = json.loads((out / "trend.json").read_bytes())["causes"]
+    assert [label["subject"] for label in cause["commits"]] == ["Refine the output"]
+    assert cause["commit_count"] == 1
+    assert "bisected" in [entry["sign"] for entry in cause["origin_evidence"]]
+    assert [entry.culprit for entry in store.entries("small", Confirmation)] == [culprit]
+    assert f"a bisection found {culprit[:10]}" in (out / "trend.md").read_text()

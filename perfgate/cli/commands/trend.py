@@ -43,7 +43,8 @@ from perfgate.locale import sentence
 @click.option(
     "--confirm",
     is_flag=True,
-    help="Measure the commits before and after each suspected change side by side on this machine.",
+    help="Measure the commits before and after each suspected change side by side on this machine; with `bisect` in "
+    "[trend], find the culprit of the oldest open regression, too.",
 )
 @click.option(
     "--max-seconds",
@@ -90,6 +91,7 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.errors import EXIT_FAIL
+    from perfgate.flows.bisect.job import search_commits
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.doors import Doors
     from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_trend
@@ -102,7 +104,7 @@ def COMMAND(
     doors = Doors.of_this_process(click.echo)
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
-            document = run_trend(request, doors, progress, check_change)
+            document = run_trend(request, doors, progress, check_change, search_commits)
         # The table contains commit subjects.
         make_streams_harmless(os.environ)
         render_trend(document, Console(), spoken)

@@ -22,6 +22,7 @@ from perfgate.errors import ConfigError, SetUpError
 from perfgate.flows.bisect.answers import failed_on, read_first
 from perfgate.flows.bisect.commits import CommitStates
 from perfgate.flows.bisect.commits import states_between as commits_between
+from perfgate.flows.bisect.counting import StateCounter
 from perfgate.flows.bisect.environments import EnvironmentStates
 from perfgate.flows.bisect.environments import states_between as environments_between
 from perfgate.flows.bisect.packages import PackageStates
@@ -101,6 +102,21 @@ def bisect_commits(
     if confirmation and confirmation.answer == "slow":
         return _written(document, search, confirmation)
     return _written(document, search, search.deciding_trial(document.deciding))
+
+
+def search_commits(
+    directory: Path,
+    good: str,
+    bad: str,
+    options: CheckOptions,
+    check: Check,
+    progress: Progress,
+    *,
+    metric: PlacePattern | None,
+) -> Bisected:
+    """``bisect_commits`` with counts of single states, on a fork server that ends with the search."""
+    with StateCounter(directory, options, progress) as counter:
+        return bisect_commits(directory, good, bad, options, check, progress, counter, metric=metric)
 
 
 def judge_commit(

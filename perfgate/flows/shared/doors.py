@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from perfgate.conductor.workers.foresight import Foresight
+from perfgate.document.bisection import BisectionDocument
+from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import DecisionDocument
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token
@@ -87,3 +89,20 @@ class Remembering:
 
 # The function that measures a change: `check_change`, passed as an argument to the flows that need it.
 Check = Callable[[Path, CheckOptions, Progress], DecisionDocument]
+
+
+class Bisect(Protocol):
+    """The function that finds the commit of a regression by gates, passed as an argument as ``Check`` is."""
+
+    def __call__(
+        self,
+        directory: Path,
+        good: str,
+        bad: str,
+        options: CheckOptions,
+        check: Check,
+        progress: Progress,
+        *,
+        metric: PlacePattern | None,
+    ) -> tuple[BisectionDocument, DecisionDocument | None]:
+        """The search, and the decision of the gate that shows its result."""

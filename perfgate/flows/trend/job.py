@@ -17,12 +17,13 @@ from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.shared.artifacts import kept_reader, open_artifacts
-from perfgate.flows.shared.doors import Check, Doors, Progress, Remembering
+from perfgate.flows.shared.doors import Bisect, Check, Doors, Progress, Remembering
 from perfgate.flows.shared.session import prepare_out
 from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories
 from perfgate.flows.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
+from perfgate.flows.trend.culprit import bisect_oldest
 from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
 from perfgate.judging.report.render.trend import render_email, render_issue
 from perfgate.judging.report.render.trend_page import MAX_PICTURES, render_trend_page, runs_beside
@@ -55,8 +56,8 @@ class TrendRequest:
     language: Language = "en"
 
 
-def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Check) -> TrendDocument:
-    """Compute the trend and write the requested outputs; ``check`` measures the pairs of commits to confirm.
+def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Check, bisect: Bisect) -> TrendDocument:
+    """Compute the trend and write the requested outputs; ``check`` and ``bisect`` measure what is to be confirmed.
 
     Raises UsageError if there is no run of main.
     """
@@ -83,6 +84,10 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     find = partial(find_trend, log, opened, before=before, name_commits=commit_names(config.root))
     document = find(confirmations=log.confirmations)
     added = _confirmations(request, document, config, remembered, check)
+    if request.confirm and config.trend.bisect:
+        # A suspicion that was refuted just now is not searched for.
+        confirmed = find(confirmations=[*added, *log.confirmations])
+        added += bisect_oldest(config, confirmed, remembered, check=check, bisect=bisect, clock=time.monotonic)
     if added:
         keep_confirmations(log, added, note=remembered.note)
         document = find(confirmations=[*added, *log.confirmations])

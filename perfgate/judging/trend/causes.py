@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.trend import Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
+from perfgate.document.trend import CommitLabel, Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
 from perfgate.judging.trend.find import losses
 from perfgate.stats.changes import CAP, Floats
 
@@ -245,6 +245,11 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
     standing = min(standings, key=_STANDINGS.index)
     ordered = sorted(members, key=lambda member: _relevance(member, direction, standing))
     first = ordered[0].change
+    commits, commit_count = first.commits, first.commit_count
+    culprit = culprit_of([member.change for member in members])
+    if culprit:
+        labels = [label for label in commits if label.commit == culprit]
+        commits, commit_count = labels or [CommitLabel(commit=culprit, subject="")], 1
     return TrendCause(
         direction=direction,
         standing=standing,
@@ -252,10 +257,19 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
         last_good=first.last_good,
         first_bad=first.first_bad,
         first_seen=first.first_seen,
-        commits=first.commits,
-        commit_count=first.commit_count,
+        commits=commits,
+        commit_count=commit_count,
         changes=[member.place for member in ordered],
     )
+
+
+def culprit_of(changes: Iterable[TrendChange]) -> str | None:
+    """The commit that a bisection found, "" if it found none; None if none of the changes was bisected."""
+    culprits: list[str] = []
+    for change in changes:
+        if change.confirmation is not None and change.confirmation.culprit is not None:
+            culprits.append(change.confirmation.culprit)
+    return max(culprits, default=None)
 
 
 def _live(members: Sequence[_Member]) -> list[_Member]:

@@ -109,6 +109,9 @@ class _Movement:
                 )
             elif change.evidence == "confirmed":
                 signs.setdefault("confirmed", OriginEvidence(sign="confirmed", name=entry.metric))
+            if change.confirmation is not None and change.confirmation.culprit:
+                culprit = change.confirmation.culprit
+                signs.setdefault("bisected", OriginEvidence(sign="bisected", name=culprit[:10]))
         return list(signs.values())
 
     def state_of_machine(self) -> list[OriginEvidence]:

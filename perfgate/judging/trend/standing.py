@@ -107,12 +107,12 @@ def _is_same(earlier: KnownChange, change: TrendChange, series: TrendSeries) -> 
 
 
 def _with_evidence(change: TrendChange, series: TrendSeries, confirmations: Sequence[Confirmation]) -> TrendChange:
-    if change.evidence == "exact":
-        return change
     fitting = [confirmation for confirmation in confirmations if is_about(confirmation, change, series)]
     if not fitting:
         return change
     newest = max(fitting, key=lambda confirmation: confirmation.confirmed_at)
+    if change.evidence == "exact":
+        return msgspec.structs.replace(change, confirmation=newest)
     return msgspec.structs.replace(change, evidence=_evidence(newest, change), confirmation=newest)
 
 

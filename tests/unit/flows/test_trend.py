@@ -94,7 +94,7 @@ class Project:
 
     def trend(self, **options: Any) -> TrendDocument:
         doors = Doors(environ=self.environ, say=self.said.append, sleep=lambda _: None, clock=lambda: 1.8e9)
-        return run_trend(TrendRequest(root=self.root, **options), doors, self.progress, check_change)
+        return run_trend(TrendRequest(root=self.root, **options), doors, self.progress, check_change, self.bisect)
 
 
 @pytest.fixture

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfgate.document.decision import NoiseFloor
 from perfgate.document.gates import BiasedMachine, GateRecord, TwinEffect
 from perfgate.judging.report.view.trend_rows import biased_machine_lines
 from perfgate.judging.trend.gates import gate_history
-from perfgate.judging.trend.machines import biased_machines
+from perfgate.judging.trend.machines import biased_machines, twin_effect
 from perfgate.locale import speaking
+from tests.fakes.documents import make_decision
 from tests.fakes.trends import make_gates, make_trend
 
 
@@ -95,3 +97,22 @@ def test_biased_machine_lines__a_biased_machine__names_it_with_the_evidence() ->
         "runner-b favours one side: base against base differs by +0.5 % (+0.4 to +0.6 %) on average of 100 gates. "
         "It is the difference from 200 gates of the other machines."
     )
+
+
+def test_twin_effect__decision_with_pairs_of_base__their_median_over_the_shapes_and_the_machine() -> None:
+    floors = [
+        NoiseFloor(
+            workload="encoder", shape=shape, metric="latency.low", floor=0.01, pairs=3, differs=False, effects=effects
+        )
+        for shape, effects in (("short", [0.001, 0.002, 0.5]), ("long", [0.004, 0.006, 0.005]))
+    ]
+    decision = make_decision(noise_floors=floors, machine="runner 7/b")
+    assert twin_effect(decision) == TwinEffect(machine="runner-7-b", effect=0.0035, pairs=6)
+
+
+def test_twin_effect__no_pairs_or_no_machine__none() -> None:
+    assert twin_effect(make_decision(noise_floors=[], machine="runner-7")) is None
+    floor = NoiseFloor(
+        workload="encoder", shape="", metric="latency.low", floor=0.01, pairs=1, differs=False, effects=[0.0]
+    )
+    assert twin_effect(make_decision(noise_floors=[floor], machine="")) is None

@@ -67,6 +67,7 @@ _ORIGINS = {
 _SIGNS = {
     "exact_counts": phrase("{name} {before} → {after}, an exact count"),
     "confirmed": phrase("both commits were measured side by side"),
+    "bisected": phrase("a bisection found {name}"),
     "alone": phrase("no sign of another origin"),
     "workload_changed": phrase("the file, batch or shapes of workload {name} changed"),
     "packages": phrase("{name} {before} → {after}"),
