@@ -135,7 +135,7 @@ def _parts(
         recorded = [metrics.recorded, sites.recorded]
         recorded += [webhook.recorded for webhook in webhooks]
         if webhooks:
-            parts.append(WebhookPages(webhooks, request.language))
+            parts.append(WebhookPages(webhooks, authenticator, served, request.language))
         form = TriageForm(served, authenticator, request.language, sites.wait)
         # Routes are tried in order, and nearly all requests of a busy service are uploads.
         parts = [StoreApi(served, recorded), *parts, metrics, sites, form, AuditPage(served, request.language)]

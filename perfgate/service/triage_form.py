@@ -1,16 +1,10 @@
-"""The form by which a person gives a regression of main a state on the pages of the service, without any script.
-
-A browser sends its cookie with requests that a foreign page made up, too, so the cookie alone has no rights: the form holds
-a token that was typed in, or the key that only the reader of our own page can know.
-"""
+"""The form by which a person gives a regression of main a state on the pages of the service."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, get_args
-from urllib.parse import parse_qsl
 
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
@@ -26,11 +20,11 @@ from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, commit_a
 from perfgate.locale import Language, sentence, speaking
 from perfgate.service.answers import Answers, page_answer, written
 from perfgate.service.bodies import bounded_body
-from perfgate.service.callers import Authenticator, Caller, ReadProject, caller_of, is_same_secret
+from perfgate.service.callers import Authenticator, Caller, ReadProject, caller_of
+from perfgate.service.forms import MOST_FORM_BYTES, form_body, form_fields, form_sender
 from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 
-_MOST_BYTES = 16 * 1024
 _STATES: Mapping[str, TriageState] = {state: state for state in get_args(TriageState)}
 
 
@@ -53,19 +47,19 @@ class TriageForm(ServicePart):
             f"/projects/{{project:path}}/{TRIAGE}",
             status_code=HTTPStatus.SEE_OTHER,
             responses=_responses(),
-            openapi_extra={"requestBody": {"required": True, "content": {_FORM: {"schema": _SCHEMA}}}},
+            openapi_extra=form_body(_FIELDS, ["commit", "state", "author"]),
             summary="Give the regressions that began with a commit a state.",
         )(self.change)
         return router
 
     async def change(self, request: Request, project: ReadProject) -> Response:
         """Store the state and redirect to the page, so that a reload does not store it again."""
-        fields = _fields(await bounded_body(request, _MOST_BYTES))
+        fields = form_fields(await bounded_body(request, MOST_FORM_BYTES))
         return await run_in_threadpool(self._change, caller_of(request), project, fields)
 
     def _change(self, caller: Caller, project: str, fields: Mapping[str, str]) -> Response:
         with speaking(self._language):
-            writer = self._writer(caller, project, fields)
+            writer = form_sender(self._authenticator, caller, fields, project=project)
             if writer is None:
                 reason = sentence("the state was not changed: that takes a token of this project with scope write")
                 return self._refused(reason, HTTPStatus.FORBIDDEN)
@@ -86,17 +80,6 @@ class TriageForm(ServicePart):
         give_state(store, project, commit=commit, state=state, reason=reason, author=author, actor=writer)
         return commit
 
-    def _writer(self, caller: Caller, project: str, fields: Mapping[str, str]) -> Caller | None:
-        """The sender of the form, if it may write to the project: by a typed token, by the form's key, or by its header."""
-        if typed := fields.get("token", "").strip():
-            sender = self._authenticator.caller(typed)
-            if sender is None or sender.project not in (None, project):
-                return None
-            caller = sender
-        elif caller.form_key and is_same_secret(fields.get("key", ""), caller.form_key):
-            return replace(caller, may_write=True)
-        return caller if caller.may_write else None
-
     def _refused(self, error: str, status: HTTPStatus) -> Response:
         return HTMLResponse(render_refusal(error, OPEN, self._language), status)
 
@@ -112,26 +95,9 @@ def _responses() -> Answers:
     return {**responses, int(HTTPStatus.SEE_OTHER): {"description": "Stored; to the page of open regressions."}}
 
 
-_FORM = "application/x-www-form-urlencoded"
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["commit", "state", "author"],
-    "properties": {
-        "commit": {"type": "string", "description": "The first bad commit, in full."},
-        "state": {"type": "string", "enum": list(_STATES)},
-        "reason": {"type": "string"},
-        "author": {"type": "string"},
-        "token": {"type": "string", "description": "A token with scope write."},
-        "key": {
-            "type": "string",
-            "description": "The key in the page of a reader who has signed in with such a token.",
-        },
-    },
+_FIELDS: dict[str, Any] = {
+    "commit": {"type": "string", "description": "The first bad commit, in full."},
+    "state": {"type": "string", "enum": list(_STATES)},
+    "reason": {"type": "string"},
+    "author": {"type": "string"},
 }
-
-
-def _fields(body: bytes) -> dict[str, str]:
-    try:
-        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="replace"))
-    except ValueError:  # UnicodeDecodeError is one too
-        return {}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -59,6 +59,13 @@ class RecordedMessage(msgspec.Struct, frozen=True, kw_only=True):
     device_kind: str
     fingerprint: str
     workloads: list[str]
+
+
+class _Dead(NamedTuple):
+    """A dead letter with its message."""
+
+    letter: DeadLetter
+    message: RecordedMessage
 
 
 @dataclass(frozen=True)
@@ -106,8 +113,9 @@ class Webhook:
         self._target, self._waits, self._clock = target, waits, clock
         self._troubles = TroubleLog(warn)
         self._waiting: queue.Queue[RecordedMessage | None] = queue.Queue(most_waiting)
-        self._dead_letters: deque[DeadLetter] = deque(maxlen=MOST_DEAD_LETTERS)
+        self._dead: deque[_Dead] = deque(maxlen=MOST_DEAD_LETTERS)
         self._delivered, self._undelivered = 0, 0
+        self._redelivering = threading.Lock()
         self._ending = threading.Event()
         self._sender = threading.Thread(target=self._send_all, name="webhook", daemon=True)
         self._sender.start()
@@ -137,8 +145,22 @@ class Webhook:
             waiting=self._waiting.qsize(),
             delivered=self._delivered,
             undelivered=self._undelivered,
-            dead_letters=list(self._dead_letters)[::-1],
+            dead_letters=[dead.letter for dead in reversed(self._dead)],
         )
+
+    def redeliver(self) -> int:
+        """Queue the dead letters again, oldest first, and return their number."""
+        queued = 0
+        with self._redelivering:
+            for _ in range(len(self._dead)):
+                try:
+                    self._waiting.put_nowait(self._dead[0].message)
+                except queue.Full:
+                    break
+                self._dead.popleft()
+                queued += 1
+            self._undelivered -= queued
+        return queued
 
     def close(self) -> None:
         """Stop after the message that is being sent."""
@@ -189,7 +211,8 @@ class Webhook:
     def _bury(self, message: RecordedMessage, why: str) -> None:
         self._undelivered += 1
         at = self._clock().isoformat(timespec="seconds")
-        self._dead_letters.append(DeadLetter(at=at, project=message.project, run_id=message.run_id, reason=why))
+        letter = DeadLetter(at=at, project=message.project, run_id=message.run_id, reason=why)
+        self._dead.append(_Dead(letter, message))
         self._troubles.note(
             sentence(
                 "webhook {receiver}: messages are not delivered: {why}; the page /webhooks lists them",

@@ -119,7 +119,7 @@ def serve_folder(
             sites,
             TriageForm(served, authenticator, "en", sites.wait),
             AuditPage(served, "en"),
-            WebhookPages(webhooks, "en"),
+            WebhookPages(webhooks, authenticator, served, "en"),
         ],
         troubles,
     )

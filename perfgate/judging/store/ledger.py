@@ -36,6 +36,7 @@ AuditAction = Literal[
     "verdict kept",
     "runs pruned",
     "artifacts pruned",
+    "dead letters redelivered",
     "token created",
     "token copied",
     "token revoked",

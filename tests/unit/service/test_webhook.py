@@ -128,6 +128,48 @@ def test_webhook_pages__dead_letters__shown_to_readers_of_all_projects(address: 
     webhook.close()
 
 
+def test_webhook_pages__dead_letters_sent_again__delivered_once_with_an_audit_entry(
+    address: Listening, hook: Listening, tmp_path: Path
+) -> None:
+    hook.application = receiver = Receiver(500, 204)
+    warnings: queue.Queue[str] = queue.Queue()
+    webhook = Webhook(WebhookTarget(f"{hook.url}/hook", SECRET), warnings.put, waits=())
+    service = serve_folder(address, tmp_path, webhook.recorded, webhooks=[webhook])
+    upload(service, minimal_run())
+    warnings.get(timeout=60)
+    assert "Send the dead letters again" in service.client(SERVER_TOKEN).get("/webhooks").text
+    writer = service.ledger.create_token("ops", None, "write")
+    answer = service.client(writer.secret).post("/webhooks")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/webhooks")
+    bodies = [receiver.messages.get(timeout=60).body for _ in range(2)]
+    webhook.close()
+    assert bodies[0] == bodies[1]
+    state = webhook.state()
+    assert (state.delivered, state.undelivered, state.dead_letters) == (1, 0, [])
+    assert "Send the dead letters again" not in service.client(SERVER_TOKEN).get("/webhooks").text
+    entry = service.ledger.entries(limit=1)[0]
+    assert (entry.action, entry.subject) == ("dead letters redelivered", f"1 to {hook.url}")
+    assert entry.actor == f"token {writer.token.id} ops"
+
+
+def test_webhook_pages__send_again_without_the_right_to_write_everywhere__refused(
+    address: Listening, tmp_path: Path
+) -> None:
+    warnings: queue.Queue[str] = queue.Queue()
+    webhook = Webhook(WebhookTarget("http://127.0.0.1:9/", SECRET), warnings.put, waits=())
+    service = serve_folder(address, tmp_path, webhook.recorded, webhooks=[webhook])
+    upload(service, minimal_run())
+    warnings.get(timeout=60)
+    reader = service.ledger.create_token("dashboard", None, "read").secret
+    fields = [{}, {"key": "0" * 64}, {"token": "perfgate_wrong"}, {"token": reader}, {"token": service.token("shop")}]
+    for sent in fields:
+        assert service.client(reader).post("/webhooks", data=sent).status_code == 403, sent
+    assert service.client(service.token("shop")).post("/webhooks").status_code == 403
+    webhook.close()
+    assert len(webhook.state().dead_letters) == 1
+    assert "dead letters redelivered" not in {entry.action for entry in service.ledger.entries(limit=100)}
+
+
 @pytest.mark.parametrize(
     ("url", "secret", "said"),
     [

@@ -22,6 +22,7 @@ ACTIONS = {
     "verdict kept": phrase("verdict kept"),
     "runs pruned": phrase("runs pruned"),
     "artifacts pruned": phrase("artifacts pruned"),
+    "dead letters redelivered": phrase("dead letters redelivered"),
     "token created": phrase("token created"),
     "token copied": phrase("token copied"),
     "token revoked": phrase("token revoked"),
@@ -118,10 +119,15 @@ def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str = "
         return _page("audit", rows=[(row, say(ACTIONS[row.action])) for row in rows], older=Words(older))
 
 
-def render_webhooks(webhooks: Sequence[ServedWebhook], language: Language) -> str:
-    """The webhooks of a service with their dead letters."""
+def render_webhooks(webhooks: Sequence[ServedWebhook], language: Language, *, form_key: str = "") -> str:
+    """The webhooks of a service with their dead letters, and the form that sends them again."""
     with speaking(language):
-        return _page("webhooks", webhooks=webhooks)
+        return _page(
+            "webhooks",
+            webhooks=webhooks,
+            form_key=Words(form_key),
+            has_dead_letters=any(webhook.dead_letters for webhook in webhooks),
+        )
 
 
 def render_refusal(error: str, back: str, language: Language) -> str:
