@@ -53,7 +53,7 @@ def main() -> int:
         location = stack.enter_context(_place(given.postgres))
         store = SqlStore(PostgresDatabase(location) if "://" in location else Path(location))
         token = store.ledger().create_token("runners", None, "write").secret
-        pid, address = stack.enter_context(_served(location))
+        pid, address = stack.enter_context(served(location))
         before = _cpu(pid)
         late, seconds, took = asyncio.run(_upload(address, token, template.project, documents, given.rate))
         cpu = (_cpu(pid) - before) / len(documents)
@@ -88,7 +88,7 @@ def _place(in_postgres: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _served(location: str) -> Iterator[tuple[int, str]]:
+def served(location: str) -> Iterator[tuple[int, str]]:
     """The process of a service, and its address."""
     command = [sys.executable, "-m", "perfgate.cli.main", "serve", "--store", location, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

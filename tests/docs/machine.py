@@ -19,11 +19,13 @@ from tests.unit.document.minimal import minimal_run
 
 NEEDED = ("curl", "openssl", "awk", "install")
 SYSTEMCTL = Path(__file__).with_name("systemctl.py")
-# Nobody is added to this machine, and who runs the tests is the user of the service.
+# Nobody is added to this machine, and who runs the tests is the user of the service. Where nginx is not installed, only its
+# check of the configuration is left out; tests/unit/test_service_templates.py sends requests through it.
 STAND_INS = {
     "useradd": "exit 0",
     "runuser": 'shift 3 && exec "$@"',
     "systemctl": f'exec {sys.executable} {SYSTEMCTL} "$UNITS" "$@"',
+    "nginx": f'exec {shutil.which("nginx") or "true"} -c "$UNITS/../../nginx/nginx.conf" -e /dev/stderr "$@"',
 }
 
 
@@ -37,17 +39,20 @@ class Machine(Desk):
         if missing := [program for program in NEEDED if shutil.which(program) is None]:
             pytest.skip(f"the page types {', '.join(missing)}, which this machine does not have")
         super().__init__(folder)
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as also_free:
             port = str(free.getsockname()[1])
+            proxy_port = str(also_free.getsockname()[1])
         self._places = {
             "/opt/perfgate/bin/": f"{Path(sys.executable).parent}/",
             "/var/lib/": f"{folder}/lib/",
             "/etc/": f"{folder}/etc/",
             "8787": port,
+            "listen 443": f"listen {proxy_port}",
         }
         self._units = folder / "etc" / "systemd" / "system"
         self._units.mkdir(parents=True)
         self._copy_templates()
+        self._write_nginx()
         self._write_stand_ins()
         (folder / "lib" / "perfgate").mkdir(parents=True)
         store = SqlStore(folder / "lib" / "perfgate" / "store.db")
@@ -68,10 +73,27 @@ class Machine(Desk):
         return text
 
     def _copy_templates(self) -> None:
-        for template in (ROOT / "templates" / "systemd").iterdir():
-            copy = self.clone / "templates" / "systemd" / template.name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(self._here(template.read_text()))
+        for kind in ("systemd", "nginx"):
+            folder = self.clone / "templates" / kind
+            folder.mkdir(parents=True)
+            for template in (ROOT / "templates" / kind).iterdir():
+                (folder / template.name).write_text(self._here(template.read_text()))
+
+    def _write_nginx(self) -> None:
+        """What a machine with nginx has: its main configuration, and the certificate of the service's name."""
+        etc = self.folder / "etc"
+        (etc / "nginx" / "conf.d").mkdir(parents=True)
+        (etc / "ssl" / "private").mkdir(parents=True)
+        scratch = ""
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"):
+            scratch += f"{kind}_temp_path {self.folder}/{kind};"
+        (etc / "nginx" / "nginx.conf").write_text(
+            f"pid {self.folder}/nginx.pid; events {{}} http {{ access_log off; {scratch} include conf.d/*.conf; }}\n"
+        )
+        super().run(
+            "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=perf.example.com "
+            f"-keyout {etc}/ssl/private/perf.example.com.key -out {etc}/ssl/perf.example.com.pem"
+        )
 
     def _write_stand_ins(self) -> None:
         programs = self.folder / "programs"

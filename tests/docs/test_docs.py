@@ -60,7 +60,6 @@ NOT_RUN = {
     "installs from a repository",
     "installs from a package index; tests/journeys installs the wheel with its extras",
     "measures for half an hour; tests/unit/store/test_sizing.py runs it with a few runs",
-    "needs nginx; tests/unit/test_service_templates.py sends requests through it where it is installed",
     "runs for a comment alone; the tests of perfgate-forges run the same in a process",
     "needs a cluster; tests/cluster starts Slurm and runs what Kubernetes would",
     "needs stored runs of main; tests/unit/service/test_ask.py asks every question",

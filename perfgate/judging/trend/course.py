@@ -63,7 +63,7 @@ def common_course(lead: TrendSeries, change: TrendChange, another: Sequence[Tren
     if not _ALIKE[0] <= share <= _ALIKE[1]:
         return "other"
     # A sensitive workload suffers more from a slow machine. The share is distorted by a commit within a drift.
-    is_alike = _is_common(courses, share, lead, change, another) or _is_common(courses, 1.0, lead, change, another)
+    is_alike = _is_common(courses, share, lead, change, another)
     return "alike" if is_alike else "other"
 
 

@@ -78,8 +78,9 @@ def losses(series: TrendSeries, change: TrendChange) -> Floats:
     costs = np.minimum(distances**2, np.where(is_better, _CAP_OF_BETTER, CAP) ** 2)
     # The additional cost of every value with the level before the shift rather than with the level after it.
     more = costs[0] - costs[1]
-    loss_at = np.concatenate([[0.0], np.cumsum(more)])
-    return loss_at - loss_at[change.at]
+    loss_at: Floats = np.concatenate([[0.0], np.cumsum(more)])
+    loss_at -= loss_at[change.at]
+    return loss_at
 
 
 def _values(series: TrendSeries) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
@@ -21,7 +22,6 @@ from perfgate.stats.changes import MIN_LAST, MIN_VALUES
 
 # The versions before and after a movement in which another series is looked at, and the fewest of each.
 _WINDOW, _FEWEST = 12, 3
-_SMALLEST_SHIFT = 1e-3
 # Another series did not move with this one if its shift is below this share of this one's.
 _UNMOVED = 0.3
 # Differences of two runs that show another state of the machine.
@@ -29,6 +29,7 @@ _CLOCK, _TEMPERATURE, _THROTTLED, _WAITED = 0.97, 10.0, 0.05, 0.1
 # Noise is a movement that returns by itself within this many versions, or that is smaller than this multiple of the noise of a
 # version and that no other metric of the place shows.
 _SOON, _NOISES = 6, 3.0
+_PlaceField = Literal["workload", "shape", "metric", "fingerprint"]
 
 
 def with_origin(cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]) -> TrendCause:
@@ -70,7 +71,6 @@ class _Movement:
         self._lead, self._change = self._clearest() or (series[lead.series], series[lead.series].changes[lead.change])
         before, after = self._lead.points[self._change.at - 1], self._lead.points[self._change.at]
         self.good, self.bad = documents.get(before.run_id), documents.get(after.run_id)
-        self._shift = self._shift_of(self._lead)
 
     def _clearest(self) -> tuple[TrendSeries, TrendChange] | None:
         """The change that is the largest for its noise, of the times if there is one."""
@@ -134,16 +134,10 @@ class _Movement:
     def other_machines(self) -> list[OriginEvidence]:
         """The other machines on which the same metric did not move at this commit."""
         unmoved: list[OriginEvidence] = []
-        for entry in self._all_series:
-            is_same = (entry.workload, entry.shape, entry.metric) == (
-                self._lead.workload,
-                self._lead.shape,
-                self._lead.metric,
-            )
-            if is_same and entry.fingerprint != self._lead.fingerprint and entry.device_kind == self._lead.device_kind:
-                share = self._share_of_shift(entry)
-                if share is not None and share < _UNMOVED:
-                    unmoved.append(OriginEvidence(sign="other_machine", name=entry.fingerprint))
+        for entry in self._beside("fingerprint"):
+            share = self._share_of(entry)
+            if entry.device_kind == self._lead.device_kind and share is not None and share < _UNMOVED:
+                unmoved.append(OriginEvidence(sign="other_machine", name=entry.fingerprint))
         return unmoved
 
     def other_workloads(self) -> list[OriginEvidence]:
@@ -192,13 +186,8 @@ class _Movement:
 
     def _is_in_one_metric(self) -> bool:
         """Whether no other time of the same workload and shape shows the shift."""
-        shares: list[float] = []
-        for entry in self._all_series:
-            is_sibling = (entry.workload, entry.shape) == (self._lead.workload, self._lead.shape)
-            if is_sibling and entry.fingerprint == self._lead.fingerprint and entry.unit == self._lead.unit:
-                share = self._share_of_shift(entry)
-                if share is not None and entry is not self._lead:
-                    shares.append(share)
+        siblings = [entry for entry in self._beside("metric") if entry.unit == self._lead.unit]
+        shares = [share for share in map(self._share_of, siblings) if share is not None]
         return bool(shares) and max(shares) < _UNMOVED
 
     def _is_new_in_one_shape(self) -> bool:
@@ -206,37 +195,24 @@ class _Movement:
 
         Two wild values in a row look like a level that has just begun.
         """
-        since = self._lead.points[self._change.at :]
-        if len(since) >= MIN_VALUES or not self._change.delta:
+        if len(self._lead.points) - self._change.at >= MIN_VALUES:
             return False
-        shift = math.log1p(self._change.delta)
-        unmoved = False
+        shares = [self._share_of(entry, fewest=MIN_LAST) for entry in self._beside("shape")]
+        return bool(shares) and all(share is not None and share < _UNMOVED for share in shares)
+
+    def _beside(self, field: _PlaceField) -> list[TrendSeries]:
+        """The series that differ from the leading one in this field alone."""
+        beside: list[TrendSeries] = []
         for entry in self._all_series:
-            is_sister = (entry.workload, entry.metric, entry.fingerprint) == (
-                self._lead.workload,
-                self._lead.metric,
-                self._lead.fingerprint,
-            )
-            if is_sister and entry.shape != self._lead.shape:
-                shift_of_sister = self._shift_of(entry, fewest=MIN_LAST)
-                if shift_of_sister is None or shift_of_sister / shift >= _UNMOVED:
-                    return False
-                unmoved = True
-        return unmoved
+            differing = [name for name in get_args(_PlaceField) if getattr(entry, name) != getattr(self._lead, name)]
+            if differing == [field]:
+                beside.append(entry)
+        return beside
 
-    def _share_of_shift(self, entry: TrendSeries) -> float | None:
+    def _share_of(self, entry: TrendSeries, fewest: int = _FEWEST) -> float | None:
         """The share of this movement's shift that another series shows at the same commit; None with too few versions."""
-        if self._shift is None or abs(self._shift) < _SMALLEST_SHIFT:
-            return None
-        shift = self._shift_of(entry)
-        return None if shift is None else shift / self._shift
-
-    def _shift_of(self, entry: TrendSeries, fewest: int = _FEWEST) -> float | None:
-        """The logarithm of the medians of the versions after and before this movement."""
-        if not self._change.first_bad or entry.is_exact:
-            return None
-        at = index_of(entry, self._change.first_bad)
-        if at is None:
+        at = index_of(entry, self._change.first_bad or "")
+        if at is None or entry.is_exact or not self._change.delta:
             return None
         start, end = max(0, at - _WINDOW), at + _WINDOW
         for change in entry.changes:
@@ -248,7 +224,7 @@ class _Movement:
         after = [point.value for point in entry.points[at:end]]
         if min(len(before), len(after)) < fewest or min(*before, *after) <= 0:
             return None
-        return math.log(statistics.median(after) / statistics.median(before))
+        return math.log(statistics.median(after) / statistics.median(before)) / math.log1p(self._change.delta)
 
 
 def _definition(workload: WorkloadRecord) -> tuple[str, int, list[str]]:
