@@ -142,4 +142,7 @@ def test_trend__bisect_in_idle_minutes__the_culprit_of_a_count_stands_in_the_rep
     assert cause["commit_count"] == 1
     assert "bisected" in [entry["sign"] for entry in cause["origin_evidence"]]
     assert [entry.culprit for entry in store.entries("small", Confirmation)] == [culprit]
-    assert f"a bisection found {culprit[:10]}" in (out / "trend.md").read_text()
+    report = (out / "trend.md").read_text()
+    assert f"a bisection found `{culprit[:10]}`" in report
+    assert "Refine the output" in report
+    assert "perfgate bisect" not in report

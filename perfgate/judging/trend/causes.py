@@ -86,6 +86,27 @@ def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
     return sorted(map(_cause, groups.values()), key=order)
 
 
+def with_culprits(series: Sequence[TrendSeries]) -> list[TrendSeries]:
+    """The series whose changes name the culprit that a bisection found as their only commit."""
+    culprits: dict[_Versions, str] = {}
+    for member in _members(series):
+        culprit = culprit_of([member.change])
+        if culprit:
+            culprits[_versions(member.change)] = culprit
+    completed: list[TrendSeries] = []
+    for entry in series:
+        changes = [_with_culprit(change, culprits.get(_versions(change))) for change in entry.changes]
+        completed.append(msgspec.structs.replace(entry, changes=changes))
+    return completed
+
+
+def _with_culprit(change: TrendChange, culprit: str | None) -> TrendChange:
+    if culprit is None:
+        return change
+    labels = [label for label in change.commits if label.commit == culprit]
+    return msgspec.structs.replace(change, commits=labels or [CommitLabel(commit=culprit, subject="")], commit_count=1)
+
+
 def with_superseded(series: Sequence[TrendSeries], explained: Sequence[TrendCause]) -> list[TrendSeries]:
     """The series with the open changes before a change of the benchmark superseded: their levels do not compare any more."""
     completed = list(series)
@@ -245,11 +266,6 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
     standing = min(standings, key=_STANDINGS.index)
     ordered = sorted(members, key=lambda member: _relevance(member, direction, standing))
     first = ordered[0].change
-    commits, commit_count = first.commits, first.commit_count
-    culprit = culprit_of([member.change for member in members])
-    if culprit:
-        labels = [label for label in commits if label.commit == culprit]
-        commits, commit_count = labels or [CommitLabel(commit=culprit, subject="")], 1
     return TrendCause(
         direction=direction,
         standing=standing,
@@ -257,8 +273,8 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
         last_good=first.last_good,
         first_bad=first.first_bad,
         first_seen=first.first_seen,
-        commits=commits,
-        commit_count=commit_count,
+        commits=first.commits,
+        commit_count=first.commit_count,
         changes=[member.place for member in ordered],
     )
 

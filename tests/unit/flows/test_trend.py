@@ -25,9 +25,10 @@ from perfgate.document.run import CounterSite, OpCount, RunDocument, StepResult,
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
+from perfgate.flows.bisect.job import search_commits
 from perfgate.flows.check.job import check_change
 from perfgate.flows.shared.artifacts import open_artifacts_at
-from perfgate.flows.shared.doors import Doors
+from perfgate.flows.shared.doors import Bisect, Doors
 from perfgate.flows.shared.scratch import ScratchRepository
 from perfgate.flows.shared.trend.read import StoredHistories, open_documents
 from perfgate.flows.trend.confirm import confirmation_of
@@ -75,6 +76,7 @@ class Project:
     environ: dict[str, str]
     said: list[str] = field(default_factory=list)
     progress: Said = field(default_factory=Said)
+    bisect: Bisect = search_commits
 
     @property
     def store(self) -> SqlStore:

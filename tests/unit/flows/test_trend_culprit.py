@@ -12,6 +12,7 @@ from perfgate.document.history import Confirmation
 from perfgate.document.trend import TrendChange, TrendDocument
 from perfgate.flows.bisect.job import bisect_commits
 from perfgate.flows.trend.culprit import bisect_oldest
+from perfgate.judging.trend.causes import causes, with_culprits
 from perfgate.judging.trend.origin import with_origin
 from perfgate.judging.trend.standing import judged
 from perfgate.judging.trend.triage import TriagedChanges
@@ -126,7 +127,7 @@ def test_judged__confirmation_with_a_culprit__the_only_commit_of_the_entry_with_
         make_series(change), confirmations=[confirmation], accepted=[], triaged=TriagedChanges([], []), before=None,
         newest=change.first_seen,
     )  # fmt: skip
-    (cause,) = make_trend(series).causes
+    (cause,) = causes(with_culprits([series]))
     assert ([label.commit for label in cause.commits], cause.commit_count) == ([culprit], 1)
     explained = with_origin(cause, [series], {})
     assert explained.origin == "code"

@@ -393,10 +393,13 @@ def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
 def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
     """The command that finds the commit of an open regression between the last good run and the first bad one, and shows it.
 
-    None without a range to search. A number that only the checklist has is compared by no gate: any regression counts.
+    None without a range to search, or if a bisection found it already. A number that only the checklist has is compared by no
+    gate: any regression counts.
     """
     series, change = lead
     if not cause.is_open_regression or not change.last_good or not change.first_bad:
+        return None
+    if any(evidence.sign == "bisected" for evidence in cause.origin_evidence):
         return None
     metric = f"{shlex.quote(_at_its_place(series))} "
     if series.labels or series.informing:
