@@ -18,7 +18,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation, moment
 from perfgate.document.strict_json import parse_json
-from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
+from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
 from perfgate.flows.shared.doors import Check, Progress
 from perfgate.flows.shared.options import FIRST_STEPS, CheckOptions
@@ -115,10 +115,13 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
             project=read.project[:80],
             ours=document.project,
         )
-    suspected = _suspected(document)
+    suspected, unsettled = _suspected(document), _unsettled(document)
     believed: list[Confirmation] = []
     for entry in read.confirmations[:MOST_CONFIRMATIONS]:
-        answered = [suspect for suspect in suspected if is_about(entry, suspect.change, suspect.series)]
+        questions = suspected
+        if entry.culprit is not None:
+            questions = [moved for moved in unsettled if _may_be_culprit(entry.culprit, moved.change)]
+        answered = [moved for moved in questions if is_about(entry, moved.change, moved.series)]
         if answered and _is_plausible(entry):
             believed.append(entry)
     if len(believed) < len(read.confirmations):
@@ -141,15 +144,24 @@ def keep_confirmations(log: ProjectLog, confirmations: Sequence[Confirmation], *
 
 
 def _suspected(document: TrendDocument) -> list[MovedSeries]:
-    suspected: list[MovedSeries] = []
+    return [moved for moved in _unsettled(document) if moved.change.evidence == "suspected"]
+
+
+def _unsettled(document: TrendDocument) -> list[MovedSeries]:
+    unsettled: list[MovedSeries] = []
     for series in document.series:
         if series.labels or not series.current:
             continue
         for change in series.changes:
-            is_open = change.is_unsettled and change.direction != "changed"
-            if change.evidence == "suspected" and is_open:
-                suspected.append(MovedSeries(series, change))
-    return suspected
+            if change.is_unsettled and change.direction != "changed":
+                unsettled.append(MovedSeries(series, change))
+    return unsettled
+
+
+def _may_be_culprit(culprit: str, change: TrendChange) -> bool:
+    """Whether a commit lies between the runs of a change, as far as the clone knows; "" is none."""
+    commits = {label.commit for label in change.commits}
+    return not culprit or culprit in commits or len(commits) < change.commit_count
 
 
 def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[MovedSeries]]]:

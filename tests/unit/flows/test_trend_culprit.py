@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from perfgate.config import load_config
 from perfgate.document.history import Confirmation
-from perfgate.document.trend import TrendChange, TrendDocument
+from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument
 from perfgate.flows.bisect.job import bisect_commits
+from perfgate.flows.trend.confirm import read_confirmations
 from perfgate.flows.trend.culprit import bisect_oldest
 from perfgate.judging.trend.causes import causes, with_culprits
 from perfgate.judging.trend.origin import with_origin
 from perfgate.judging.trend.standing import judged
 from perfgate.judging.trend.triage import TriagedChanges
-from tests.fakes.trends import make_change, make_series, make_trend
+from tests.fakes.history import commit_of
+from tests.fakes.trends import make_change, make_confirmation, make_series, make_trend
 from tests.unit.flows.test_bisect_commits import TOML, History, SimulatedGate, make_history
 from tests.unit.flows.test_trend import Said
 
@@ -114,6 +117,26 @@ def test_bisect_oldest__bad_commit_is_not_slower__the_suspicion_is_refuted(tmp_p
     document = trend_of(step(history))
     (confirmation,) = bisected(history, document, gate, Said())
     assert (confirmation.culprit, confirmation.outcome) == ("", "unchanged")
+
+
+def test_read_confirmations__culprit_of_an_exact_count__believed_if_it_lies_between_the_runs(tmp_path: Path) -> None:
+    inside, outside = "ab" * 20, "cd" * 20
+    labels = [
+        CommitLabel(commit=inside, subject="Refine the output"),
+        CommitLabel(commit=commit_of(20), subject="after"),
+    ]
+    change = make_change(20, evidence="exact", commits=labels, commit_count=2)
+    document = make_trend(make_series(change, metric="counters.framework_ops", kind="exact"))
+    entries = []
+    for culprit in (inside, outside):
+        entries.append(
+            make_confirmation("inconclusive", metric="counters.framework_ops", low=None, high=None, culprit=culprit)
+        )
+    path = tmp_path / "confirmations.json"
+    path.write_bytes(msgspec.json.encode(ConfirmationsFile(project="demo", confirmations=entries)))
+    notes: list[str] = []
+    assert [entry.culprit for entry in read_confirmations(path, document, note=notes.append)] == [inside]
+    assert len(notes) == 1
 
 
 def test_judged__confirmation_with_a_culprit__the_only_commit_of_the_entry_with_its_evidence() -> None:
