@@ -370,7 +370,9 @@ def test_fleet__testbed__last_run_temperature_and_noise_floor(site: dict[str, st
 def test_fleet__machine_whose_gates_favour_one_side__named() -> None:
     biased = BiasedMachine(machine="runner-b", effect=0.005, interval=(0.004, 0.006), gates=100, sister_gates=200)
     content = make_site(make_trend(make_series(), gates=make_gates(biased=[biased])))
-    assert "runner-b favours one side: base against base differs by +0.5 %" in shown(pages_of(content).page("fleet.html"))
+    assert "runner-b favours one side: base against base differs by +0.5 %" in shown(
+        pages_of(content).page("fleet.html")
+    )
 
 
 def test_fleet__disturbed_run_and_wrong_clock__named() -> None:
