@@ -132,7 +132,7 @@ def _confirmation(
     """The result for the leading series; an inconclusive one without a culprit keeps the next report from searching again."""
     culprit = ""
     if bisection.outcome == "found" and bisection.culprits:
-        change = bisection.changes[bisection.culprits[0][-1]]
+        change = bisection.searched.changes[bisection.culprits[0][-1]]
         if isinstance(change, CommitChange) and len(bisection.culprits[0]) == 1:
             culprit = change.commit
     confirmation = None
