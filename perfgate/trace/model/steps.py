@@ -13,7 +13,7 @@ from typing import overload
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, Covered, IntColumn, Intervals, joined
+from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, Covered, IntColumn, Intervals, Mask, joined
 from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
 from perfgate.trace.model.faults import untimed_work
 from perfgate.trace.model.kernel_table import KernelTable
@@ -36,13 +36,27 @@ def step_number(name: str) -> int | None:
 def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
     """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given.
 
-    A step that is marked on several threads, or inside another step, is one; a mark without a length does not count.
+    A step that is marked on several threads, or inside another step, is one; a mark without a length does not count, and
+    neither does a mark around several others of its thread: a step ends where the next begins.
     """
     marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
     marks = marks.of_kind(*(kinds or ("annotation",)))
+    marks = marks.select(~_surround_others(marks))
     marks = marks.select(distinct_marks(marks))
     rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
     return [ProfilerStep(step_number(marks.names[name]), start, end) for name, start, end in rows]
+
+
+def _surround_others(marks: EventTable) -> Mask:
+    """Which marks contain the starts of two or more others of their thread."""
+    surround = np.zeros(len(marks), dtype=bool)
+    for track in np.flatnonzero(np.bincount(marks.track)).tolist():
+        own = np.flatnonzero(marks.track == track)
+        starts = np.sort(marks.start[own])
+        first = np.searchsorted(starts, marks.start[own], side="right")
+        last = np.searchsorted(starts, marks.end[own])
+        surround[own] = last - first >= 2
+    return surround
 
 
 def distinct_marks(marks: EventTable) -> IntColumn:

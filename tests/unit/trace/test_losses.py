@@ -338,7 +338,9 @@ def test_from_profile__kernel_with_a_name_of_5160_characters__is_counted(tmp_pat
 
     run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
 
-    assert [len(metric) for metric in run.counters[0].ranges if metric.startswith("ops.count:gemm<")] == [5168]
+    assert [len(metric) for metric in run.checklist.counters[0].ranges if metric.startswith("ops.count:gemm<")] == [
+        5168
+    ]
 
 
 def test_losses__launches_into_a_graph__none(tmp_path: Path) -> None:

@@ -35,6 +35,13 @@ def test_profiler_steps__no_device__length_alone() -> None:
     assert profiler_steps(table(step(8, 60, 40), step(7, 0, 50))) == (ProfilerStep(7, 0, 50), ProfilerStep(8, 60, 100))
 
 
+def test_profiler_steps__mark_around_several_others__is_none() -> None:
+    """Its length was changed, or it marks an epoch: a step ends where the next begins."""
+    marks = [step(0, 0, 400), step(1, 100, 90), step(2, 200, 90)]
+
+    assert profiler_steps(table(*marks)) == (ProfilerStep(1, 100, 190), ProfilerStep(2, 200, 290))
+
+
 def parts(step: ProfilerStep) -> tuple[int | None, ...]:
     """Return computing, exposed communication, exposed copies, preparing, free."""
     return (
