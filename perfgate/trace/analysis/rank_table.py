@@ -20,6 +20,7 @@ from perfgate.document.message import Message
 from perfgate.document.trace import CollectiveShares
 from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, number_of, union
 from perfgate.trace.model.communication import kernel_kind
+from perfgate.trace.model.events import KIND_CODES
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
@@ -249,7 +250,9 @@ def _of_collective_kernels(timeline: Timeline, kernels: Sequence[CollectiveKerne
 
 def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
     """Kernels that communicate without an entry in the table of collectives: MoeDistributeDispatch."""
-    for kernel in timeline.kernels or ():
+    kernels = timeline.kernel_columns
+    # Nearly all kernels compute: only the others become objects.
+    for kernel in kernels.select(kernels.kind != KIND_CODES["compute"]):
         in_table = is_collective_core(kernel.core)
         if kernel.start_ns is not None and not in_table and kernel_kind(kernel.name) != "compute":
             name = kernel.type or type_by_name(kernel.name)
