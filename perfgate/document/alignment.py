@@ -18,6 +18,8 @@ from perfgate.document.lines import file_of, number_in
 # very long on a hostile document.
 _MOST_COMPARED = 64
 _FAR = 1_000_000_000
+# The kind of work that ran on a device.
+DEVICE = "device"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class Work:
     @property
     def is_copy(self) -> bool:
         return self.kind == "copy"
+
+    @property
+    def on_device(self) -> bool:
+        return self.kind == DEVICE
 
 
 NO_WORK = Work("", 0.0, 0.0)

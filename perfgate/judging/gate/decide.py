@@ -6,12 +6,13 @@ A pure function: the same documents give the same bytes, on any machine, at any 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.comparison import Bound, Checked
+from perfgate.document.comparison import Bound, Checked, Comparison
 from perfgate.document.decision import (
     ChecklistRows,
     ComparedSides,
@@ -24,12 +25,11 @@ from perfgate.document.decision import (
     SideSummary,
     Verdict,
 )
-from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, RunDocument
-from perfgate.document.samples import BlockColumns
 from perfgate.document.testbed import IDENTITY
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.compare.alpha import AlphaShares, subjects_of
@@ -131,11 +131,7 @@ def decide(
     session = compare_sides(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
     comparisons = session.comparisons
     if not is_comparable:
-        # The head's own rules still hold.
-        reason = Message("gate.testbeds-differ")
-        for index, comparison in enumerate(comparisons):
-            if not isinstance(comparison, (Bound, Checked)):
-                comparisons[index] = set_aside(comparison, reason)
+        comparisons = _of_head_alone(comparisons)
     comparisons = [*comparisons, *not_compared(head, changes)]
     comparisons = with_accepted(comparisons, head.source, history.accepted)
     if evidence.recorded and not differences:
@@ -162,6 +158,18 @@ def decide(
     measured = replace(decision.measured, noise_floors=session.floors)
     decision = replace(decision, checklist=checklist, measured=measured, warnings=_notes(evidence, decision))
     return with_findings(with_regressions(with_causes(decision, base, head)), base)
+
+
+def _of_head_alone(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """The comparisons of different testbeds: only the head's own rules hold."""
+    reason = Message("gate.testbeds-differ")
+    remaining: list[Comparison] = []
+    for comparison in comparisons:
+        if isinstance(comparison, (Bound, Checked)):
+            remaining.append(comparison)
+        else:
+            remaining.append(set_aside(comparison, reason))
+    return remaining
 
 
 def _check_session(base: RunDocument, head: RunDocument) -> None:
@@ -199,7 +207,7 @@ def _with_base(decision: DecisionDocument, evidence: Evidence, chosen_because: M
         pairs=_pairs(head),
         rounds=1 + max(rounds),
         waited=_waited(evidence),
-        power_cap=power_cap(*map(_timed_blocks, evidence.runs)),
+        power_cap=power_cap(base.pairs.replicates, head.pairs.replicates),
         unmoved=sorted(evidence.kept_layout),
         recorded=evidence.recorded,
     )
@@ -211,24 +219,21 @@ def _with_operators(decision: DecisionDocument, evidence: Evidence, *, timed: bo
     """The decision with operators and explanations; their times only if the sides are comparable (``timed``)."""
     invalid = decision.gaps.invalid
     tests: list[OperatorDelta] = []
-    times: list[OperatorDelta] = []
-    explained: list[Explanation] = []
     if timed:
         tests = compare_operators(evidence, invalid=invalid)
+    explained = explain_jobs(evidence, decision.comparisons)
     if not evidence.recorded:
-        explained += explanations(evidence, decision.comparisons, tests, invalid=invalid)
-    explained += explain_jobs(evidence, decision.comparisons)
+        explained = [*explanations(evidence, decision.comparisons, tests, invalid=invalid), *explained]
+    times: list[OperatorDelta] = []
     if timed:
         times = operator_times(evidence, tests, explained, invalid=invalid)
-    return replace(
-        decision,
-        explained=replace(
-            decision.explained,
-            operators=joined(operator_changes(evidence), tests, times),
-            explanations=explained,
-            replaced=replaced_operators(evidence),
-        ),
+    explanation = replace(
+        decision.explained,
+        operators=joined(operator_changes(evidence), tests, times),
+        explanations=explained,
+        replaced=replaced_operators(evidence),
     )
+    return replace(decision, explained=explanation)
 
 
 def _notes(evidence: Evidence, decision: DecisionDocument) -> list[Message]:
@@ -246,26 +251,19 @@ def _notes(evidence: Evidence, decision: DecisionDocument) -> list[Message]:
 def _pairs(head: RunDocument) -> int:
     """The pairs of the workload that has most."""
     pairs = Counter(replicate.workload for replicate in head.pairs.replicates if replicate.arm == "ab")
-    return max((pairs[workload.name] for workload in head.workloads), default=0)
+    return max([pairs[workload.name] for workload in head.workloads], default=0)
 
 
 def _waited(evidence: Evidence) -> float | None:
     """The share of the measured time in which workers, or else threads of jobs, waited for a CPU."""
-    blocks: list[BlockColumns] = []
+    blocks = []
     for run in evidence.runs:
         for replicate in run.pairs.replicates:
-            blocks += [*replicate.shapes.values(), *replicate.preprocess.values()]
+            blocks += [columns for _, columns in replicate.lanes]
     waited = waited_share(blocks)
     if waited is None:
         waited = waited_of_jobs(evidence)
     return rounded_if_known(waited)
-
-
-def _timed_blocks(run: RunDocument) -> list[BlockColumns]:
-    blocks: list[BlockColumns] = []
-    for replicate in run.pairs.replicates:
-        blocks += replicate.shapes.values()
-    return blocks
 
 
 def _unmeasured(
@@ -299,9 +297,10 @@ def _document(head: RunDocument, policy: Policy, basis: VerdictBasis) -> Decisio
     """The decision with its verdict and the fields about the head."""
     verdict, reasons = verdict_of(basis)
     commit = head.source.commit
-    reviewed: str | None = None
-    if commit and head.session.ci is not None and head.session.ci.head_sha != commit:
-        reviewed = head.session.ci.head_sha
+    ci = head.session.ci
+    reviewed = None
+    if commit and ci is not None and ci.head_sha != commit:
+        reviewed = ci.head_sha
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from perfgate.catalogue.lookup import MUST_DECIDE
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.budget import judges_subroutines
-from perfgate.document.comparison import Bound, Checked, Exact, NumberComparison, Paired, Recorded
+from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
 from perfgate.document.decision import Policy
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.compare.alpha import AlphaShares, subjects_of
@@ -48,14 +48,25 @@ class Look:
         # Then a difference of the head is not evidence.
         self.base_differs = any(floor.differs for floor in session.floors)
         self._is_invalid = bool(session.invalid)
-        gating = [comparison for comparison in self.comparisons if comparison.gating]
-        self._open = [comparison for comparison in gating if comparison.outcome == "inconclusive"]
-        self._regressed = [comparison for comparison in gating if comparison.outcome == "regressed"]
-        # These fail the gate regardless of the times.
-        self._failing = [comparison for comparison in self._regressed if fails_alone(comparison, policy)]
-        self._paired = [comparison for comparison in self.comparisons if isinstance(comparison, Paired)]
-        # The paired numbers that stretches do not measure.
-        self._times = [number for number in self._paired if number.metric not in OF_STRETCHES]
+        # Of the gating comparisons those that are undecided, that regressed, and that fail the gate regardless of the times.
+        self._open: list[Comparison] = []
+        self._regressed: list[Comparison] = []
+        self._failing: list[Comparison] = []
+        self._paired: list[Paired] = []
+        for comparison in self.comparisons:
+            self._add(comparison)
+
+    def _add(self, comparison: Comparison) -> None:
+        if isinstance(comparison, Paired):
+            self._paired.append(comparison)
+        if not comparison.gating:
+            return
+        if comparison.outcome == "inconclusive":
+            self._open.append(comparison)
+        elif comparison.outcome == "regressed":
+            self._regressed.append(comparison)
+            if fails_alone(comparison, self._policy):
+                self._failing.append(comparison)
 
     # --- regressions and their causes
 
@@ -68,8 +79,10 @@ class Look:
 
     def is_settled_by_counters(self) -> bool:
         """Whether counters fail the gate regardless of the times, each regressed counter by itself."""
-        are_counts = all(isinstance(comparison, Exact) for comparison in self._regressed)
-        return bool(self._regressed) and are_counts and self._failing == self._regressed
+        for comparison in self._regressed:
+            if not isinstance(comparison, Exact) or comparison not in self._failing:
+                return False
+        return bool(self._regressed)
 
     def fails_for_certain(self) -> bool:
         """Whether the gate fails regardless of the times: by a count or a rule that no time excuses.
@@ -100,22 +113,34 @@ class Look:
         calls are no slower. If a count fails the gate whatever the times are, they only show its cost: an interval that
         excludes "no change" is enough.
         """
-        times = [time for time in self._times if time.gating]
+        times = [time for time in self._times() if time.gating]
+        measured = 0
+        for time in times:
+            if time.is_of_call:
+                measured = max(measured, time.pairs or 0)
         failing = [comparison for comparison in self._failing if comparison.metric not in OF_STRETCHES]
-        measured = max((time.pairs or 0 for time in times if time.is_of_call), default=0)
         if failing and measured >= self._policy.looks[:2][-1]:
             return False  # after the second look
         if any(isinstance(comparison, Exact) for comparison in failing):
-            return any(self._has_open_cost(time) for time in times)
-        for time in times:
-            if self._is_undecided(time) or self._leans_slower(time):
-                looks_worse = time.outcome == "inconclusive" and time.looks_worse
-                if time.metric in MUST_DECIDE or looks_worse:
-                    return True
+            return any(map(self._has_open_cost, times))
+        if any(map(self._is_awaited, times)):
+            return True
         return any(isinstance(count, (Exact, Recorded)) and count.looks_worse for count in self._open)
+
+    def _times(self) -> list[Paired]:
+        """The paired numbers that stretches do not measure."""
+        return [number for number in self._paired if number.metric not in OF_STRETCHES]
 
     def _has_open_cost(self, time: Paired) -> bool:
         return time.metric in MUST_DECIDE and self._is_undecided(time) and not time.excludes_no_change
+
+    def _is_awaited(self, time: Paired) -> bool:
+        """Whether more pairs are worth it for a time that is undecided or leans towards a regression."""
+        if not self._is_undecided(time) and not self._leans_slower(time):
+            return False
+        if time.metric in MUST_DECIDE:
+            return True
+        return time.outcome == "inconclusive" and time.looks_worse
 
     def _leans_slower(self, time: Paired) -> bool:
         if time.excluded is None:
@@ -136,7 +161,8 @@ class Look:
 
     def pairs_needed(self) -> int | None:
         """About how many pairs would decide the open comparisons; None if that is not known."""
-        return _largest(time.pairs_needed for time in self._times if time.is_of_call and time in self._open)
+        times = [time for time in self._times() if time.is_of_call and time in self._open]
+        return _most_needed(times)
 
     def more_calls_would_help(self) -> bool:
         """Whether the mean of calls, or their stalls, look worse and further stretches may show it.
@@ -153,8 +179,11 @@ class Look:
 
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""
-        repeated = [number for number in self._paired if number.evidence == "turn" and number.pairs]
-        return any(number.outcome == "inconclusive" for number in repeated)
+        for number in self._paired:
+            is_repeated = number.evidence == "turn" and number.pairs
+            if is_repeated and number.outcome == "inconclusive":
+                return True
+        return False
 
     def more_turns_would_help(self) -> bool:
         """Whether a number that the verdict of a job rests on is undecided.
@@ -166,21 +195,26 @@ class Look:
 
     def quads_needed(self) -> int | None:
         """About how many quads of a job would decide all numbers that are waited for; None if no number of quads would."""
-        needed = _largest(number.pairs_needed for number in self._open_numbers())
-        return None if needed is None or needed >= MOST_PAIRS else needed
+        needed = _most_needed(self._open_numbers())
+        if needed is None or needed >= MOST_PAIRS:
+            return None
+        return needed
 
     def _open_numbers(self) -> list[Paired]:
         if any(isinstance(comparison, Checked) for comparison in self._regressed):
             return []
-        numbers = [number for number in self._open if isinstance(number, Paired) and number.is_of_job]
-        return [number for number in numbers if not self._regressed or number.looks_worse]
+        numbers = []
+        for number in self._open:
+            if isinstance(number, Paired) and number.is_of_job and (number.looks_worse or not self._regressed):
+                numbers.append(number)
+        return numbers
 
 
-def _largest(needed: Iterable[int | None]) -> int | None:
-    """The largest of several numbers; None without any, or if one of them is not known."""
-    largest: int | None = None
-    for number in needed:
-        if number is None:
+def _most_needed(numbers: Iterable[Paired]) -> int | None:
+    """The most pairs or quads that a number needs; None without any, or if one of them is not known."""
+    most: int | None = None
+    for number in numbers:
+        if number.pairs_needed is None:
             return None
-        largest = max(largest or 0, number)
-    return largest
+        most = max(most or 0, number.pairs_needed)
+    return most

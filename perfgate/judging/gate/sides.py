@@ -27,7 +27,8 @@ def side_of(source: Source, chosen_because: Message | None = None, *, sha256: st
 
 
 def testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
-    before, after = base.testbed.fingerprint, head.testbed.fingerprint
+    before = base.testbed.fingerprint
+    after = head.testbed.fingerprint
     if before == after:
         return []
     fields = _differing(base.testbed.comparable, head.testbed.comparable)
@@ -39,11 +40,10 @@ def package_differences(base: Environment | None, head: Environment | None) -> l
         return []
     is_known = base.loaded is not None and head.loaded is not None
     loaded = {*(base.loaded or ()), *(head.loaded or ())}
-    packages: list[PackageDifference] = []
+    packages = []
     for package in _differing(base.packages, head.packages):
         is_loaded = not is_known or package.field in loaded
-        difference = PackageDifference(field=package.field, base=package.base, head=package.head, loaded=is_loaded)
-        packages.append(difference)
+        packages.append(PackageDifference(field=package.field, base=package.base, head=package.head, loaded=is_loaded))
     return packages
 
 
@@ -59,17 +59,23 @@ def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[Test
 
 def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
     """The failures of a run, except of steps that only inform: the checklist shows those failures."""
-    failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
-    errors = [(name, "load", error) for name, error in failed_to_load.items()]
+    failures = []
+    failed_to_load = set()
+    for workload in run.workloads:
+        if workload.error:
+            failed_to_load.add(workload.name)
+            failures.append(Failure(side=side, workload=workload.name, what="load", error=workload.error))
     for step in run.checklist.steps:
         if step.status == "error" and step.number in deciding and step.workload not in failed_to_load:
-            message = step.reason or Message("gate.step-failed")
-            errors.append((step.workload, step.slug, step.error or ErrorDetail(kind="exception", message=message)))
+            why = step.reason or Message("gate.step-failed")
+            error = step.error or ErrorDetail(kind="exception", message=why)
+            failures.append(Failure(side=side, workload=step.workload, what=step.slug, error=error))
     for check in run.checklist.correctness:
         if check.status == "error":
-            why = check.message or Message("gate.check-could-not-run")
-            errors.append((check.workload, "correctness", ErrorDetail(kind="exception", message=why)))
-    return [Failure(side=side, workload=workload, what=what, error=error) for workload, what, error in errors]
+            reason = check.message or Message("gate.check-could-not-run")
+            error = ErrorDetail(kind="exception", message=reason)
+            failures.append(Failure(side=side, workload=check.workload, what="correctness", error=error))
+    return failures
 
 
 def failures_of_both(base: RunDocument, head: RunDocument, deciding: Set[int]) -> list[Failure]:
@@ -86,11 +92,17 @@ def failures_of_both(base: RunDocument, head: RunDocument, deciding: Set[int]) -
 
 
 def notes_of_sides(base: RunDocument, head: RunDocument) -> list[Message]:
-    common = [note for note in base.warnings if note in head.warnings]
-    notes = [Message("notes.both-sides", {"note": note}) for note in common]
-    for code, run in (("notes.base", base), ("notes.head", head)):
-        notes += [Message(code, {"note": note}) for note in run.warnings if note not in common]
-    return notes
+    common = []
+    alone = []
+    for note in base.warnings:
+        if note in head.warnings:
+            common.append(Message("notes.both-sides", {"note": note}))
+        else:
+            alone.append(Message("notes.base", {"note": note}))
+    for note in head.warnings:
+        if note not in base.warnings:
+            alone.append(Message("notes.head", {"note": note}))
+    return common + alone
 
 
 def kept_files(run: RunDocument, side: Side) -> list[Artifact]:
@@ -100,9 +112,9 @@ def kept_files(run: RunDocument, side: Side) -> list[Artifact]:
 
 def duration_of(head: RunDocument) -> float:
     # "Z" is read only from Python 3.11 on.
-    times = (head.session.started_at, head.session.finished_at)
     try:
-        started, finished = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in times)
+        started = datetime.fromisoformat(head.session.started_at.replace("Z", "+00:00"))
+        finished = datetime.fromisoformat(head.session.finished_at.replace("Z", "+00:00"))
         return round((finished - started).total_seconds(), 3)
     except (TypeError, ValueError) as error:  # TypeError: one of the two has a time zone
         raise DocumentError("the session's times are not ISO 8601 with a time zone: {error}", error=error) from error
@@ -117,21 +129,21 @@ def summarize_steps(head: RunDocument) -> list[StepSummary]:
     measured: dict[str, set[int]] = defaultdict(set)
     for step in head.checklist.steps:
         measured[step.workload].add(step.number)
+    chosen: dict[str, set[int]] = defaultdict(set)
+    for record in head.workloads:
+        chosen[record.name].update(record.steps)
     for workload, numbers in measured.items():
         for number in sorted(CARDS.keys() - numbers - {GATE_STEP}):
-            steps.append(_left_out(head, workload, number))
+            is_chosen = number in chosen[workload] or not chosen[workload]
+            steps.append(_left_out(head, workload, number, is_chosen=is_chosen))
     return steps
 
 
-def _left_out(head: RunDocument, workload: str, number: int) -> StepSummary:
-    steps: set[int] = set()
-    for record in head.workloads:
-        if record.name == workload:
-            steps.update(record.steps)
+def _left_out(head: RunDocument, workload: str, number: int, *, is_chosen: bool) -> StepSummary:
     code = "gate.step-without-result"
     if head.session.command == FROM_PROFILE:
         code = "gate.step-not-recorded"
-    elif steps and number not in steps:
+    elif not is_chosen:
         code = "gate.step-not-asked"
     slug = CARDS[number].slug
     return StepSummary(number=number, slug=slug, workload=workload, status=LEFT_OUT, reason=Message(code))

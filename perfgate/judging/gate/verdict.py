@@ -59,8 +59,8 @@ def verdict_of(basis: VerdictBasis) -> tuple[Verdict, list[Message]]:
     """The verdict and its reasons."""
     for rule in verdict_rules(basis):
         if rule.names:
-            reasons = [Message(f"verdict.{rule.code}", {"name": name}) for name in rule.names]
-            return rule.verdict, reasons
+            code = f"verdict.{rule.code}"
+            return rule.verdict, [Message(code, {"name": name}) for name in rule.names]
     return "PASS", []
 
 
@@ -69,7 +69,7 @@ def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
 
     An upgrade report judges a stack, and no commit is to blame for it: a slowdown is a warning, after everything unmeasured.
     """
-    regressed: list[str] = []
+    regressed = []
     for comparison in basis.comparisons:
         if comparison.gating and comparison.outcome == "regressed":
             regressed.append(_name(comparison))
@@ -89,13 +89,19 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
             counted_only.append(_about(failure.workload, failure.error.message))
         elif _is_error(failure, basis.changes):
             failed.add(f"{failure.side} {failure.workload} {failure.what}")
-    invalid: list[Message] = []
+    invalid = []
     for entry in basis.invalid:
         invalid.append(Message("verdict.place", {"place": "/".join(entry.place), "what": entry.message}))
     other_files = [
         _about(change.workload, change.message) for change in basis.changes if isinstance(change, UnfitHarness)
     ]
-    testbeds = [difference.field for difference in basis.differences] if basis.comparing == "code" else []
+    testbeds: list[str] = []
+    if basis.comparing == "code":
+        testbeds += [difference.field for difference in basis.differences]
+    # The reason for missing numbers is more helpful than their names.
+    uncounted: list[Message] = []
+    if basis.missing:
+        uncounted = basis.uncounted
     bounds = [_name(bound) for bound in basis.undecided if isinstance(bound, Bound) and bound.gating]
     return [
         # These two end with another exit code, so they are the reasons given for it.
@@ -103,8 +109,7 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
         VerdictRule("INCONCLUSIVE", "invalid", invalid),
         VerdictRule("INCONCLUSIVE", "harness", other_files),
         VerdictRule("INCONCLUSIVE", "testbed", testbeds),
-        # The reason for missing numbers is more helpful than their names.
-        VerdictRule("INCONCLUSIVE", "uncounted", basis.uncounted if basis.missing else []),
+        VerdictRule("INCONCLUSIVE", "uncounted", uncounted),
         VerdictRule("INCONCLUSIVE", "missing", list(map(_missing_name, basis.missing))),
         VerdictRule("INCONCLUSIVE", "not-judged", bounds),
         VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
@@ -112,9 +117,10 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
 
 
 def _undecided(basis: VerdictBasis) -> list[VerdictRule]:
-    nothing = []
-    if not any(comparison.gating or comparison.accepted for comparison in basis.comparisons):
-        nothing.append(Message("gate.nothing-compared"))
+    nothing = [Message("gate.nothing-compared")]
+    for comparison in basis.comparisons:
+        if comparison.gating or comparison.accepted:
+            nothing = []
     undecided = [_name(comparison) for comparison in basis.undecided if comparison.must_decide]
     return [
         VerdictRule("INCONCLUSIVE", "nothing-compared", nothing),
@@ -137,8 +143,8 @@ def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
         elif isinstance(comparison, Exact):
             # It differs between the head's own calls, so it cannot be compared with the base's, and must not hide behind that.
             unsteady.append(_about(_name(comparison), comparison.reason))
-    costless: list[str] = []
-    accepted: list[Message] = []
+    costless = []
+    accepted = []
     for comparison in basis.comparisons:
         if isinstance(comparison, Exact) and comparison.costless:
             costless.append(_name(comparison))
@@ -160,10 +166,12 @@ def exit_code(decision: DecisionDocument) -> int:
     """The documented exit code: an error is not a verdict, so a failed measurement has its own."""
     if decision.verdict == "FAIL":
         return EXIT_FAIL
-    if decision.verdict == "INCONCLUSIVE":
-        failed = any(_is_error(failure, decision.sides.harness_changes) for failure in decision.gaps.failures)
-        return EXIT_MEASURING if failed or decision.gaps.invalid else EXIT_INCONCLUSIVE
-    return EXIT_PASS
+    if decision.verdict != "INCONCLUSIVE":
+        return EXIT_PASS
+    changes = decision.sides.harness_changes
+    if decision.gaps.invalid or any(_is_error(failure, changes) for failure in decision.gaps.failures):
+        return EXIT_MEASURING
+    return EXIT_INCONCLUSIVE
 
 
 def _is_error(failure: Failure, changes: list[HarnessChange]) -> bool:

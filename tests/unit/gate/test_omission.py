@@ -170,11 +170,12 @@ def job_check(kind: JobKind) -> Check:
     evidence = Evidence(base, head)
 
     def missing(tables: SideTables) -> list[Missing]:
-        plan = JobPlan(settings.name, evidence, tables, required, settings)
+        plan = JobPlan(settings.name, evidence, required)
+        plan.tables = tables
         plan.require_evidence()
         return plan.missing()
 
-    of_base, of_head = (rows_of_job(run, settings.name, settings, ()) for run in (base, head))
+    of_base, of_head = (rows_of_job(run, settings.name, settings, ()) for run in (evidence.base, evidence.head))
     return Check(SideTables(of_base, of_head), missing)
 
 

@@ -57,6 +57,8 @@ class AlphaShares(NamedTuple):
 
 def subjects_of(head: RunDocument, *, but: Iterable[str] = ()) -> int:
     """The workloads that were timed and the jobs of a run, without the names in ``but``."""
-    timed = {replicate.workload for replicate in head.pairs.replicates if replicate.arm == "ab"}
-    jobs = {job.name for job in head.jobs.records}
-    return len((timed | jobs) - {*but})
+    subjects = {job.name for job in head.jobs.records}
+    for replicate in head.pairs.replicates:
+        if replicate.arm == "ab":
+            subjects.add(replicate.workload)
+    return len(subjects.difference(but))

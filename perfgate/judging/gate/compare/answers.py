@@ -15,6 +15,7 @@ from perfgate.catalogue.names import JOB_OUTPUT
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare.comparison import differing_output, informing
+from perfgate.judging.gate.compare.judged_number import JudgedNumber
 from perfgate.judging.gate.evidence.answers import AlikeAnswers, AnswerCounts
 from perfgate.judging.gate.evidence.numbers import Levels, Number
 from perfgate.judging.gate.evidence.values import relative_change, rounded
@@ -35,17 +36,19 @@ def _p_fewer(side: AlikeAnswers) -> float:
     return float(betainc(side.own_alone, side.other_alone + 1, 0.5))
 
 
-def judge_answers(number: Number, counts: AnswerCounts, *, alpha: float, p_adjusted: float) -> Iterator[Comparison]:
+def judge_answers(judged: JudgedNumber, counts: AnswerCounts) -> Iterator[Comparison]:
     """Yield a regression of head's output if too few answers agree across sides, and the shares, which only inform."""
-    if p_adjusted <= alpha:
-        yield differing_output(number.place, JOB_OUTPUT, _other_answers(counts))
-    yield _shares(number, counts.base)
+    if judged.is_alarm:
+        yield differing_output(judged.number.place, JOB_OUTPUT, _other_answers(counts))
+    yield _shares(judged.number, counts.base)
 
 
 def _other_answers(counts: AnswerCounts) -> Message:
-    name, side = "base", counts.base
+    name = "base"
+    side = counts.base
     if _p_fewer(counts.base) > _p_fewer(counts.head):
-        name, side = "head", counts.head
+        name = "head"
+        side = counts.head
     answers = counts.base.answers
     numbers = {"answers": answers, "differ": answers - side.other, "own": answers - side.own}
     return Message("gate.other-answers", {"side": name, **numbers})
@@ -57,7 +60,8 @@ def _shares(number: Number, counts: AlikeAnswers) -> Paired:
     They differ by the answers that agree on one side only; their exact binomial bounds bound the difference.
     """
     answers = counts.answers
-    base, head = rounded(counts.own / answers), rounded(counts.other / answers)
+    base = rounded(counts.own / answers)
+    head = rounded(counts.other / answers)
     row = informing(number, Levels(base, head))
     if not base:
         return row
@@ -74,6 +78,10 @@ def _shares(number: Number, counts: AlikeAnswers) -> Paired:
 def _clopper_pearson(count: int, of: int) -> tuple[float, float]:
     """Bounds of a share; the error that ``_CONFIDENCE`` leaves is split over the two ends of the two shares of a difference."""
     error = (1 - _CONFIDENCE) / 4
-    low = float(betaincinv(count, of - count + 1, error)) if count else 0.0
-    high = float(betaincinv(count + 1, of - count, 1 - error)) if count < of else 1.0
+    low = 0.0
+    if count:
+        low = float(betaincinv(count, of - count + 1, error))
+    high = 1.0
+    if count < of:
+        high = float(betaincinv(count + 1, of - count, 1 - error))
     return low, high

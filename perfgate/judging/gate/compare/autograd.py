@@ -28,16 +28,20 @@ def compare_autograd(shape: CountedShape) -> Exact | None:
 
 def _first_recorded(shape: CountedShape, recorded: Collection[str]) -> Part:
     """The place at which recording begins, with the number of recorded operators."""
-    before, after = shape.base.values[AUTOGRAD_OPS], shape.head.values[AUTOGRAD_OPS]
+    before = shape.base.values[AUTOGRAD_OPS]
+    after = shape.head.values[AUTOGRAD_OPS]
     is_mode = not before or _left_a_region(shape, recorded)
     begins = shape.head.located(AUTOGRAD_BEGINS)
-    name, line = "", None
+    name = ""
+    line = None
     if begins and not before:
-        name, line = begins[0].operator, begins[0].line
+        name = begins[0].operator
+        line = begins[0].line
     else:
         for part in shape.parts(AUTOGRAD_OPS):
             if part.name in recorded and part.head > part.base:
-                name, line = part.name, part.line
+                name = part.name
+                line = part.line
                 break
     return Part(name=name, aspect="recorded" if is_mode else "attached", base=before, head=after, line=line)
 
@@ -55,7 +59,9 @@ def _newly_recorded(shape: CountedShape) -> set[str]:
         if count > 0:
             moved[operator] = count
     more = shape.head.values[AUTOGRAD_OPS] - shape.base.values[AUTOGRAD_OPS]
-    return set(moved) if sum(moved.values()) > MOST_RECORDED * more else set()
+    if sum(moved.values()) > MOST_RECORDED * more:
+        return set(moved)
+    return set()
 
 
 def _recorded(side: CountedSide, operator: str) -> float:

@@ -24,7 +24,7 @@ def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> lis
     several turns, the head breaks a bound if each turn does, and the base if one does: a machine that stalls breaks a bound now
     and then, and code that is too slow does each time.
     """
-    comparisons: list[Bound] = []
+    comparisons = []
     for workload in head.run.workloads:
         for limit in bounds_of(workload, policy):
             for shape in workload.shapes:
@@ -62,7 +62,8 @@ def _judge(bound: Bound, base: RunIndex | None, head: RunIndex, limit: HeadBound
     best = min(worst_of_turns, key=limit.badness, default=None)
     if best is None:
         return replace(bound, reason=Message("gate.bound-not-measured", {"step": measuring_step(limit.budget.metric)}))
-    end, value = limit.best_end(best), rounded_if_known(best.value)
+    end = limit.best_end(best)
+    value = rounded_if_known(best.value)
     if limit.is_beyond(end):
         if value is None:
             value = rounded_if_known(end)
@@ -89,7 +90,8 @@ def _longest_kernel(head: RunIndex, place: ShapePlace) -> Message | None:
 
 def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> set[str]:
     """The metrics of a workload that seem to break a bound, and that a repeated measurement could settle."""
-    before, after = RunIndex(of_workload(base, workload)), RunIndex(of_workload(head, workload))
+    before = RunIndex(of_workload(base, workload))
+    after = RunIndex(of_workload(head, workload))
     broken = set()
     for comparison in compare_bounds(before, after, policy):
         if comparison.outcome == "regressed" and not metric(comparison.metric).origin.counted:

@@ -65,7 +65,8 @@ class _Checklist:
     def __init__(
         self, evidence: Evidence, comparisons: Sequence[Comparison], policy: Policy, invalid: Iterable[Invalid]
     ) -> None:
-        self._evidence, self._policy = evidence, policy
+        self._evidence = evidence
+        self._policy = policy
         # The places with invalid times, and the workloads as a whole.
         self._set_aside: set[ShapePlace] = set()
         for entry in invalid:
@@ -81,7 +82,8 @@ class _Checklist:
                 self._budgets[key] = comparison
 
     def row(self, number: ChecklistNumber) -> StepComparison:
-        before, after = self._evidence.base.leading.get(number), self._evidence.head.leading.get(number)
+        before = self._evidence.base.leading.get(number)
+        after = self._evidence.head.leading.get(number)
         row = _as_measured(number, before, after)
         paired = self._paired.get((*number.place, number.metric))
         if paired is not None and not number.labels and paired.outcome != "not_comparable":
@@ -137,7 +139,7 @@ def _limits(policy: Policy) -> Mapping[str, _Bounded]:
     """
     # "warning" comes last in the alphabet.
     names = sorted(LIMITS, key=lambda name: name.rpartition(".")[2])
-    limits: dict[str, _Bounded] = {}
+    limits = {}
     for name in (*names, *policy.limits):
         judged = judged_by(name)
         if judged is not None:
@@ -151,23 +153,24 @@ def _limits(policy: Policy) -> Mapping[str, _Bounded]:
 
 def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | None) -> StepComparison:
     """The value that each side measured by itself, without a difference."""
-    return StepComparison(
+    row = StepComparison(
         step=number.step,
         workload=number.workload,
         shape=number.shape,
         metric=number.metric,
         labels=dict(number.labels),
         unit=METRICS[number.metric].unit,
-        base=rounded_if_known(before.value if before else None),
-        head=rounded_if_known(after.value if after else None),
-        base_range=_range_of(before),
-        head_range=_range_of(after),
     )
+    if before is not None:
+        row = replace(row, base=rounded_if_known(before.value), base_range=_range_of(before))
+    if after is not None:
+        row = replace(row, head=rounded_if_known(after.value), head_range=_range_of(after))
+    return row
 
 
-def _range_of(value: Value | None) -> tuple[float, float] | None:
+def _range_of(value: Value) -> tuple[float, float] | None:
     """The interval of a whole number that is not counted, such as a batch size."""
-    if value is None or value.interval is None or not METRICS[value.metric].number.whole:
+    if value.interval is None or not METRICS[value.metric].number.whole:
         return None
     low, high = value.interval
     if low is None or high is None:
@@ -200,7 +203,9 @@ def _pairs_needed(effect: PairedEffect, bounds: Interval | None, policy: Policy)
     if bounds is not None and not bounds.low <= 0.0 <= bounds.high:
         return None
     needed = pairs_to_decide(effect.differences, excluded=0.0)
-    return needed if needed <= policy.looks[-1] else None
+    if needed <= policy.looks[-1]:
+        return needed
+    return None
 
 
 def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepComparison:
@@ -230,7 +235,9 @@ def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepCom
 
 
 def _turn_unit(unit: EvidenceUnit) -> TurnUnit:
-    return "pair" if unit == "pair" else "turn"
+    if unit == "pair":
+        return "pair"
+    return "turn"
 
 
 def _from_comparison(row: StepComparison, paired: Paired) -> StepComparison:
@@ -269,7 +276,7 @@ def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
     leading: set[int] = set()
     for (step, _), of_step in of_steps.items():
         leading.update(map(id, _leading_rows(step, of_step)))
-    return [replace(row, leads=True) if id(row) in leading else row for row in rows]
+    return [replace(row, leads=id(row) in leading) for row in rows]
 
 
 def _leading_rows(step: int, rows: Sequence[StepComparison]) -> Sequence[StepComparison]:
@@ -287,7 +294,9 @@ def _leading_rows(step: int, rows: Sequence[StepComparison]) -> Sequence[StepCom
 def _of_first_shape(rows: Sequence[StepComparison]) -> Sequence[StepComparison]:
     """The row of head's first shape with the fewest labels; of operators, which are sorted, the first few."""
     first = next((row for row in rows if row.head is not None), rows[0])
-    of_shape = sorted((row for row in rows if row.shape == first.shape), key=lambda row: len(row.labels))
-    least_labelled = [row for row in of_shape if len(row.labels) == len(of_shape[0].labels)]
+    by_labels: dict[int, list[StepComparison]] = {}
+    for row in rows:
+        if row.shape == first.shape:
+            by_labels.setdefault(len(row.labels), []).append(row)
     count = _NAMED_OPERATORS if first.metric == OPERATOR_SHARE else 1
-    return least_labelled[:count]
+    return by_labels[min(by_labels)][:count]

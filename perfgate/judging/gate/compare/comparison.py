@@ -86,7 +86,8 @@ def checked(
 def informing(number: Number, levels: Levels) -> Paired:
     """A number of a job on both sides that no test compares."""
     row = compared(Paired, number.place, number.metric, "informs", gating=False)
-    base, head = rounded(levels.base), rounded(levels.head)
+    base = rounded(levels.base)
+    head = rounded(levels.head)
     return replace(row, evidence="quad", base=base, head=head)
 
 

@@ -63,8 +63,7 @@ class CountedShape:
     @cached_property
     def _varying(self) -> frozenset[tuple[str, str, str | None]]:
         """The places with a count that differs between calls or processes of a side: by counter, operator and code."""
-        rows = [*_all_work(self.base), *_all_work(self.head)]
-        return frozenset(_identity(row) for row in rows if row.varies)
+        return frozenset(_identity(row) for row in (*self.base.rows, *self.head.rows) if row.varies)
 
     @cached_property
     def _located_operators(self) -> frozenset[str]:
@@ -92,7 +91,8 @@ class CountedShape:
             before = self.base.of(name, operator)
             after = self.head.of(name, operator)
             if not varying:
-                before, after = self.steady(before), self.steady(after)
+                before = self.steady(before)
+                after = self.steady(after)
             if total(before) != total(after):
                 parts.append(self._part(operator, _ASPECTS.get(name), before, after))
         return sorted(parts, key=lambda part: (-abs(part.head - part.base), part.name))
@@ -150,10 +150,12 @@ class CountedShape:
 
     def overlap(self, name: str) -> Message:
         """A message for a count with ranges on base and head that are too close, with the ranges if they are known."""
-        before, after = self.base.ends(name), self.head.ends(name)
+        before = self.base.ends(name)
+        after = self.head.ends(name)
         if before is None or after is None:
             return Message("gate.unstable")
-        (least, most), (head_least, head_most) = before, after
+        (least, most) = before
+        (head_least, head_most) = after
         ends = {"least": least, "most": most, "head_least": head_least, "head_most": head_most}
         return Message("gate.unstable-between", ends)
 
@@ -161,13 +163,6 @@ class CountedShape:
 def largest_line(rows: Iterable[Work]) -> str | None:
     """The line with the largest share of a counter; the first of equal lines."""
     return max(rows, key=lambda row: row.amount).line
-
-
-def _all_work(side: CountedSide) -> list[Work]:
-    rows: list[Work] = []
-    for name in list(side.work):
-        rows += side.located(name)
-    return rows
 
 
 def _identity(row: Work) -> tuple[str, str, str | None]:

@@ -61,15 +61,16 @@ def _counted_shapes(evidence: Evidence, policy: Policy) -> Iterator[CountedShape
 
 def _code_of(counters: CounterSet, account: CallAccount | None) -> set[str]:
     """The text of every known line of a side."""
-    code = {site.code for site in counters.sites if site.code}
+    code = {site.code for site in counters.sites}
     if account is not None:
-        code |= {row.code for row in account.rows if row.code}
-    return code
+        code |= {row.code for row in account.rows}
+    return set(filter(None, code))
 
 
 def _compare(shape: CountedShape, name: str) -> Exact | Checked:
     """Compare a counter by the rule that fits it."""
-    base, head = shape.base, shape.head
+    base = shape.base
+    head = shape.head
     if name not in base.values or name not in head.values:
         # For example the graph breaks of a side without compilation.
         side = "base" if name in base.values else "head"
@@ -101,7 +102,8 @@ def _compare_unknown(shape: CountedShape, name: str) -> Exact:
 
 
 def _compare_exact(shape: CountedShape, name: str) -> Exact:
-    before, after = shape.base.values[name], shape.head.values[name]
+    before = shape.base.values[name]
+    after = shape.head.values[name]
     count = shape.count(name, (before, before), (after, after))
     if count.outcome == "unchanged":
         return count.comparison()
@@ -113,7 +115,8 @@ def _compare_exact(shape: CountedShape, name: str) -> Exact:
 
 def _counted_once(shape: CountedShape) -> Message | None:
     """A message for a recording of a single step: its counts are compared, although it does not show that they repeat."""
-    is_base, is_head = shape.base.counters.repeats == 1, shape.head.counters.repeats == 1
+    is_base = shape.base.counters.repeats == 1
+    is_head = shape.head.counters.repeats == 1
     if is_base and is_head:
         return Message("gate.both-counted-once")
     if is_base or is_head:
@@ -150,7 +153,8 @@ def _compare_ranges(shape: CountedShape, name: str) -> Exact:
     than RANGES_APART times the wider range: less than once in 500, for normal, uniform and log-normal counts. What differs
     between processes is seen only in several of them, so the conductor counts a difference in five of each side.
     """
-    before, after = shape.base.ends(name), shape.head.ends(name)
+    before = shape.base.ends(name)
+    after = shape.head.ends(name)
     if before is not None and after is not None:
         count = shape.count(name, before, after)
         needed = 0.0
@@ -196,19 +200,33 @@ def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
     """
     if not shape.is_of_calls:
         return
-    base, head = shape.base, shape.head
+    base = shape.base
+    head = shape.head
     views = {operator.op for operator in (*base.counters.ops, *head.counters.ops) if operator.view}
-    # The operators that one side could not count: copies, if its recording has no timeline.
-    one_sided = base.values.keys() ^ head.values.keys()
-    sites = [*base.counters.sites, *head.counters.sites]
-    uncounted = {site.name for site in sites} - {site.name for site in sites if site.metric not in one_sided}
+    uncounted = _uncounted_operators(shape)
     parts = shape.parts(FRAMEWORK_OPS)
-    for operator in sorted((base.calls.keys() | head.calls.keys()) - views - uncounted):
-        before, after = base.calls.get(operator, 0), head.calls.get(operator, 0)
+    for operator in sorted(base.calls.keys() | head.calls.keys()):
+        before = base.calls.get(operator, 0)
+        after = head.calls.get(operator, 0)
         name = OPERATOR_COUNT + operator
-        if before != after and name not in shape.unstable:
+        if before == after or name in shape.unstable:
+            continue
+        if operator not in views and operator not in uncounted:
             count = Count(shape.place, name, Range(before, before), Range(after, after))
             yield count.comparison(gating=False, parts=[part for part in parts if part.name == operator])
+
+
+def _uncounted_operators(shape: CountedShape) -> set[str]:
+    """The operators that one side could not count: copies, if its recording has no timeline."""
+    one_sided = shape.base.values.keys() ^ shape.head.values.keys()
+    uncounted = set()
+    counted = set()
+    for site in (*shape.base.counters.sites, *shape.head.counters.sites):
+        if site.metric in one_sided:
+            uncounted.add(site.name)
+        else:
+            counted.add(site.name)
+    return uncounted - counted
 
 
 def is_differing_count(compared: Comparison) -> bool:
@@ -229,7 +247,11 @@ def notes_on_varying(evidence: Evidence) -> list[Message]:
                 for name, ends in _wide_ranges(counters).items():
                     least, most = of_workload.get(name, ends)
                     of_workload[name] = min(least, ends[0]), max(most, ends[1])
-    return [_note_on_varying(workload, ranges) for workload, ranges in varying.items() if ranges]
+    notes = []
+    for workload, ranges in varying.items():
+        if ranges:
+            notes.append(_note_on_varying(workload, ranges))
+    return notes
 
 
 def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
@@ -245,8 +267,9 @@ def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
 
 
 def _note_on_varying(workload: str, ranges: dict[str, tuple[int, int]]) -> Message:
-    listed = sorted(ranges.items())
-    counts = [f"{name} {least}–{most}" for name, (least, most) in listed[:_NAMED_COUNTS]]
-    if len(listed) > _NAMED_COUNTS:
-        counts.append(f"… ({len(listed) - _NAMED_COUNTS})")
+    counts = []
+    for name, (least, most) in sorted(ranges.items())[:_NAMED_COUNTS]:
+        counts.append(f"{name} {least}–{most}")
+    if len(ranges) > _NAMED_COUNTS:
+        counts.append(f"… ({len(ranges) - _NAMED_COUNTS})")
     return Message("notes.counts-vary", {"workload": workload, "counts": counts})

@@ -12,6 +12,7 @@ from perfgate.document.comparison import Paired
 from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare.comparison import compared
+from perfgate.judging.gate.compare.judged_number import JudgedNumber
 from perfgate.judging.gate.compare.rule import (
     MOST_PAIRS,
     Errors,
@@ -47,22 +48,13 @@ def p_of_alarm(number: Number, effect: PairedEffect, errors: Errors, *, interim:
 def _worse(number: Number, effect: PairedEffect) -> Differences:
     """The differences; larger is worse."""
     differences = effect.differences.with_luck(number.terms.luck)
-    return -differences if number.better == "higher" else differences
+    if number.better == "higher":
+        return -differences
+    return differences
 
 
-def judge_effect(
-    number: Number,
-    effect: PairedEffect,
-    errors: Errors,
-    *,
-    p_adjusted: float | None,
-    tests: int,
-    floor: NoiseFloor | None = None,
-) -> Paired:
-    """Judge one of ``tests`` numbers, with its corrected p-value; without ``p_adjusted`` it is tested alone.
-
-    ``floor`` is the noise floor from base against base.
-    """
+def judge_effect(judged: JudgedNumber, effect: PairedEffect) -> Paired:
+    number = judged.number
     row = compared(Paired, number.place, number.metric, gating=number.gating, allowed=number.terms.tolerance)
     row = replace(
         row,
@@ -75,45 +67,41 @@ def judge_effect(
         clock=effect.clock,
     )
     if number.family == JOB:
-        starts = effect.differences.starts
-        row = replace(row, starts=effect.size if starts is None else int(np.unique(starts).size))
+        starts = effect.size
+        if effect.differences.starts is not None:
+            starts = int(np.unique(effect.differences.starts).size)
+        row = replace(row, starts=starts)
     if not effect.fair:
         code = "gate.cpu-not-alike" if effect.clock == "cpu" else "gate.no-fair-clock"
         return replace(row, reason=Message(code))
     worse = _worse(number, effect)
-    bounds = interval(worse, errors)
-    visible = detectable(worse, math.log1p(number.terms.tolerance), errors, tests=tests)
+    visible = detectable(worse, math.log1p(number.terms.tolerance), judged.errors, tests=judged.tests)
     row = replace(
         row,
         delta=rounded(change_of(effect.differences.estimate)),
-        p=rounded(p_above(worse.values, 0.0, worse.weights)) if effect.evidence == "pair" else None,
-        p_adjusted=rounded_if_known(p_adjusted),
+        p_adjusted=rounded_if_known(judged.p_adjusted),
         detectable=rounded_if_known(visible),
         effects=shown_effects(number.metric, effect.differences),
     )
+    if effect.evidence == "pair":
+        row = replace(row, p=rounded(p_above(worse.values, 0.0, worse.weights)))
+    bounds = interval(worse, judged.errors)
     if bounds is not None:
         sign = -1.0 if row.better == "higher" else 1.0
         low, high = sorted([rounded(change_of(sign * bounds.low)), rounded(change_of(sign * bounds.high))])
         row = replace(row, interval=(low, high), confidence=rounded(bounds.confidence))
-    row = _concluded(row, number, worse, errors, bounds, floor, p_adjusted)
-    return _with_doubts(row, number, worse, errors)
+    return _with_doubts(_concluded(row, judged, worse, bounds), judged, worse)
 
 
-def _concluded(
-    row: Paired,
-    number: Number,
-    worse: Differences,
-    errors: Errors,
-    bounds: Interval | None,
-    floor: NoiseFloor | None,
-    p_adjusted: float | None,
-) -> Paired:
+def _concluded(row: Paired, judged: JudgedNumber, worse: Differences, bounds: Interval | None) -> Paired:
     """Answer for the first margin or, if that is inconclusive, for the next."""
     pairs = row.pairs or 0
-    tolerated = math.log1p(number.terms.tolerance)
-    for margin in number.terms.margins:
+    floor = judged.floor
+    terms = judged.number.terms
+    for margin in terms.margins:
         excluded = math.log1p(margin)
-        outcome = answer(worse, Limits(tolerated, excluded), errors, p_adjusted=p_adjusted)
+        limits = Limits(math.log1p(terms.tolerance), excluded)
+        outcome = answer(worse, limits, judged.errors, p_adjusted=judged.p_adjusted)
         if outcome in ("regressed", "improved"):
             return replace(row, outcome=outcome, pairs_needed=None, reason=None)
         if outcome == "inconclusive":
@@ -150,8 +138,9 @@ def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) ->
     return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": evidence})
 
 
-def _with_doubts(row: Paired, number: Number, worse: Differences, errors: Errors) -> Paired:
+def _with_doubts(row: Paired, judged: JudgedNumber, worse: Differences) -> Paired:
     """The comparison, undecided if its metric or its direction is not known, and open only if it may do more than fail."""
+    number = judged.number
     if number.only_worse and row.outcome != "regressed":
         return replace(row, gating=False, pairs_needed=None)
     reason = Message("gate.unknown-metric")
@@ -159,7 +148,7 @@ def _with_doubts(row: Paired, number: Number, worse: Differences, errors: Errors
         if number.directed or row.outcome not in ("improved", "unchanged"):
             return row
         limits = Limits(math.log1p(number.terms.tolerance), math.log1p(number.terms.margins[0]))
-        if answer(-worse, limits, errors) == "unchanged":
+        if answer(-worse, limits, judged.errors) == "unchanged":
             return row
         reason = Message("gate.direction-unknown", {"job": number.place.workload})
     return replace(row, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None)

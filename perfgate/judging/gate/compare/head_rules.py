@@ -61,7 +61,9 @@ def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Checke
 
 
 def _check_of_base(base: RunIndex | None, check: CorrectnessResult) -> CorrectnessResult | None:
-    return None if base is None else base.checks.get(check.place)
+    if base is None:
+        return None
+    return base.checks.get(check.place)
 
 
 # --- [expect] kernels
@@ -116,7 +118,7 @@ def _expected(workload: str, kernels: list[ShapeKernels], policy: Policy) -> Bou
 
 
 def _kernels_missing(missing: dict[str, str]) -> Message:
-    kernels: list[Message] = []
+    kernels = []
     for pattern, nearest in missing.items():
         kernels.append(Message("gate.kernel-missing", {"kernel": pattern, "nearest": nearest}))
     return Message("gate.kernels-missing", {"kernels": kernels})

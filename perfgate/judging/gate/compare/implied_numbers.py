@@ -119,7 +119,9 @@ def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) 
 def _why_device_time_informs(comparison: Paired, evidence: Evidence) -> Message | None:
     """The reason that a number of a call on an accelerator does not decide; None if it counts."""
     if comparison.metric == HOST:
-        return None if comparison.gating else Message("gate.host-not-exposed")
+        if comparison.gating:
+            return None
+        return Message("gate.host-not-exposed")
     if comparison.metric in _HOST_TIMES:
         return Message("gate.wall-informs")
     if comparison.metric == BUSY or not comparison.gating:
@@ -158,13 +160,16 @@ def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> floa
     The wall clock decides on an idle host, and if a side does not want to compute for most of its turns, or the sides differ in
     that: their other waits show on the wall clock alone.
     """
-    before, after = _demand(base), _demand(head)
+    before = _demand(base)
+    after = _demand(head)
     if before is None or after is None:
         return None
     waited = (before.waited + after.waited) / 2
     computes = min(before.cpus, after.cpus) >= COMPUTES
     are_alike = abs(after.cpus - before.cpus) <= ALIKE * max(1.0, before.cpus, after.cpus)
-    return waited if computes and are_alike and waited >= WAITED else None
+    if computes and are_alike and waited >= WAITED:
+        return waited
+    return None
 
 
 def waited_of_jobs(evidence: Evidence) -> float | None:

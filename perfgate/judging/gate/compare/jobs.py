@@ -48,7 +48,8 @@ def compare_jobs(evidence: Evidence, policy: Policy) -> Iterator[Comparison]:
         yield from _other_output(place, quads, policy)
         if job.is_command:
             yield from compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
-        before, after = evidence.base.profiles.get(job.name), evidence.head.profiles.get(job.name)
+        before = evidence.base.profiles.get(job.name)
+        after = evidence.head.profiles.get(job.name)
         lines = lines_with_more_calls(before, after, head.source.changes)
         yield from compare_counts(place, *turns_of(quads), policy, lines)
 
@@ -69,11 +70,14 @@ def _other_output(place: ShapePlace, quads: Sequence[Quad], policy: Policy) -> I
         # If a program checks a server's answers, only the first turns of a start have an output.
         if any(turn.output or RANKS_LOSS in turn.values for turn in (*quad.base, *quad.head)):
             compared += 1
-            of_base, of_head = {turn.output for turn in quad.base}, {turn.output for turn in quad.head}
-            differing += of_base != of_head or losses_differ(quad.base, quad.head, tolerated)
+            differing += _outputs(quad.base) != _outputs(quad.head) or losses_differ(quad.base, quad.head, tolerated)
     if differing:
         reason = Message("gate.other-output", {"count": differing, "quads": compared})
         yield differing_output(place, JOB_OUTPUT, reason)
+
+
+def _outputs(turns: Iterable[Turn]) -> set[str | None]:
+    return {turn.output for turn in turns}
 
 
 def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
@@ -81,18 +85,19 @@ def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
     base, head = evidence.runs
     rows = []
     for job in head.jobs.records:
-        before, after = sample_quantiles(job.name, base.jobs.turns), sample_quantiles(job.name, head.jobs.turns)
-        for name in before:
-            if name in after:
-                (base_count, of_base), (head_count, of_head) = before[name], after[name]
-                row = QuantileComparison(
-                    workload=job.name,
-                    metric=name,
-                    base=list(map(rounded, of_base)),
-                    head=list(map(rounded, of_head)),
-                    counts=(base_count, head_count),
-                )
-                rows.append(row)
+        after = sample_quantiles(job.name, head.jobs.turns)
+        for name, (base_count, of_base) in sample_quantiles(job.name, base.jobs.turns).items():
+            if name not in after:
+                continue
+            head_count, of_head = after[name]
+            row = QuantileComparison(
+                workload=job.name,
+                metric=name,
+                base=list(map(rounded, of_base)),
+                head=list(map(rounded, of_head)),
+                counts=(base_count, head_count),
+            )
+            rows.append(row)
     return rows
 
 
@@ -108,8 +113,8 @@ def foreseen(
     base: RunDocument, head: RunDocument, policy: Policy, job: str, *, quads: int, starts: int
 ) -> float | None:
     """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
-    record = next(record for record in head.jobs.records if record.name == job)
-    measured = JobQuads(Evidence(base, head), record, Rules(policy))
+    evidence = Evidence(base, head)
+    measured = JobQuads(evidence, evidence.head.jobs[job], Rules(policy))
     shown = [_foreseen(number, quads, starts) for number in measured.reported_numbers() if number.gating]
     return min(shown, default=None)
 
@@ -135,14 +140,16 @@ def compare_lines(
     open. If the runs of a side differ by more than is tolerated, the counts inform, and so do those ``of_stacks``: two Pythons
     or two versions of a library have other lines.
     """
-    before, after = counted_lines(base), counted_lines(head)
+    before = counted_lines(base)
+    after = counted_lines(head)
     if min(len(before), len(after)) < FEWEST_COUNTED or not any((*before, *after)):
         return
     if min(*before, *after) <= 0:
         yield compared(Exact, place, COMMAND_LINES, reason=Message("gate.lines-of-one-side"))
         return
     allowed = tolerance(policy, COMMAND_LINES, place)
-    base_range, head_range = Range.of(map(rounded, before)), Range.of(map(rounded, after))
+    base_range = Range.of(map(rounded, before))
+    head_range = Range.of(map(rounded, after))
     count = Count(place, COMMAND_LINES, base_range, head_range, allowed, fewer=allowed)
     spread = max(base_range.most / base_range.least - 1, head_range.most / head_range.least - 1)
     if of_stacks:
@@ -167,26 +174,29 @@ def notes_on_requests(evidence: Evidence) -> list[Message]:
 
 def _notes_on(name: str, base: list[Turn], head: list[Turn]) -> Iterator[Message]:
     without = set()
-    for turn in (*base, *head):
-        without.update(turn.without)
+    resent = {"base": 0, "head": 0}
+    for side, turns in (("base", base), ("head", head)):
+        for turn in turns:
+            without.update(turn.without)
+            resent[side] += turn.resent
     if fields := sorted(without - {_KEEP_ALIVE}):
         yield Message("notes.fields-rejected", {"workload": name, "names": fields})
     if _KEEP_ALIVE in without:
         yield Message("notes.connections-closed", {"workload": name})
-    resent = {"base": sum(turn.resent for turn in base), "head": sum(turn.resent for turn in head)}
     if any(resent.values()):
         yield Message("notes.requests-resent", {"workload": name, **resent})
-    for side in (base, head):
-        shares = _cached_shares(side)
-        if shares is not None:
-            yield Message("notes.cache-fills", {"workload": name, "first": shares[0], "later": shares[1]})
-            return
+    shares = _cached_shares(base) or _cached_shares(head)
+    if shares is not None:
+        yield Message("notes.cache-fills", {"workload": name, "first": shares[0], "later": shares[1]})
 
 
 def _cached_shares(turns: list[Turn]) -> tuple[float, float] | None:
     """The shares of prompt tokens in the cache, in the first turn of the starts and after it, if they are far apart."""
-    first = {turn.start: turn for turn in reversed(turns)}
-    others = [turn for turn in turns if turn is not first[turn.start]]
+    first: dict[int, Turn] = {}
+    others = []
+    for turn in turns:
+        if first.setdefault(turn.start, turn) is not turn:
+            others.append(turn)
     shares = common_ratio(CACHED, first.values(), others)
     if shares is None or shares[1] - shares[0] <= _DRIFT:
         return None

@@ -17,6 +17,7 @@ from perfgate.document.message import Message
 from perfgate.judging.gate.compare import answers, effects, stretches
 from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.comparison import compared, informing
+from perfgate.judging.gate.compare.judged_number import JudgedNumber
 from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.evidence.answers import AnswerCounts
 from perfgate.judging.gate.evidence.effect import PairedEffect
@@ -49,8 +50,8 @@ class _FamilyJudge:
     def __init__(self, members: Sequence[Number], shares: AlphaShares) -> None:
         self._shares = shares
         self._alpha = shares.of(members[0].family)
-        corrected = [number for number in members if _is_corrected(number)]
-        p_values = holm([self._p_of_alarm(number) for number in corrected])
+        corrected = list(filter(_is_corrected, members))
+        p_values = holm(list(map(self._p_of_alarm, corrected)))
         self._p_adjusted = {id(number): p for number, p in zip(corrected, p_values)}
         self._tests = max(1, sum(isinstance(number.units, PairedEffect) for number in corrected))
 
@@ -67,18 +68,19 @@ class _FamilyJudge:
         return effects.p_of_alarm(number, units, self._errors(number), interim=self._shares.interim)
 
     def judge(self, number: Number, floor: NoiseFloor | None) -> list[Comparison]:
-        units, p_adjusted = number.units, self._p_adjusted.get(id(number))
-        if isinstance(units, Levels):
-            return [informing(number, units)]
-        if isinstance(units, Message):
-            return [_unmeasured(number, units)]
-        if isinstance(units, PairedEffect):
-            errors = self._errors(number)
-            return [effects.judge_effect(number, units, errors, p_adjusted=p_adjusted, tests=self._tests, floor=floor)]
-        assert p_adjusted is not None
-        if isinstance(units, AnswerCounts):
-            return list(answers.judge_answers(number, units, alpha=self._alpha, p_adjusted=p_adjusted))
-        return [stretches.judge_sample(number, units, self._errors(number), p_adjusted=p_adjusted)]
+        p_adjusted = self._p_adjusted.get(id(number))
+        judged = JudgedNumber(number, self._errors(number), p_adjusted, self._tests, floor)
+        match number.units:
+            case Levels() as levels:
+                return [informing(number, levels)]
+            case Message() as reason:
+                return [_unmeasured(number, reason)]
+            case PairedEffect() as effect:
+                return [effects.judge_effect(judged, effect)]
+            case AnswerCounts() as counts:
+                return list(answers.judge_answers(judged, counts))
+            case sample:
+                return [stretches.judge_sample(judged, sample)]
 
 
 def _is_corrected(number: Number) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import islice
 
 import numpy as np
 from scipy.special import stdtrit
@@ -36,27 +35,23 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
     if better == "neutral":
         return list(values)
     worse = 1 if better == "lower" else -1
-    current, improved = _Level(name), _Level(name)  # of the latter the newest in a row
-    index = 0
-    while index < len(values):
-        if not improved.values:
-            index = current.extend(values, index)
-            if index == len(values):
-                break
-        value = values[index]
+    current = _Level(name)
+    improved = _Level(name)  # the newest in a row
+    for index, value in enumerate(values):
         side = current.side(value)
         if side == worse:
             if is_accepted(index):
-                current, improved = _Level(name, [value]), _Level(name)
+                current = _Level(name, [value])
+                improved = _Level(name)
         elif side:
             improved.add(value)
             if len(improved.values) == MIN_RUNS:
-                current, improved = improved, _Level(name)
+                current = improved
+                improved = _Level(name)
         else:
             for inside in (*improved.values, value):
                 current.add(inside)
             improved = _Level(name)
-        index += 1
     return [*current.values, *improved.values]
 
 
@@ -77,10 +72,13 @@ class _Level:
     def __init__(self, name: str, values: Sequence[float] = ()) -> None:
         self.values = list(values)
         self._metric = metric(name)
-        self._lowest, self._highest = min(values, default=math.inf), max(values, default=-math.inf)
-        self._in_logarithms, self._is_whole = self._lowest > 0, self._metric.is_whole
+        self._lowest = min(values, default=math.inf)
+        self._highest = max(values, default=-math.inf)
+        self._in_logarithms = self._lowest > 0
+        self._is_whole = self._metric.is_whole
         # The mean, and the sum of squared deviations from it.
-        self._mean, self._squares = 0.0, 0.0
+        self._mean = 0.0
+        self._squares = 0.0
         if values:
             self._sum_up()
 
@@ -107,34 +105,6 @@ class _Level:
         self._mean += apart / len(self.values)
         self._squares += apart * (number - self._mean)
 
-    def extend(self, values: Sequence[float], index: int) -> int:
-        """Add the values from an index on that lie inside; return the index of the first that does not."""
-        while index < len(values) and not self.side(values[index]):
-            self.add(values[index])
-            index = self._extend_by_logarithms(values, index + 1)
-        return index
-
-    def _extend_by_logarithms(self, values: Sequence[float], index: int) -> int:
-        """As ``extend``, but end at the first value that takes more than one comparison."""
-        if not (self._in_logarithms and self._lowest < self._highest and len(self.values) >= MIN_RUNS):
-            return index
-        first, runs, mean, squares = index, len(self.values), self._mean, self._squares
-        for value in islice(values, first, None):
-            apart = (math.log(value) if value > 0 else math.inf) - mean
-            if abs(apart) > _half_width(runs) * math.sqrt(squares):
-                break
-            runs += 1
-            step = apart / runs
-            mean += step
-            squares += apart * (apart - step)
-            index += 1
-        added = values[first:index]
-        if added:
-            self.values += added
-            self._mean, self._squares = mean, squares
-            self._lowest, self._highest = min(self._lowest, *added), max(self._highest, *added)
-        return index
-
     def side(self, value: float) -> int:
         """-1 for a value below the interval, 1 for one above it, else 0; all are inside while there is no interval."""
         interval = self.interval()
@@ -145,18 +115,23 @@ class _Level:
 
     def interval(self) -> tuple[float, float] | None:
         """m ± t(0.99, S-1) s sqrt(1 + 1/S), of logarithms if all values are positive."""
-        runs, has_spread = len(self.values), self._lowest < self._highest
+        runs = len(self.values)
+        has_spread = self._lowest < self._highest
         if runs < MIN_RUNS or not (has_spread or self._metric.is_exact):
             return None
         if not has_spread:
             return self._lowest, self._lowest
         half = _half_width(runs) * math.sqrt(self._squares)
-        low, high = self._mean - half, self._mean + half
+        low = self._mean - half
+        high = self._mean + half
         if self._in_logarithms:
-            low, high = math.exp(min(low, _LARGEST_LOGARITHM)), math.exp(min(high, _LARGEST_LOGARITHM))
+            low = math.exp(min(low, _LARGEST_LOGARITHM))
+            high = math.exp(min(high, _LARGEST_LOGARITHM))
         if self._lowest == 0:
             low = max(0.0, low)
-        return (math.floor(low), math.ceil(high)) if self._is_whole else (low, high)
+        if self._is_whole:
+            return (math.floor(low), math.ceil(high))
+        return (low, high)
 
 
 @cache

@@ -54,7 +54,7 @@ def _floor(place: ShapePlace, name: str, effect: PairedEffect, *, pairs: int, ma
 
 def base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
     """If the base differs from itself, a difference of the head is not evidence."""
-    entries: dict[ShapePlace, Invalid] = {}
+    entries = {}
     for floor in floors:
         if floor.differs and floor.place not in entries:
             message = Message("gate.aa-differs", {"metric": floor.metric})

@@ -23,7 +23,8 @@ from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
-from perfgate.judging.gate.evidence.index import Evidence, Kind, PairedTimes
+from perfgate.judging.gate.evidence.index import Evidence, Kind
+from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.error_control import false_discovery, nominal_level
@@ -99,7 +100,9 @@ def _subjects(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Ite
     Operators that one side runs more often are left out.
     """
     spoiled = {entry.place for entry in invalid}
-    changed = evidence.changed_counts if kind == "operators" else set()
+    changed: set[tuple[ShapePlace, str]] = set()
+    if kind == "operators":
+        changed = evidence.changed_counts
     for place in evidence.places:
         if place in spoiled:
             continue
@@ -107,18 +110,18 @@ def _subjects(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Ite
         if not pairs:
             continue
         call_seconds = _call_seconds(pairs, kind)
-        names: set[str] = set()
-        for base, _ in pairs:
-            names |= base.keys()
-        for name in sorted(names - {OUTSIDE_OPERATORS}):
-            times = _timed_pairs(pairs, name)
-            if len(times) < MIN_PAIRS or (place, name) in changed:
+        for name in sorted(pairs.names):
+            times = pairs.of(name)
+            timed = times[(times > 0).all(axis=1)]
+            if name == OUTSIDE_OPERATORS or len(timed) < MIN_PAIRS or (place, name) in changed:
                 continue
-            typical = median(times[:, 0])
+            typical = median(timed[:, 0])
             if typical < MIN_SHARE * call_seconds:
                 continue
-            ratios = (np.log(times[:, 1]) - np.log(times[:, 0])).clip(-LARGEST, LARGEST)
-            full_name = OPERATOR_TIME + name if kind == "operators" else name
+            ratios = (np.log(timed[:, 1]) - np.log(timed[:, 0])).clip(-LARGEST, LARGEST)
+            full_name = name
+            if kind == "operators":
+                full_name = OPERATOR_TIME + name
             short_name = full_name.partition(".")[2]
             yield _Subject(place, short_name, full_name, ratios, typical, typical / call_seconds)
 
@@ -126,7 +129,7 @@ def _subjects(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Ite
 def _call_seconds(pairs: PairedTimes, kind: Kind) -> float:
     """The seconds of all operators of base's call; of subroutines the longest, within which all others run."""
     seconds = []
-    for base, _ in pairs:
+    for base in pairs.base:
         if kind == "operators":
             seconds.append(sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0))
         else:
@@ -134,18 +137,12 @@ def _call_seconds(pairs: PairedTimes, kind: Kind) -> float:
     return median(seconds)
 
 
-def _timed_pairs(pairs: PairedTimes, name: str) -> Floats:
-    """The seconds of base and head in the pairs that timed a part on both sides."""
-    times = np.array([(base.get(name, 0.0), head.get(name, 0.0)) for base, head in pairs])
-    timed: Floats = times[(times > 0).all(axis=1)]
-    return timed
-
-
 def _tests(subjects: Sequence[_Subject], evidence: Evidence) -> Iterator[OperatorDelta]:
     """Yield the test of each subject: one-sided in the direction of its effect, and adjusted for all subjects."""
     p_slower = [p_above(subject.differences, 0.0) for subject in subjects]
     p_faster = [p_below(subject.differences, 0.0) for subject in subjects]
-    q_slower, q_faster = false_discovery(p_slower), false_discovery(p_faster)
+    q_slower = false_discovery(p_slower)
+    q_faster = false_discovery(p_faster)
     for number, subject in enumerate(subjects):
         if estimate(subject.differences) > 0:
             yield _test(subject, p_slower[number], q_slower[number], evidence)
@@ -156,9 +153,12 @@ def _tests(subjects: Sequence[_Subject], evidence: Evidence) -> Iterator[Operato
 def _test(subject: _Subject, p: float, q: float, evidence: Evidence) -> OperatorDelta:
     effect = estimate(subject.differences)
     tail = (1 - CONFIDENCE) / 2
-    low, high = lower_bound(subject.differences, tail), upper_bound(subject.differences, tail)
-    base, head = rounded(subject.base), rounded(subject.base * math.exp(effect))
-    smallest, excluded = math.log1p(SMALLEST_CHANGE), math.log1p(EXCLUDED_CHANGE)
+    low = lower_bound(subject.differences, tail)
+    high = upper_bound(subject.differences, tail)
+    base = rounded(subject.base)
+    head = rounded(subject.base * math.exp(effect))
+    smallest = math.log1p(SMALLEST_CHANGE)
+    excluded = math.log1p(EXCLUDED_CHANGE)
     outcome: Literal["regressed", "improved", "unchanged", "inconclusive"] = "inconclusive"
     if q <= FALSE_DISCOVERIES and abs(effect) > smallest:
         outcome = "regressed" if effect > 0 else "improved"

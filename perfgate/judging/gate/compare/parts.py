@@ -35,15 +35,22 @@ MOST_KERNELS = 5
 def with_parts(comparisons: Iterable[Comparison], evidence: Evidence) -> Iterator[Comparison]:
     for comparison in comparisons:
         parts: list[Part] = []
-        if not isinstance(comparison, Paired):
-            pass
-        elif comparison.metric == BUSY:
-            parts = _grown_kernels(evidence, comparison)
-        elif comparison.metric == PREPROCESSING:
-            parts = _stages(evidence, comparison.place)
-        elif comparison.is_of_job and comparison.metric in (RANKS_STEP, RANKS_CPU, RANKS_MEMORY):
-            parts = _grown_ranks(evidence, comparison)
-        yield replace(comparison, parts=parts) if parts else comparison
+        if isinstance(comparison, Paired):
+            parts = _parts(evidence, comparison)
+        if parts:
+            yield replace(comparison, parts=parts)
+        else:
+            yield comparison
+
+
+def _parts(evidence: Evidence, comparison: Paired) -> list[Part]:
+    if comparison.metric == BUSY:
+        return _grown_kernels(evidence, comparison)
+    if comparison.metric == PREPROCESSING:
+        return _stages(evidence, comparison.place)
+    if comparison.is_of_job and comparison.metric in (RANKS_STEP, RANKS_CPU, RANKS_MEMORY):
+        return _grown_ranks(evidence, comparison)
+    return []
 
 
 def _grown_kernels(evidence: Evidence, comparison: Paired) -> list[Part]:
@@ -53,13 +60,9 @@ def _grown_kernels(evidence: Evidence, comparison: Paired) -> list[Part]:
     pairs = kernel_seconds(evidence.pairs.get(workload, ()), shape)
     if not comparison.looks_worse or len(pairs) < MIN_PAIRS:
         return []
-    names: dict[str, None] = {}
-    for before, after in pairs:
-        names |= dict.fromkeys((*before, *after))
     parts = []
-    for name in names:
-        base = np.array([before.get(name, 0.0) for before, _ in pairs])
-        head = np.array([after.get(name, 0.0) for _, after in pairs])
+    for name in pairs.names:
+        base, head = pairs.of(name).T
         added = estimate(head - base)
         if added >= LEAST_OF_LOSS * loss and lower_bound(head - base, _TAIL) > 0:
             level = median(base)
@@ -88,7 +91,8 @@ def _stages(evidence: Evidence, place: ShapePlace) -> list[Part]:
     stages = []
     for name, line in lines.items():
         first = line and changed.of_function(line)
-        before_seconds, after_seconds = rounded(median(of_base[name])), rounded(median(of_head[name]))
+        before_seconds = rounded(median(of_base[name]))
+        after_seconds = rounded(median(of_head[name]))
         stages.append(Part(name=name, base=before_seconds, head=after_seconds, line=first))
     return stages
 

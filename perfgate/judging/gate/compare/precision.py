@@ -22,7 +22,8 @@ def compare_precision(shape: CountedShape) -> Exact | Checked:
         number = rounded(sum(part.head - part.base for part in dropped))
         reason = _with_first_line("gate.full-precision", dropped, number)
         return shape.comparison(LOW_PRECISION_OPS, "regressed", gating=True, reason=reason, parts=dropped)
-    before, after = shape.base.ends(LOW_PRECISION_OPS), shape.head.ends(LOW_PRECISION_OPS)
+    before = shape.base.ends(LOW_PRECISION_OPS)
+    after = shape.head.ends(LOW_PRECISION_OPS)
     if before is None or after is None:
         return shape.comparison(LOW_PRECISION_OPS, "not_comparable", reason=shape.overlap(LOW_PRECISION_OPS))
     more = after[0] - before[1]

@@ -43,21 +43,28 @@ def compare_counts(
 ) -> Iterator[Exact]:
     """Compare the calls of ranks in profiled steps: exactly, with the differences by name and rank as parts.
 
-    ``lines`` are the calling lines in the profile of the head.
+    ``lines`` are the calling lines in the profile of the head, for parts that grew.
 
     A count that differs between starts of one side is not exact. Its usual total must be the same on both sides, or the verdict
     is left open.
     """
-    before, after = _Starts.of(base), _Starts.of(head)
+    before = _Starts.of(base)
+    after = _Starts.of(head)
     if not before or not after:
         return
     for name in _COUNTS:
-        base_total, head_total = before.usual_total(name), after.usual_total(name)
+        base_total = before.usual_total(name)
+        head_total = after.usual_total(name)
         if before.agree(name) and after.agree(name):
             allowed = configured_tolerance(policy, name, place) or 0.0
             count = Count(place, name, Range(base_total, base_total), Range(head_total, head_total), allowed)
-            parts = _parts(name, before[0], after[0])
-            yield count.comparison(parts=[_with_line(part, lines) for part in parts])
+            parts = []
+            for part in _parts(name, before[0], after[0]):
+                line: str | None = None
+                if part.head > part.base:
+                    line = lines.get(part.name)
+                parts.append(replace(part, line=line))
+            yield count.comparison(parts=parts)
         elif base_total != head_total:
             reason = Message("gate.starts-disagree")
             yield compared(Exact, place, name, base=base_total, head=head_total, reason=reason)
@@ -88,27 +95,26 @@ def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
     return _differing(base.of(name), head.of(name))
 
 
-def _with_line(part: Part, lines: Mapping[str, str]) -> Part:
-    """The part with the line that calls it, if it grew."""
-    if part.head > part.base:
-        return replace(part, line=lines.get(part.name))
-    return replace(part, line=None)
-
-
 def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]) -> list[Part]:
     """The counts that differ: one part if every rank has the same count, else one for each rank that differs."""
-    names = dict.fromkeys(key.operator for key in (*base, *head))
-    ranks = sorted({key.rank for key in (*base, *head)})
+    names: dict[str, None] = {}
+    ranks = set()
+    for operator, rank in (*base, *head):
+        names[operator] = None
+        ranks.add(rank)
     parts: list[Part] = []
     for name in names:
+        amounts = set()
         of_name = []
-        for rank in ranks:
+        for rank in sorted(ranks):
             key = RankOperator(name, rank)
-            of_name.append(Part(name=name, ranks=str(rank), base=base.get(key, 0.0), head=head.get(key, 0.0)))
-        amounts = {(part.base, part.head) for part in of_name}
+            part = Part(name=name, ranks=str(rank), base=base.get(key, 0.0), head=head.get(key, 0.0))
+            amounts.add((part.base, part.head))
+            if part.base != part.head:
+                of_name.append(part)
         if len(ranks) > 1 and len(amounts) == 1:
-            of_name = [replace(of_name[0], ranks="each")]
-        parts += [part for part in of_name if part.base != part.head]
+            of_name = [replace(part, ranks="each") for part in of_name[:1]]
+        parts += of_name
     return parts
 
 
@@ -119,7 +125,8 @@ def _operator_parts(base: Mapping[RankOperator, float], head: Mapping[RankOperat
         growth[key.operator] -= times
     for key, times in head.items():
         growth[key.operator] += times
-    most = sorted(filter(growth.get, growth), key=lambda name: (-abs(growth[name]), name))[:_NAMED_OPERATORS]
+    differing = [name for name, more in growth.items() if more]
+    most = sorted(differing, key=lambda name: (-abs(growth[name]), name))[:_NAMED_OPERATORS]
     parts = [part for part in _differing(base, head) if part.name in most]
     return sorted(parts, key=lambda part: most.index(part.name))
 

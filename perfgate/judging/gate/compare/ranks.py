@@ -30,32 +30,39 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
     By the wall clock all ranks take equally long, for they wait for the slowest; waiting takes no CPU time. A rank is named
     only if a test over quads and starts shows that it leads: a slowdown of all ranks is not the fault of one.
     """
-    metric, unit = (RANKS_MEMORY, 1.0) if name == RANKS_MEMORY else (RANKS_CPU, 1e9)
-    of_base = [_medians(quad.base, metric) for quad in quads]
-    of_head = [_medians(quad.head, metric) for quad in quads]
+    metric, unit = RANKS_CPU, 1e9
+    if name == RANKS_MEMORY:
+        metric, unit = RANKS_MEMORY, 1.0
+    of_base = []
+    of_head = []
+    starts = []
+    for quad in quads:
+        of_base.append(_medians(quad.base, metric))
+        of_head.append(_medians(quad.head, metric))
+        starts.append(quad.start)
     ranks = _ranks_of_all([*of_base, *of_head])
     if len(ranks) < 2:
         return []
-    base, head = _table(of_base, ranks), _table(of_head, ranks)
+    base = _table(of_base, ranks)
+    head = _table(of_head, ranks)
     grown = head - base
     level = max(float(np.median(base)), 1e-9)
-    starts = [quad.start for quad in quads]
     parts = []
     for column, rank in enumerate(ranks):
         others = np.median(np.delete(grown, column, axis=1), axis=1)
         lead = Differences.of((grown[:, column] - others) / level, starts)
         if p_slower(lead, 0.0, (lead.size,)) <= _WRONG_RANK / len(ranks):
-            before, after = median(base[:, column]) / unit, median(head[:, column]) / unit
+            before = median(base[:, column]) / unit
+            after = median(head[:, column]) / unit
             parts.append(Part(name=f"rank {rank}", base=rounded(before), head=rounded(after)))
     return sorted(parts, key=lambda part: part.base - part.head)
 
 
 def _ranks_of_all(tables: Sequence[Mapping[int, float]]) -> list[int]:
     """The ranks that every table has, in order."""
-    ranks = set(tables[0]) if tables else set()
-    for table in tables:
-        ranks &= table.keys()
-    return sorted(ranks)
+    if not tables:
+        return []
+    return sorted(set(tables[0]).intersection(*tables))
 
 
 def _table(quads: Iterable[Mapping[int, float]], ranks: Sequence[int]) -> npt.NDArray[np.float64]:
@@ -80,7 +87,8 @@ def _medians(turns: Iterable[Turn], metric: str) -> dict[int, float]:
 def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) -> bool:
     """Whether the mean losses of turns with the same steps are further apart than ``tolerance``, as a share."""
     for before, after in zip(base, head):
-        loss, loss_of_head = before.values.get(RANKS_LOSS), after.values.get(RANKS_LOSS)
+        loss = before.values.get(RANKS_LOSS)
+        loss_of_head = after.values.get(RANKS_LOSS)
         if loss is None or loss_of_head is None:
             continue
         if not math.isclose(loss, loss_of_head, rel_tol=tolerance):

@@ -44,15 +44,18 @@ _SHOWN = {name for name, entry in METRICS.items() if entry.display.recorded}
 
 def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Recorded]:
     """Compare the times of kernels of every place that either side has; a place that one side lacks is undecided."""
-    before, after = evidence.base.kernel_times, evidence.head.kernel_times
+    before = evidence.base.kernel_times
+    after = evidence.head.kernel_times
     comparisons = []
     for place in dict.fromkeys([*before, *after]):
-        old, new = before.get(place), after.get(place)
+        old = before.get(place)
+        new = after.get(place)
         if old is None or new is None:
             reason = Message("gate.no-kernel-times", {"side": "head" if new is None else "base"})
             comparisons.append(_undecided(place, old, new, reason))
             continue
-        base, head = KernelSums(old), KernelSums(new)
+        base = KernelSums(old)
+        head = KernelSums(new)
         comparisons.append(_compare_sum(place, base, head, policy))
         for unit in _UNIT_NOISE:
             if base.counts(unit) or head.counts(unit):
@@ -71,7 +74,8 @@ def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> lis
 
 def _compare_sum(place: ShapePlace, base: KernelSums, head: KernelSums, policy: Policy) -> Recorded:
     """Compare the sums of all kernels: the median steps give the change, and the middle halves whether it is beyond doubt."""
-    old, new = base.times, head.times
+    old = base.times
+    new = head.times
     if old.steps != len(old.seconds) or new.steps != len(new.seconds):
         return _undecided(place, old, new, Message("gate.steps-missing"))
     if min(old.steps, new.steps) < FEWEST_STEPS:
@@ -110,7 +114,8 @@ def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: s
 
     Operators that run on one side alone are compared as a sum: one may have been replaced, or got other inputs.
     """
-    before, after = base.of(unit), head.of(unit)
+    before = base.of(unit)
+    after = head.of(unit)
     for side, total, rows in (("base", base.totals[unit], before), ("head", head.totals[unit], after)):
         if total is None or abs(sum(rows.values()) - total) > _ROUNDING:
             reason = Message("gate.times-incomplete", {"side": side})
@@ -138,7 +143,8 @@ def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: s
     if worse:
         worst = sorted(worse, key=lambda part: part.base - part.head)[:_MAX_PARTS]
         return _judged(place, unit, "regressed", worst[0].base, worst[0].head, allowed, worst)
-    base_sum, head_sum = sum(before.values()), sum(after.values())
+    base_sum = sum(before.values())
+    head_sum = sum(after.values())
     best = sorted(better, key=lambda part: part.head - part.base)[:_MAX_PARTS]
     outcome: Outcome = "improved" if best else "unchanged"
     return _judged(place, unit, outcome, base_sum, head_sum, allowed, best)
@@ -149,7 +155,9 @@ def _undecided(place: ShapePlace, base: KernelTimes | None, head: KernelTimes | 
 
 
 def _typical_step(times: KernelTimes | None) -> float | None:
-    return statistics.median(times.seconds) if times and times.seconds else None
+    if times and times.seconds:
+        return statistics.median(times.seconds)
+    return None
 
 
 def _judged(
@@ -193,12 +201,14 @@ def _heaviest_operators(
     def order(operator: str) -> tuple[float, str]:
         return -max(before.get(operator, 0.0), after.get(operator, 0.0)), operator
 
-    heaviest = sorted(before.keys() | after.keys(), key=order)[:MAX_OPERATORS]
-    return [_shown(place, f"ops.time:{operator}", before.get(operator), after.get(operator)) for operator in heaviest]
+    rows = []
+    for operator in sorted(before.keys() | after.keys(), key=order)[:MAX_OPERATORS]:
+        rows.append(_shown(place, f"ops.time:{operator}", before.get(operator), after.get(operator)))
+    return rows
 
 
 def _step_values(run: RunDocument) -> dict[tuple[ShapePlace, str], float]:
-    values: dict[tuple[ShapePlace, str], float] = {}
+    values = {}
     for step in run.checklist.steps:
         for value in step.values:
             if value.metric in _SHOWN and value.value is not None:

@@ -129,7 +129,9 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
         return "regressed"
     if differences.estimate < -limits.tolerated and p_slower(-differences, 0.0, errors.alarm_looks) <= errors.alarm:
         return "improved"
-    return "unchanged" if excludes(differences, limits.excluded, errors) else "inconclusive"
+    if excludes(differences, limits.excluded, errors):
+        return "unchanged"
+    return "inconclusive"
 
 
 # Standard errors added to the estimated correlation of neighbours, and the correlation from which all are added.
@@ -160,7 +162,8 @@ def p_slower(
 def _p_of_noise(
     differences: Differences, margin: float, looks: Sequence[int], alike_margin: AlikeMargin | None
 ) -> float:
-    planned, further = differences[: looks[-1]], differences[looks[-1] :]
+    planned = differences[: looks[-1]]
+    further = differences[looks[-1] :]
     p_alike = float(ndtr((margin - planned.estimate) / correlated_error(planned, alike_margin)))
     p_last = max(p_above(planned.values, margin, planned.weights), p_alike, _p_of_starts(planned, margin))
     p_planned = sequential_p(p_last, looks, planned.size, shape=SHAPE)
@@ -220,7 +223,8 @@ def correlated_error(differences: Differences, alike_margin: AlikeMargin | None 
     alike = ASSUMED_ALIKE if alike_margin is None else ASSUMED_ALIKE_OF_ALARMS
     if pairs >= FEWEST_TO_TELL:
         correlation = neighbour_correlation(differences.values - differences.estimate)
-        corrected, most = correlation + (1 + 3 * correlation) / pairs, MOST_ALIKE
+        corrected = correlation + (1 + 3 * correlation) / pairs
+        most = MOST_ALIKE
         if alike_margin is not None:
             errors, full_from = alike_margin
             share = min(1.0, max(0.0, corrected) / full_from) if full_from else 1.0
@@ -241,13 +245,15 @@ def spread(differences: Differences, around: float | None = None) -> float:
 
 def interval(differences: Differences, errors: Errors) -> Interval | None:
     """The interval behind the answer "unchanged" at a planned look; None while pairs are too few for one."""
-    planned, error = differences[: errors.looks[-1]], errors.unchanged * (1 - RERUN_SHARE)
+    planned = differences[: errors.looks[-1]]
+    error = errors.unchanged * (1 - RERUN_SHARE)
     level = nominal_level(error, errors.looks, differences.size, shape=SHAPE)
     bounds = _interval(differences, level, planned)
     if bounds is None or not differences.luck:
         return bounds
     reach = _reach_with_luck(differences, errors.unchanged, errors.looks)
-    low, high = min(bounds.low, differences.estimate - reach), max(bounds.high, differences.estimate + reach)
+    low = min(bounds.low, differences.estimate - reach)
+    high = max(bounds.high, differences.estimate + reach)
     return Interval(low, high, bounds.confidence)
 
 
@@ -274,7 +280,8 @@ def _interval(differences: Differences, level: float, planned: Differences) -> I
         of_starts = cluster_error(differences.values, differences.starts, luck=differences.start_luck)
         error, freedom = of_starts or (math.inf, 1.0)
         reach = max(reach, -float(stdtrit(freedom, level)) * error)
-    low, high = min(low, differences.estimate - reach), max(high, differences.estimate + reach)
+    low = min(low, differences.estimate - reach)
+    high = max(high, differences.estimate + reach)
     if not (math.isfinite(low) and math.isfinite(high)):
         return None
     return Interval(low, high, 1 - 2 * level)
@@ -324,7 +331,8 @@ def differs(differences: Differences, margin: float, *, alpha: float) -> bool:
 
     Pairs of one start share its luck, so a single start shows no difference.
     """
-    values, weights = differences.values, differences.weights
+    values = differences.values
+    weights = differences.weights
     if min(_p_of_starts(differences, 0.0), _p_of_starts(-differences, 0.0)) > alpha:
         return False
     return (

@@ -36,11 +36,15 @@ def _position(value: float | None, interval: tuple[float, float] | None, version
     if value is None:
         return "unknown"
     if interval is None:
-        return "no_spread" if versions >= MIN_RUNS else "unknown"
+        if versions >= MIN_RUNS:
+            return "no_spread"
+        return "unknown"
     low, high = interval
     if value < low:
         return "below"
-    return "above" if value > high else "inside"
+    if value > high:
+        return "above"
+    return "inside"
 
 
 def run_to_run(series: TrendSeries, before: float | None, value: float | None, level: Sequence[float]) -> BesideLevel:

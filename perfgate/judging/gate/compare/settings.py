@@ -17,7 +17,7 @@ from perfgate.judging.gate.evidence.index import Evidence
 
 def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
     """Yield each setting of a workload that differs, or is on one side only."""
-    reported: set[tuple[str, str]] = set()
+    reported = set()
     changes = evidence.head.run.source.changes
     for place, head in evidence.head.counters.items():
         base = evidence.base.counters.get(place)
@@ -27,7 +27,8 @@ def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
             yield compared(Exact, place, SETTINGS, gating=False, reason=Message("gate.no-settings"))
             continue
         for name in sorted(base.settings.keys() | head.settings.keys()):
-            before, after = base.settings.get(name), head.settings.get(name)
+            before = base.settings.get(name)
+            after = head.settings.get(name)
             if before != after and (place.workload, name) not in reported:
                 reported.add((place.workload, name))
                 reason = _difference(name, before, after, changes)
@@ -38,8 +39,11 @@ def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> li
     """Notes about other settings for the top of a report with a verdict that has another reason; a WARN may be about them."""
     if verdict == "WARN":
         return []
-    settings = [comparison for comparison in comparisons if comparison.metric == SETTINGS]
-    return [setting.reason for setting in settings if setting.reason is not None]
+    notes = []
+    for comparison in comparisons:
+        if comparison.metric == SETTINGS and comparison.reason is not None:
+            notes.append(comparison.reason)
+    return notes
 
 
 def _difference(name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]) -> Message:

@@ -62,7 +62,9 @@ def _compare(series: HistorySeries, value: float, *, head_is_busy: bool) -> Stor
         head_is_busy=head_is_busy,
         values=[rounded(value) for value in series.values[-_DRAWN:]],
     )
-    return _with_level(compared, series, value) if series.values else compared
+    if series.values:
+        return _with_level(compared, series, value)
+    return compared
 
 
 def _with_level(compared: StoredComparison, series: HistorySeries, value: float) -> StoredComparison:

@@ -19,12 +19,12 @@ from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
+from perfgate.judging.gate.compare.judged_number import JudgedNumber
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE, Errors
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.numbers import Number
 from perfgate.judging.gate.evidence.stalls import HALF
 from perfgate.judging.gate.evidence.stretches import FAMILY, LOOKS, StretchSample, StretchSide, stretches_of
-from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.values import rounded, rounded_if_known
 from perfgate.stats.error_control import nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
 
@@ -48,18 +48,19 @@ def p_of_alarm(name: str, sample: StretchSample) -> float:
     return _over_looks(p, sample.quads)
 
 
-def judge_sample(number: Number, sample: StretchSample, errors: Errors, *, p_adjusted: float) -> Paired:
+def judge_sample(judged: JudgedNumber, sample: StretchSample) -> Paired:
     """Judge the mean or the stalls of a sample."""
-    if number.metric == MEAN:
-        return _judge_mean(number, sample, errors, p_adjusted)
-    return _judge_stalls(number, sample, errors, p_adjusted)
+    if judged.number.metric == MEAN:
+        return _judge_mean(judged, sample)
+    return _judge_stalls(judged, sample)
 
 
-def _compared(number: Number, sample: StretchSample, base: float, head: float, p_adjusted: float) -> Paired:
-    base, head, allowed = rounded(base), rounded(head), number.terms.tolerance
+def _compared(judged: JudgedNumber, sample: StretchSample, base: float, head: float) -> Paired:
+    number = judged.number
+    allowed = number.terms.tolerance
     return replace(
-        compared(Paired, number.place, number.metric, base=base, head=head, allowed=allowed),
-        p_adjusted=rounded(p_adjusted),
+        compared(Paired, number.place, number.metric, base=rounded(base), head=rounded(head), allowed=allowed),
+        p_adjusted=rounded_if_known(judged.p_adjusted),
         pairs=sample.quads,
         starts=sample.starts,
         clock=sample.clock,
@@ -111,15 +112,20 @@ def _bounds_of_mean(sample: StretchSample, errors: Errors) -> _Bounds:
     return _Bounds(effect - math.hypot(effect - low, reach), effect + math.hypot(high - effect, reach), level)
 
 
-def _judge_mean(number: Number, sample: StretchSample, errors: Errors, p_adjusted: float) -> Paired:
+def _judge_mean(judged: JudgedNumber, sample: StretchSample) -> Paired:
+    errors = judged.errors
+    terms = judged.number.terms
     low, high, level = _bounds_of_mean(sample, errors)
+    base = float(sample.base.means.mean())
+    head = float(sample.head.means.mean())
     row = replace(
-        _compared(number, sample, float(sample.base.means.mean()), float(sample.head.means.mean()), p_adjusted),
+        _compared(judged, sample, base, head),
         interval=(rounded(low), rounded(high)),
         confidence=rounded(1 - 2 * level),
     )
-    allowed, sufficient = number.terms.tolerance, number.terms.margins[-1]
-    if sample.effect > allowed and p_adjusted <= errors.alarm:
+    allowed = terms.tolerance
+    sufficient = terms.margins[-1]
+    if sample.effect > allowed and judged.is_alarm:
         return replace(row, outcome="regressed")
     if sample.effect < -allowed and _over_looks(_p_better_mean(sample), sample.quads) <= errors.alarm:
         return replace(row, outcome="improved")
@@ -134,7 +140,7 @@ def _judge_mean(number: Number, sample: StretchSample, errors: Errors, p_adjuste
 
 
 def p_more_stalls(sample: StretchSample) -> float:
-    """The p-value of "head does not stall more often or for longer", at a single look: the smaller of two tests, twice."""
+    """The p-value of "head does not stall more often or for longer", at a single look."""
     return _p_of_stalls(sample.base, sample.head)
 
 
@@ -149,14 +155,15 @@ def _p_of_stalls(less: StretchSide, more: StretchSide) -> float:
     return min(1.0, 2 * min(often, long))
 
 
-def _judge_stalls(number: Number, sample: StretchSample, errors: Errors, p_adjusted: float) -> Paired:
-    row = _compared(number, sample, sample.base.stalls.share, sample.head.stalls.share, p_adjusted)
-    allowed, effect = number.terms.tolerance, _stall_effect(sample)
-    if effect > allowed and p_adjusted <= errors.alarm and sample.effect > STALLS_MATTER:
+def _judge_stalls(judged: JudgedNumber, sample: StretchSample) -> Paired:
+    row = _compared(judged, sample, sample.base.stalls.share, sample.head.stalls.share)
+    allowed = judged.number.terms.tolerance
+    effect = _stall_effect(sample)
+    if effect > allowed and judged.is_alarm and sample.effect > STALLS_MATTER:
         return replace(row, outcome="regressed", reason=rare_slow_calls(sample))
     # Fewer stalls, or an unclear difference, leave no verdict open: the mean bounds what they can cost.
     informing = replace(row, gating=False)
-    is_better = effect < -allowed and _over_looks(p_fewer_stalls(sample), sample.quads) <= errors.alarm
+    is_better = effect < -allowed and _over_looks(p_fewer_stalls(sample), sample.quads) <= judged.errors.alarm
     if is_better and sample.effect < -STALLS_MATTER:
         return replace(informing, outcome="improved")
     return informing
@@ -164,15 +171,20 @@ def _judge_stalls(number: Number, sample: StretchSample, errors: Errors, p_adjus
 
 def _stall_effect(sample: StretchSample) -> float:
     """By which share head stalls more often, or for longer in all if that is more; half a stall is added to both sides."""
-    before, after = sample.base.stalls, sample.head.stalls
+    before = sample.base.stalls
+    after = sample.head.stalls
     often = (after.stalled + HALF) / (before.stalled + HALF) - 1
-    base, head = float(sample.base.stall_seconds.sum()), float(sample.head.stall_seconds.sum())
-    return max(often, head / base - 1) if base > 0 else often
+    base = float(sample.base.stall_seconds.sum())
+    head = float(sample.head.stall_seconds.sum())
+    if base > 0:
+        return max(often, head / base - 1)
+    return often
 
 
 def rare_slow_calls(sample: StretchSample) -> Message:
     """How often head's calls stall beyond base's, for how long, at which line, and whether they compute or wait."""
-    base, head = sample.base.stalls, sample.head.stalls
+    base = sample.base.stalls
+    head = sample.head.stalls
     long = head.typical / 2
     often = head.share_above(long) - base.share_above(long)
     if often < head.share_above(long) / 2:  # as often, and for longer

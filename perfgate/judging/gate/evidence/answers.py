@@ -33,8 +33,10 @@ class AnswerCounts(NamedTuple):
 
 def answers_of(base: Iterable[Turn], head: Iterable[Turn]) -> AnswerCounts | None:
     """Compare the answers of consecutive starts; None if no two starts have them."""
-    before, after = _texts_by_start(base), _texts_by_start(head)
-    of_base, of_head = _alike(before, after), _alike(after, before)
+    before = _texts_by_start(base)
+    after = _texts_by_start(head)
+    of_base = _alike(before, after)
+    of_head = _alike(after, before)
     if of_base is None or of_head is None:
         return None
     return AnswerCounts(of_base, of_head)
@@ -50,10 +52,13 @@ def _alike(answers: Mapping[int, Sequence[str]], others: Mapping[int, Sequence[s
         if start not in others:
             continue
         for text_before, text, text_of_other in zip(answers[previous], answers[start], others[start]):
-            is_own, is_other = text == text_before, text == text_of_other
+            is_own = text == text_before
+            is_other = text == text_of_other
             count += 1
             own += is_own
             other += is_other
             own_alone += is_own and not is_other
             other_alone += is_other and not is_own
-    return AlikeAnswers(count, own, other, own_alone, other_alone) if count else None
+    if not count:
+        return None
+    return AlikeAnswers(count, own, other, own_alone, other_alone)

@@ -38,7 +38,9 @@ class HeadBound(NamedTuple):
 
     def _bounds(self, value: Value, shape: str) -> bool:
         """Whether a value of the metric is of the shape, the rate and the labels."""
-        rate = None if self.budget.rate is None else f"{self.budget.rate:g}"
+        rate: str | None = None
+        if self.budget.rate is not None:
+            rate = f"{self.budget.rate:g}"
         is_at_place = value.labels.get("shape", shape) == shape and value.labels.get("rate") == rate
         return is_at_place and self.labels.items() <= value.labels.items()
 
@@ -52,22 +54,29 @@ class HeadBound(NamedTuple):
         """The end of the interval that is best for the bound, or the value itself if it has no interval."""
         low, high = value.interval or (None, None)
         end = low if self.budget.at_most else high
-        return value.value if end is None else end
+        if end is None:
+            return value.value
+        return end
 
     def is_beyond(self, number: float | None) -> bool:
-        if number is None:
-            return False
-        return number > self.budget.bound if self.budget.at_most else number < self.budget.bound
+        return number is not None and self._sign * number > self._sign * self.budget.bound
 
     def badness(self, value: Value) -> float:
         end = self.best_end(value)
         if end is None:
             return -math.inf
-        return end if self.budget.at_most else -end
+        return self._sign * end
+
+    @property
+    def _sign(self) -> float:
+        """Makes a larger number worse."""
+        if self.budget.at_most:
+            return 1.0
+        return -1.0
 
     def is_broken_by(self, run: RunIndex, place: ShapePlace) -> bool:
         """Whether any turn of a run breaks it."""
-        return any(map(self.is_beyond, map(self.best_end, self.values(run, place))))
+        return any(self.is_beyond(self.best_end(value)) for value in self.values(run, place))
 
 
 def bounds_of(workload: WorkloadRecord, policy: Policy) -> Iterator[HeadBound]:

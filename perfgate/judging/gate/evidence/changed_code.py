@@ -36,7 +36,9 @@ class ChangedCode:
         """The first changed line of a function that begins at a line; that line itself if the function did not change."""
         file, number = split_line(line)
         inside = [change.first for change in self._changes.get(file, []) if change.begins == number]
-        return f"{file}:{min(inside)}" if inside else line
+        if inside:
+            return f"{file}:{min(inside)}"
+        return line
 
     def origin(self, line: str | None) -> Origin | None:
         """The changed place behind a line.
@@ -82,9 +84,10 @@ class ChangedCode:
         """Whether one of two lines calls the other, or one function holds both."""
         if line is None or other is None:
             return False
-        around, around_other = self._around(line), self._around(other)
-        same = around is not None and around == around_other
-        return same or other in self.chain(line) or line in self.chain(other)
+        around = self._around(line)
+        if around is not None and around == self._around(other):
+            return True
+        return other in self.chain(line) or line in self.chain(other)
 
     def chain(self, line: str) -> list[str]:
         """A line and those that call it, the nearest first."""

@@ -92,7 +92,9 @@ class PairedNumbers:
     """The numbers of two run documents, side by side."""
 
     def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks = ALL_BY_WALL) -> None:
-        self._base, self._head, self._clocks = base, head, clocks
+        self._base = base
+        self._head = head
+        self._clocks = clocks
         left_to_turns = _left_to_turns(base)
         self._turns_of_base = _turns_of(base, left_to_turns)
         self._turns_of_head = _turns_of(head, left_to_turns)
@@ -110,9 +112,7 @@ class PairedNumbers:
 
     def has(self, number: ChecklistNumber) -> bool:
         """Whether a side has a value of it."""
-        if number.metric in SAMPLED:
-            return True
-        return number.key in self._turns_of_base or number.key in self._turns_of_head
+        return number.metric in SAMPLED or number.key in {**self._turns_of_base, **self._turns_of_head}
 
     def constant(self, number: ChecklistNumber) -> float | None:
         """The value that all turns of both sides had, at least two of each; None if any differs.
@@ -123,7 +123,9 @@ class PairedNumbers:
         after = list(self._turns_of_head.get(number.key, {}).values())
         if metric(number.metric).origin.timed or min(len(before), len(after)) < FEWEST_EQUAL_TURNS:
             return None
-        return before[0] if len({*before, *after}) == 1 else None
+        if len({*before, *after}) > 1:
+            return None
+        return before[0]
 
     def is_open(self, number: ChecklistNumber) -> bool:
         """Whether further turns would compare a number that both sides measured.
@@ -132,22 +134,25 @@ class PairedNumbers:
         """
         if not is_of_turns(number.metric) or self.constant(number) is not None:
             return False
-        before, after = self._turns_of_base.get(number.key), self._turns_of_head.get(number.key)
+        before = self._turns_of_base.get(number.key)
+        after = self._turns_of_head.get(number.key)
         if before is None or after is None:
             return False
         return _is_measured(before) and _is_measured(after)
 
     def waits_for_turns(self, number: ChecklistNumber) -> bool:
         """Whether the head has a number that base left to turns, and no turn of both sides was taken."""
-        before, after = self._turns_of_base.get(number.key), self._turns_of_head.get(number.key, {})
+        before = self._turns_of_base.get(number.key)
+        after = self._turns_of_head.get(number.key, {})
         return is_of_turns(number.metric) and not before and _is_measured(after)
 
     def varies(self, number: ChecklistNumber) -> bool:
         """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
         if metric(number.metric).origin.timed:
             return True
-        before, after = self._turns_of_base.get(number.key, {}), self._turns_of_head.get(number.key, {})
-        return len({*before.values()}) > 1 or len({*after.values()}) > 1
+        before = self._turns_of_base.get(number.key, {})
+        after = self._turns_of_head.get(number.key, {})
+        return max(len(set(before.values())), len(set(after.values()))) > 1
 
     def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
         """The batch knee of both sides over all their turns; None if a side did not reach one, or without common turns."""
@@ -163,11 +168,14 @@ class PairedNumbers:
         """The items per second of every size that all turns of both sides measured; a turn is one visit of each size."""
         base = _rates_by_size(self._turns_of_base, number)
         head = _rates_by_size(self._turns_of_head, number)
-        shared = base.keys() & head.keys()
-        before = {size: base[size] for size in shared}
-        after = {size: head[size] for size in shared}
-        visits = set(map(len, (*before.values(), *after.values())))
-        if len(shared) < 2 or len(visits) != 1:
+        before = {}
+        after = {}
+        visits = set()
+        for size in base.keys() & head.keys():
+            before[size] = base[size]
+            after[size] = head[size]
+            visits |= {len(base[size]), len(head[size])}
+        if len(before) < 2 or len(visits) != 1:
             return None
         return before, after
 
@@ -236,8 +244,11 @@ def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> Paire
     if not before.keys() == after.keys() == set(numbers):
         return Message("gate.repetitions-differ", {"base": len(before), "head": len(after)})
     zero = zero_of(name)
-    of_base = [zero + (before[turn] or 0.0) for turn in numbers]
-    of_head = [zero + (after[turn] or 0.0) for turn in numbers]
+    of_base = []
+    of_head = []
+    for turn in numbers:
+        of_base.append(zero + (before[turn] or 0.0))
+        of_head.append(zero + (after[turn] or 0.0))
     ratios = list(map(_log_ratio, of_base, of_head))
     if not max(map(abs, ratios)) <= LARGEST_RATIO:
         return Message("gate.no-ratio")
@@ -252,24 +263,27 @@ def _log_ratio(base: float, head: float) -> float:
     """The logarithm of head/base, 0 if they are equal, and infinite if they have no ratio."""
     if base == head:
         return 0.0
-    return math.log(head) - math.log(base) if min(base, head) > 0 else math.inf
+    if min(base, head) <= 0:
+        return math.inf
+    return math.log(head) - math.log(base)
 
 
 def median(values: Sequence[float], name: str) -> float:
     """The median of a metric's values; for whole numbers one of the values, the lower of two in the middle."""
-    return statistics.median_low(values) if metric(name).is_whole else statistics.median(values)
+    if metric(name).is_whole:
+        return statistics.median_low(values)
+    return statistics.median(values)
 
 
 def _rates_by_size(turns: Mapping[NumberKey, _Turns], number: ChecklistNumber) -> Rates:
     """The items per second of each batch size that all turns measured, in the order of turns."""
     by_size = {}
+    every_turn: set[int] = set()
     for key, values in turns.items():
         size = _number(dict(key.labels).get("batch", ""))
-        if size and (key.workload, key.shape, key.metric) == (number.workload, number.shape, BATCH_THROUGHPUT):
+        if size and key[:3] == (*number.place, BATCH_THROUGHPUT):
             by_size[size] = values
-    every_turn: set[int] = set()
-    for values in by_size.values():
-        every_turn |= values.keys()
+            every_turn |= values.keys()
     rates_by_size = {}
     for size, values in by_size.items():
         rates = [values.get(turn) or 0.0 for turn in sorted(every_turn)]

@@ -48,8 +48,12 @@ ALL_BY_WALL: Clocks = {}
 
 
 def deciding_clocks(base: RunDocument, head: RunDocument) -> Clocks:
-    before, after = _blocks_by_lane(base), _blocks_by_lane(head)
-    return {lane: deciding_clock(before[lane], after[lane]) for lane in before.keys() & after.keys()}
+    before = _blocks_by_lane(base)
+    after = _blocks_by_lane(head)
+    clocks = {}
+    for lane in before.keys() & after.keys():
+        clocks[lane] = deciding_clock(before[lane], after[lane])
+    return clocks
 
 
 def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -> Clock | None:
@@ -67,8 +71,11 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
         return "wall"
     if not all(columns.conductor.seen_ns for columns in blocks):
         return None
-    before, after = _computing_share(base), _computing_share(head)
-    return "cpu" if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE else "awake"
+    before = _computing_share(base)
+    after = _computing_share(head)
+    if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE:
+        return "cpu"
+    return "awake"
 
 
 def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
@@ -87,7 +94,8 @@ def _computing_share(blocks: Sequence[BlockColumns]) -> float:
     """The share of the time awake that the calling thread computed, by the worker's own account of it."""
     computed = awake = 0.0
     for columns in blocks:
-        calls, block_seconds = np.asarray(columns.calls), awake_by_block(columns)
+        calls = np.asarray(columns.calls)
+        block_seconds = awake_by_block(columns)
         known = np.isfinite(block_seconds)
         # One call of every block is made and not recorded.
         cpu_ns = sum_by_block(unpack(columns.times.cpu), calls) * (calls + 1) / calls
@@ -101,8 +109,10 @@ def awake_seconds(columns: BlockColumns, is_used: npt.NDArray[np.bool_] | None =
     seconds = awake_by_block(columns) / (np.asarray(columns.calls) + 1)
     if is_used is not None:
         seconds = seconds[is_used]
-    known = seconds[np.isfinite(seconds)]
-    return known if known.size >= LEAST_CLEAN * seconds.size else None
+    known: Floats = seconds[np.isfinite(seconds)]
+    if known.size < LEAST_CLEAN * seconds.size:
+        return None
+    return known
 
 
 def awake_by_block(columns: BlockColumns) -> Floats:

@@ -97,4 +97,6 @@ class PairedEffect(NamedTuple):
     @property
     def size(self) -> int:
         """The process pairs, or else the differences."""
-        return self.differences.size if self.pairs is None else self.pairs
+        if self.pairs is None:
+            return self.differences.size
+        return self.pairs

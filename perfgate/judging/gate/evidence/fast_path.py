@@ -36,11 +36,13 @@ class ProcessFastPath(NamedTuple):
 
 def fast_path(quads: Sequence[Floats]) -> ProcessFastPath:
     """Locate the calls of a process, given as seconds above 0 for every quad in the order of measuring."""
-    return ProcessFastPath(
-        p10=float(np.log(linear_quantile(np.concatenate(quads), QUANTILE))),
-        low=np.array([np.log(linear_quantile(quad, QUANTILE)) for quad in quads]),
-        fastest=np.array([np.log(quad.min()) for quad in quads]),
-    )
+    low = []
+    fastest = []
+    for quad in quads:
+        low.append(linear_quantile(quad, QUANTILE))
+        fastest.append(quad.min())
+    p10 = linear_quantile(np.concatenate(quads), QUANTILE)
+    return ProcessFastPath(float(np.log(p10)), np.log(low), np.log(fastest))
 
 
 def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> tuple[float, float]:
@@ -49,7 +51,8 @@ def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> tuple
     The weight is less if the quads disagree: 1 / sqrt(0.7 %^2 + se^2), se the standard error of the median over quads from
     their median absolute deviation. Swapping the sides changes only the sign of the effect.
     """
-    low, fastest = second.low - first.low, second.fastest - first.fastest
+    low = second.low - first.low
+    fastest = second.fastest - first.fastest
     effect = median([second.p10 - first.p10, median(low), median(fastest)])
     quads = (low + fastest) / 2
     error = _MEDIAN_ERROR * 1.4826 * median(np.abs(quads - median(quads))) / math.sqrt(quads.size)

@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from perfgate.document.job import Turn
+from perfgate.document.job import JobRecord, Turn
 from perfgate.document.profile import JobProfile
 from perfgate.document.run import (
     FROM_PROFILE,
@@ -32,13 +32,12 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumbers, leading_numbers
 from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.pairs import Pair, paired_effects
 from perfgate.judging.gate.evidence.start_luck import ASSUMED, RESIDENT_LUCK, StartLuck
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
 Kind = Literal["operators", "subroutines"]
-# Seconds by name, of both members of each pair.
-PairedTimes = list[tuple[dict[str, float], dict[str, float]]]
 
 
 class RunIndex:
@@ -64,6 +63,14 @@ class RunIndex:
         return {profile.workload: profile for profile in self.run.jobs.profiles}
 
     @cached_property
+    def jobs(self) -> dict[str, JobRecord]:
+        """The jobs by name; of several with one name the first."""
+        jobs: dict[str, JobRecord] = {}
+        for job in self.run.jobs.records:
+            jobs.setdefault(job.name, job)
+        return jobs
+
+    @cached_property
     def kernel_times(self) -> dict[ShapePlace, KernelTimes]:
         return _by_place(self.run.checklist.kernel_times)
 
@@ -83,6 +90,14 @@ class RunIndex:
         return steps
 
     @cached_property
+    def turns(self) -> dict[str, list[Turn]]:
+        """The turns of each job."""
+        turns: dict[str, list[Turn]] = {}
+        for turn in self.run.jobs.turns:
+            turns.setdefault(turn.workload, []).append(turn)
+        return turns
+
+    @cached_property
     def leading(self) -> dict[ChecklistNumber, Value]:
         return leading_numbers(self.run)
 
@@ -96,7 +111,9 @@ class RunIndex:
     def operator_lines(self, place: ShapePlace) -> dict[str, str]:
         """The project line that most often calls each operator of a shape, by the exact counters."""
         counters = self.counters.get(place)
-        return {operator.op: operator.line for operator in counters.ops if operator.line} if counters else {}
+        if counters is None:
+            return {}
+        return {operator.op: operator.line for operator in counters.ops if operator.line}
 
     def profiled(self, place: ShapePlace, member: str, kind: Kind) -> dict[int, dict[str, float]]:
         """The times of operators (and outside them) or of subroutines, by pair."""
@@ -117,7 +134,8 @@ class Evidence:
     """Base and head of one job; ``start_luck`` is what main's stored runs showed of it."""
 
     def __init__(self, base: RunDocument, head: RunDocument, start_luck: StartLuck = ASSUMED) -> None:
-        self.base, self.head = RunIndex(base), RunIndex(head)
+        self.base = RunIndex(base)
+        self.head = RunIndex(head)
         self._start_luck = start_luck
         # The differences of the device's clock between the sides, once they were asked for.
         self.clock_shifts: dict[ShapePlace, float | None] = {}
@@ -194,29 +212,26 @@ class Evidence:
         """The luck of a start on an accelerator."""
         return self._start_luck.get(workload, RESIDENT_LUCK)
 
-    def profiled(
-        self, place: ShapePlace, kind: Kind
-    ) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
-        """The profiled seconds of the pairs' members on each side, by pair."""
-        return self.base.profiled(place, "first", kind), self.head.profiled(place, "second", kind)
-
     def paired_times(self, place: ShapePlace, kind: Kind = "operators") -> PairedTimes:
         """The times of operators or of subroutines of all pairs that profiled them, in the order of measuring."""
-        before, after = self.profiled(place, kind)
-        return [(before[pair], after[pair]) for pair in sorted(before.keys() & after.keys())]
+        before = self.base.profiled(place, "first", kind)
+        after = self.head.profiled(place, "second", kind)
+        times = PairedTimes()
+        for pair in sorted(before.keys() & after.keys()):
+            times.add(before[pair], after[pair])
+        return times
 
     def turns(self, job: str) -> tuple[list[Turn], list[Turn]]:
         """The turns that each side took of a job."""
-        base = [turn for turn in self.base.run.jobs.turns if turn.workload == job]
-        head = [turn for turn in self.head.run.jobs.turns if turn.workload == job]
-        return base, head
+        return self.base.turns.get(job, []), self.head.turns.get(job, [])
 
     @cached_property
     def changed_counts(self) -> set[tuple[ShapePlace, str]]:
         """The operators that a call of one side runs more often than a call of the other."""
         changed = set()
         for place in self.base.operators.keys() & self.head.operators.keys():
-            before, after = self.base.operators[place], self.head.operators[place]
+            before = self.base.operators[place]
+            after = self.head.operators[place]
             for op in before.keys() | after.keys():
                 if count_of(before.get(op)) != count_of(after.get(op)):
                     changed.add((place, op))
@@ -230,7 +245,9 @@ class Evidence:
 
 
 def count_of(row: OperatorRow | None) -> float:
-    return row.count if row else 0.0
+    if row is None:
+        return 0.0
+    return row.count
 
 
 # --- one workload of several

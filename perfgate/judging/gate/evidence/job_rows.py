@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from perfgate.catalogue.names import ITL, NUMBER, RANKS_LOSS, TPOT
 from perfgate.document.job import JobRecord, RankCounts, Turn
-from perfgate.document.run import RunDocument
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.evidence.executed_lines import FEWEST_COUNTED, counted_lines
+from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.rows import Row, RowTable
 from perfgate.load_settings import LoadSettings
 
@@ -30,28 +30,20 @@ _WORK = {
 }
 
 
-def rows_of_job(run: RunDocument, name: str, settings: JobReference | None, work: Iterable[str]) -> RowTable:
+def rows_of_job(run: RunIndex, name: str, settings: JobReference | None, work: Iterable[str]) -> RowTable:
     """The rows of a job in a document, with those that its ``settings`` ask for if the trusted side knows them.
 
     ``work`` are the counts of work in main's stored run.
     """
     table = RowTable()
-    record = next((job for job in run.jobs.records if job.name == name), None)
-    turns = [turn for turn in run.jobs.turns if turn.workload == name]
+    record = run.jobs.get(name)
+    turns = run.turns.get(name, [])
     table.announce(Row(name), whole=record is not None and bool(turns))
     if record is None:
         return table
     _add_record(table, record)
     for row, turn in _turns_by_row(name, turns):
-        table.add(row._replace(metric=TURNS))
-        for metric, value in turn.values.items():
-            number = row._replace(metric=metric)
-            table.add(number)
-            table.add(Row(name, "", metric, key=(MEASURED,)))
-            if value == 0:
-                table.add(number._replace(key=(*row.key, ZERO)))
-            if 0 < value < math.inf:
-                table.add(number._replace(key=(*row.key, ABOVE_ZERO)))
+        _add_turn(table, row, turn)
         if turn.requests or not record.is_server:
             table.announce(row._replace(metric=REQUESTS), _text_of([turn.requests, sorted(turn.without)]))
         else:
@@ -60,6 +52,22 @@ def rows_of_job(run: RunDocument, name: str, settings: JobReference | None, work
     if settings is not None:
         _promise_proofs(table, record, turns, settings, work)
     return table
+
+
+def _add_turn(table: RowTable, row: Row, turn: Turn) -> None:
+    table.add(row._replace(metric=TURNS))
+    for metric, value in turn.values.items():
+        number = row._replace(metric=metric)
+        table.add(number)
+        table.add(row_of_job(row.workload, metric, MEASURED))
+        if value == 0:
+            table.add(number._replace(key=(*row.key, ZERO)))
+        if 0 < value < math.inf:
+            table.add(number._replace(key=(*row.key, ABOVE_ZERO)))
+
+
+def row_of_job(name: str, metric: str, *key: str) -> Row:
+    return Row(name, "", metric, key=key)
 
 
 def _turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]]:
@@ -73,19 +81,19 @@ def _turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]
 
 def _add_record(table: RowTable, record: JobRecord) -> None:
     name = record.name
-    gates = any(number.gating for number in record.numbers)
-    table.announce(Row(name, "", NUMBERS), _text_of(record.numbers), whole=gates)
-    table.announce(Row(name, "", SETTINGS), _text_of(replace(record, numbers=[])))
-    table.add(Row(name, "", SETTINGS, key=(CONFIGURED,)), settings_text(record.kind, record.sha256))
+    has_gating = any(number.gating for number in record.numbers)
+    table.announce(row_of_job(name, NUMBERS), _text_of(record.numbers), whole=has_gating)
+    table.announce(row_of_job(name, SETTINGS), _text_of(replace(record, numbers=[])))
+    table.add(row_of_job(name, SETTINGS, CONFIGURED), settings_text(record.kind, record.sha256))
     for number in record.numbers:
         metric = number.metric
-        table.add(Row(name, "", metric, key=(LISTED,)))
-        table.add(Row(name, "", f"{metric}.unit"), number.unit)
-        table.add(Row(name, "", f"{metric}.better"), number.better)
+        table.add(row_of_job(name, metric, LISTED))
+        table.add(row_of_job(name, f"{metric}.unit"), number.unit)
+        table.add(row_of_job(name, f"{metric}.better"), number.better)
         if number.gating:
-            table.add(Row(name, "", metric, key=(GATES,)))
+            table.add(row_of_job(name, metric, GATES))
         if metric.startswith(NUMBER):
-            table.add(Row(name, "", NUMBERS, key=(OF_PROGRAM,)))
+            table.add(row_of_job(name, NUMBERS, OF_PROGRAM))
 
 
 def settings_text(kind: str, sha256: str) -> str:
@@ -98,45 +106,56 @@ def _text_of(value: object) -> str:
 
 def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -> None:
     """Promise the fields that turns report, such as a side's earlier activity or the delay of its requests."""
-    starts = {turn.start for turn in turns}
+    starts = set()
+    unreported = 0
+    are_timely = True
+    answers = {}
+    for turn in turns:
+        starts.add(turn.start)
+        unreported += turn.out_of_turn is None
+        are_timely = are_timely and turn.late is not None
+        if turn.texts:
+            answers[turn.start] = len(turn.texts)
     if not record.starts_afresh:
         # The first turn of a start has no turn before it, on either half of the devices.
         halves = 2 if record.fits == "swap" else 1
-        unreported = sum(turn.out_of_turn is None for turn in turns)
-        table.promise(Row(record.name, "", "out_of_turn"), whole=unreported <= halves * len(starts))
+        table.promise(row_of_job(record.name, "out_of_turn"), whole=unreported <= halves * len(starts))
     if record.has_ranks:
-        table.promise(Row(record.name, "", "counts"), whole=_are_counted(turns))
+        table.promise(row_of_job(record.name, "counts"), whole=_are_counted(turns))
     if record.is_server:
-        table.promise(Row(record.name, "", "late"), whole=all(turn.late is not None for turn in turns))
+        table.promise(row_of_job(record.name, "late"), whole=are_timely)
     if record.is_command:
-        table.promise(Row(record.name, "", "counters"), whole=len(counted_lines(turns)) >= FEWEST_COUNTED)
-    answers = {turn.start: len(turn.texts) for turn in turns if turn.texts}
+        table.promise(row_of_job(record.name, "counters"), whole=len(counted_lines(turns)) >= FEWEST_COUNTED)
     if answers:
         # Starts are counted from 0: with other numbers, a side's answers would match no start of the other side. And with one
         # answer less, those behind it would be compared with the answers to other requests.
         is_whole = answers.keys() == starts and min(starts) >= 0
-        table.announce(Row(record.name, "", "texts"), _text_of(sorted(set(answers.values()))), whole=is_whole)
+        table.announce(row_of_job(record.name, "texts"), _text_of(sorted(set(answers.values()))), whole=is_whole)
 
 
 def _are_counted(turns: Sequence[Turn]) -> bool:
     """Whether a turn of every start has whole counts of all ranks that have times, or no rank could be profiled."""
-    uncounted: set[int] = set()
-    counted: set[int] = set()
-    profiled: set[bool] = set()
+    starts = set()
+    counted = set()
+    profiled = set()
     for turn in turns:
-        if not all(map(_is_whole, turn.counts)):
-            return False
-        profiled.update(count.steps > 0 for count in turn.counts)
-        ranks = {str(count.rank) for count in turn.counts}
-        has_every_rank = bool(ranks) and ranks == {entry.labels.get("rank") for entry in turn.samples}
-        (counted if has_every_rank else uncounted).add(turn.start)
-    return len(profiled) == 1 and uncounted <= counted
+        starts.add(turn.start)
+        ranks: set[str | None] = set()
+        for count in turn.counts:
+            if not _is_whole(count):
+                return False
+            profiled.add(count.steps > 0)
+            ranks.add(str(count.rank))
+        if ranks and ranks == {entry.labels.get("rank") for entry in turn.samples}:
+            counted.add(turn.start)
+    return len(profiled) == 1 and starts == counted
 
 
 def _is_whole(count: RankCounts) -> bool:
     """Whether the collectives add up, and belong to steps that were profiled."""
-    has_any = bool(count.operators or count.syncs or count.calls)
-    return (count.steps > 0 or not has_any) and count.calls == sum(entry.count for entry in count.collectives)
+    if count.steps <= 0 and (count.operators or count.syncs or count.calls):
+        return False
+    return count.calls == sum(entry.count for entry in count.collectives)
 
 
 # --- rows that the trusted settings of a job ask for
@@ -157,16 +176,17 @@ def _promise_proofs(
         output = row._replace(metric=OUTPUT)
         table.promise(output, whole=row in with_output, named_by="configuration")
     has_token_times = all(map(_has_token_times, turns))
-    table.promise(Row(settings.name, "", ITL), whole=has_token_times, named_by="configuration")
+    table.promise(row_of_job(settings.name, ITL), whole=has_token_times, named_by="configuration")
     if own.loss_tolerance:
         has_losses = all(RANKS_LOSS in turn.values for turn in turns)
-        table.promise(Row(settings.name, "", RANKS_LOSS), whole=has_losses, named_by="configuration")
+        table.promise(row_of_job(settings.name, RANKS_LOSS), whole=has_losses, named_by="configuration")
     steps: set[int] = set()
     for turn in turns:
         steps.update(count.steps for count in turn.counts)
-    table.add(Row(settings.name, "", STEPS_COUNTED), AS_SET if steps <= {0, own.steps} else str(sorted(steps)))
-    fits = _shares_devices_as(settings, record, turns)
-    table.add(Row(settings.name, "", FITS), AS_SET if fits else record.fits)
+    has_steps = steps <= {0, own.steps}
+    table.add(row_of_job(settings.name, STEPS_COUNTED), AS_SET if has_steps else str(sorted(steps)))
+    is_shared = _shares_devices_as(settings, record, turns)
+    table.add(row_of_job(settings.name, FITS), AS_SET if is_shared else record.fits)
 
 
 def _work_of(record: JobRecord, settings: JobReference, stored: Iterable[str]) -> dict[str, int | None]:
@@ -194,12 +214,15 @@ def _turns_with_output(record: JobRecord, settings: JobReference, turns: Sequenc
     """
     own = settings.settings
     needs_none = record.is_command or not (own.same_output or own.check)
-    checked: set[int] = set()
-    if own.compares_share:
-        answers = own.probe_loads * _requests_of(settings)
-        checked = {turn.start for turn in turns if len(turn.texts) == answers}
-    elif own.check:
-        checked = {turn.start for turn in turns if turn.output}
+    answers = own.probe_loads * _requests_of(settings)
+    checked = set()
+    for turn in turns:
+        if own.compares_share:
+            has_output = len(turn.texts) == answers
+        else:
+            has_output = bool(own.check and turn.output)
+        if has_output:
+            checked.add(turn.start)
     for row, turn in _turns_by_row(settings.name, turns):
         has_own = bool(turn.output) and not own.compares_share
         if needs_none or has_own or turn.start in checked:
@@ -213,7 +236,9 @@ def _has_token_times(turn: Turn) -> bool:
 
 def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterable[Turn]) -> bool:
     """Whether the sides shared the devices as set, and the starts of their turns agree."""
-    fits = settings.settings.fits
-    if record.fits not in (("resident", "alternate") if fits == "auto" else (fits,)):
+    allowed = [settings.settings.fits]
+    if allowed == ["auto"]:
+        allowed = ["resident", "alternate"]
+    if record.fits not in allowed:
         return False
     return not record.starts_afresh or all(turn.start == turn.quad for turn in turns)

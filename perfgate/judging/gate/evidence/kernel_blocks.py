@@ -16,6 +16,7 @@ import numpy as np
 
 from perfgate.document.samples import KernelBlocks, Replicate
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
+from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.stats.summary import median
 
 # If the clocks of both sides of a quad differ by more, cycles are compared in place of seconds.
@@ -42,18 +43,23 @@ def busy_effect(pairs: Iterable[_Pair], shape: str) -> PairedEffect:
     effects = []
     levels = []
     for first, second in pairs:
-        quads = _quads_of(first, second, shape)
-        effects.append(float(np.mean([_log_ratio(base, head) for base, head in quads])))
-        levels.append(math.log(median([base.seconds for base, _ in quads])))
-    base = math.exp(median(levels))
-    return PairedEffect.of(Differences.of(effects), base, "pair", pairs=len(effects), clock="device")
+        ratios = []
+        seconds = []
+        for base, head in _quads_of(first, second, shape):
+            ratios.append(_log_ratio(base, head))
+            seconds.append(base.seconds)
+        effects.append(float(np.mean(ratios)))
+        levels.append(math.log(median(seconds)))
+    level = math.exp(median(levels))
+    return PairedEffect.of(Differences.of(effects), level, "pair", pairs=len(effects), clock="device")
 
 
 def _quads_of(first: Replicate, second: Replicate, shape: str) -> list[tuple[_BusyQuad, _BusyQuad]]:
     """The profiled blocks of quads in which both members have one."""
     if shape not in first.kernels or shape not in second.kernels:
         return []
-    before, after = _by_quad(first.kernels[shape]), _by_quad(second.kernels[shape])
+    before = _by_quad(first.kernels[shape])
+    after = _by_quad(second.kernels[shape])
     return [(before[quad], after[quad]) for quad in sorted(before.keys() & after.keys())]
 
 
@@ -61,8 +67,10 @@ def _by_quad(blocks: KernelBlocks) -> dict[int, _BusyQuad]:
     quads = {}
     for index, quad in enumerate(blocks.quad):
         calls = blocks.calls[index]
+        cycles: float | None = None
+        if blocks.cycles:
+            cycles = blocks.cycles[index] / calls
         if blocks.busy_ns[index] > 0:
-            cycles = blocks.cycles[index] / calls if blocks.cycles else None
             quads[quad] = _BusyQuad(blocks.busy_ns[index] / calls / 1e9, cycles)
     return quads
 
@@ -73,7 +81,9 @@ def _log_ratio(base: _BusyQuad, head: _BusyQuad) -> float:
     if not base.cycles or not head.cycles:
         return seconds
     cycles = math.log(head.cycles / base.cycles)
-    return cycles if abs(cycles - seconds) > SAME_CLOCK else seconds
+    if abs(cycles - seconds) <= SAME_CLOCK:
+        return seconds
+    return cycles
 
 
 def counts_cycles(pairs: Sequence[_Pair], shape: str) -> bool:
@@ -95,12 +105,12 @@ def ran_same_kernels(pairs: Sequence[_Pair], shape: str) -> bool:
     return len(works) == 1
 
 
-def kernel_seconds(pairs: Iterable[_Pair], shape: str) -> list[tuple[dict[str, float], dict[str, float]]]:
+def kernel_seconds(pairs: Iterable[_Pair], shape: str) -> PairedTimes:
     """The seconds of each kernel in a call of both members of each pair that profiled them; sizes of one name together."""
-    times = []
+    times = PairedTimes()
     for first, second in pairs:
         if shape in first.kernels and shape in second.kernels:
-            times.append((_seconds(first.kernels[shape]), _seconds(second.kernels[shape])))
+            times.add(_seconds(first.kernels[shape]), _seconds(second.kernels[shape]))
     return times
 
 

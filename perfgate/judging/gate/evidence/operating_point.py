@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import PowerCap
-from perfgate.document.samples import BlockColumns
+from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.values import rounded
@@ -24,31 +24,39 @@ CLOCK_TOLERANCE = 0.03
 Floats = npt.NDArray[np.float64]
 
 
-def power_cap(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> PowerCap | None:
+def power_cap(base: Iterable[Replicate], head: Iterable[Replicate]) -> PowerCap | None:
     """The share of each side's blocks at the power limit; None if no block was, or a side's state is unknown."""
-    of_base, of_head = _capped_share(base), _capped_share(head)
+    of_base = _capped_share(base)
+    of_head = _capped_share(head)
     if of_base is None or of_head is None or not of_base + of_head:
         return None
     return PowerCap(base=rounded(of_base), head=rounded(of_head))
 
 
-def _capped_share(blocks: Iterable[BlockColumns]) -> float | None:
-    states: list[bool] = []
-    for columns in blocks:
-        states += [state for state in columns.device.power_capped if state is not None]
-    return sum(states) / len(states) if states else None
+def _capped_share(replicates: Iterable[Replicate]) -> float | None:
+    states = []
+    for replicate in replicates:
+        for columns in replicate.shapes.values():
+            states += columns.device.power_capped
+    reported = [state for state in states if state is not None]
+    if not reported:
+        return None
+    return sum(reported) / len(reported)
 
 
 def clock_shift(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> float | None:
     """The relative difference of head's clock from base's; None if it is within the tolerance, may be 0, or is unknown."""
-    of_base, of_head = _log_clocks(base), _log_clocks(head)
+    of_base = _log_clocks(base)
+    of_head = _log_clocks(head)
     if not of_base.size or not of_head.size:
         return None
     estimate = shift(of_base, of_head)
     if estimate.low is None or estimate.high is None or estimate.low <= 0 <= estimate.high:
         return None
     change = float(np.expm1(estimate.value))
-    return change if abs(change) > CLOCK_TOLERANCE else None
+    if abs(change) <= CLOCK_TOLERANCE:
+        return None
+    return change
 
 
 def clock_shift_at(evidence: Evidence, place: ShapePlace) -> float | None:

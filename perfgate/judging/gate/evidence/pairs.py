@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.catalogue.names import BUSY, GAP, HOST, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
 from perfgate.document.comparison import Clock
@@ -30,7 +32,6 @@ P99_CALLS = 100
 
 # Two processes that took turns.
 Pair = tuple[Replicate, Replicate]
-_Lanes = tuple[BlockColumns, BlockColumns]
 
 
 class ProcessPair(NamedTuple):
@@ -61,9 +62,9 @@ def paired_effects(
     clean = []
     pairs = []
     for member, other in members:
-        columns = member.shapes[shape], other.shapes[shape]
-        on_device = on_device or columns[0].times.cpu_source == "device"
-        pair = _summary(*columns, clock)
+        columns = member.shapes[shape]
+        on_device = on_device or columns.times.cpu_source == "device"
+        pair = _summary(columns, other.shapes[shape], clock)
         if pair is not None:
             clean.append((member, other))
             pairs.append(pair)
@@ -71,15 +72,16 @@ def paired_effects(
         return {}
     effects = _times_of_calls(pairs, clock) | _tail(pairs, on_device=on_device) | _whole_blocks(pairs)
     preprocess_clock = clocks.get(TimedLane(place, preprocess=True), "wall")
-    summaries = [_summary(*lanes, preprocess_clock) for lanes in preprocess_lanes(members, shape)]
-    preprocessed = [pair for pair in summaries if pair is not None]
+    preprocessed = []
+    for before, after in preprocess_lanes(members, shape):
+        pair = _summary(before, after, preprocess_clock)
+        if pair is not None:
+            preprocessed.append(pair)
     if preprocessed:
         effects[PREPROCESSING] = _calls(preprocessed, preprocess_clock)
     if on_device:
         effects |= _device_clocks(pairs, clean, shape)
-    if any(member.start is None for member, _ in clean):
-        return effects
-    return _in_starts(effects, clean, profiled_pairs(clean, shape), luck=start_luck)
+    return _in_starts(effects, clean, shape, luck=start_luck)
 
 
 def members_of_pairs(
@@ -101,7 +103,7 @@ def _members(replicates: Iterable[Replicate], place: ShapePlace, arm: Arm, membe
     return members
 
 
-def preprocess_lanes(pairs: Iterable[Pair], shape: str) -> list[_Lanes]:
+def preprocess_lanes(pairs: Iterable[Pair], shape: str) -> list[tuple[BlockColumns, BlockColumns]]:
     """The blocks of the preprocessing in pairs in which both members timed it."""
     lanes = []
     for first, second in pairs:
@@ -119,14 +121,19 @@ def _summary(first: BlockColumns, second: BlockColumns, clock: Clock | None) -> 
     return ProcessPair(statistics(first, quads, clock=by), statistics(second, quads, clock=by))
 
 
+def _of_members(pairs: Iterable[ProcessPair], number: Callable[[Statistics], float]) -> Floats:
+    """A number of both members, a row for each pair; NaN if it is unknown."""
+    return np.array([(number(first), number(second)) for first, second in pairs])
+
+
 # --- one metric
 
 
 def _times_of_calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> dict[str, PairedEffect]:
-    p50 = _log_ratios_of(pairs, lambda process: process.p50, clock or "wall")
+    p50 = log_ratios(_of_members(pairs, lambda process: process.p50), clock=clock or "wall")
     effects = {LATENCY: _calls(pairs, clock), P50: p50._replace(fair=clock is not None), GAP: _gaps(pairs)}
     if clock not in ("wall", None):  # the fast path by the wall informs
-        by_wall = _fast_paths(pairs, lambda process: process.wall_path, "wall")
+        by_wall = _compared_paths([(first.wall_path, second.wall_path) for first, second in pairs], "wall")
         effects[WALL_TIME] = by_wall._replace(fair=False)
     return effects
 
@@ -148,37 +155,35 @@ def _device_clocks(pairs: Sequence[ProcessPair], members: Sequence[Pair], shape:
 
 def _calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> PairedEffect:
     """The effects on calls by the deciding clock: of the fast path, or of blocks if that clock does not see single calls."""
-    if clock == "awake" and _have_turnarounds(pairs):
-        return _log_ratios_of(pairs, _turnaround, clock)
-    by = clock if clock in CPU_CLOCKS else "wall"
-    effect = _fast_paths(pairs, lambda process: process.fast_path, by)
+    turnarounds = _of_members(pairs, _turnaround)
+    if clock == "awake" and np.isfinite(turnarounds).all():
+        return log_ratios(turnarounds, clock=clock)
+    by: Clock = "wall"
+    if clock in CPU_CLOCKS:
+        by = clock
+    effect = _compared_paths([(first.fast_path, second.fast_path) for first, second in pairs], by)
     return effect._replace(fair=clock == by)
 
 
-def _fast_paths(
-    pairs: Sequence[ProcessPair], path_of: Callable[[Statistics], ProcessFastPath], clock: Clock
-) -> PairedEffect:
-    return _compared_paths([(path_of(pair.first), path_of(pair.second)) for pair in pairs], clock)
-
-
 def _compared_paths(paths: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> PairedEffect:
-    effects, weights = np.array([compare_fast_paths(first, second) for first, second in paths]).T
-    base = float(np.exp(median([first.p10 for first, _ in paths])))
-    return PairedEffect.of(Differences(effects, weights), base, "pair", pairs=len(paths), clock=clock)
+    effects = []
+    weights = []
+    levels = []
+    for first, second in paths:
+        effect, weight = compare_fast_paths(first, second)
+        effects.append(effect)
+        weights.append(weight)
+        levels.append(first.p10)
+    differences = Differences(np.array(effects), np.array(weights))
+    return PairedEffect.of(differences, float(np.exp(median(levels))), "pair", pairs=len(paths), clock=clock)
 
 
-def _log_ratios_of(
-    pairs: Sequence[ProcessPair], level: Callable[[Statistics], float], clock: Clock = "wall"
-) -> PairedEffect:
-    return log_ratios([(level(first), level(second)) for first, second in pairs], pairs=len(pairs), clock=clock)
-
-
-def log_ratios(levels: Sequence[tuple[float, float]], *, pairs: int, clock: Clock = "wall") -> PairedEffect:
+def log_ratios(levels: npt.ArrayLike, *, clock: Clock = "wall") -> PairedEffect:
     """The effect on numbers given as logarithms of first and second."""
-    table = np.array(levels)
+    table = np.asarray(levels, dtype=np.float64)
     base = float(np.exp(median(table[:, 0])))
     differences = Differences.of(table[:, 1] - table[:, 0])
-    return PairedEffect.of(differences, base, "pair", pairs=pairs, clock=clock)
+    return PairedEffect.of(differences, base, "pair", pairs=differences.size, clock=clock)
 
 
 def _gaps(pairs: Sequence[ProcessPair]) -> PairedEffect:
@@ -188,34 +193,38 @@ def _gaps(pairs: Sequence[ProcessPair]) -> PairedEffect:
     """
     turns = []
     differences = []
+    gaps = []
     for first, second in pairs:
         turn = float(np.exp(first.fast_path.p10)) + max(0.0, first.gap)
         turns.append(turn)
         differences.append(np.log1p(max(-0.99, (second.gap - first.gap) / turn)))
+        gaps.append(first.gap)
     effect = Differences.of(differences)
-    base = median([pair.first.gap for pair in pairs])
+    base = median(gaps)
     head = base + math.expm1(effect.estimate) * median(turns)
     return PairedEffect(effect, base, head, "pair", pairs=len(pairs))
 
 
 def _whole_blocks(pairs: Sequence[ProcessPair]) -> dict[str, PairedEffect]:
     """The turnaround and the processor's counts, if all pairs have them."""
+    levels = {TURNAROUND: _of_members(pairs, _turnaround)}
+    for name in HARDWARE:
+        levels[name] = _of_members(pairs, partial(_hardware, name=name))
     effects = {}
-    if _have_turnarounds(pairs):
-        effects[TURNAROUND] = _log_ratios_of(pairs, _turnaround)
-    for metric in HARDWARE:
-        if all(metric in first.hardware and metric in second.hardware for first, second in pairs):
-            levels = [(first.hardware[metric], second.hardware[metric]) for first, second in pairs]
-            effects[metric] = log_ratios(levels, pairs=len(pairs))
+    for name, table in levels.items():
+        if np.isfinite(table).all():
+            effects[name] = log_ratios(table)
     return effects
 
 
-def _have_turnarounds(pairs: Sequence[ProcessPair]) -> bool:
-    return all(first.turnaround is not None and second.turnaround is not None for first, second in pairs)
-
-
 def _turnaround(process: Statistics) -> float:
-    return math.nan if process.turnaround is None else process.turnaround
+    if process.turnaround is None:
+        return math.nan
+    return process.turnaround
+
+
+def _hardware(process: Statistics, name: str) -> float:
+    return process.hardware.get(name, math.nan)
 
 
 # --- the tail
@@ -227,8 +236,9 @@ def _tail(pairs: Sequence[ProcessPair], *, on_device: bool) -> dict[str, PairedE
     if not pools:
         return {}
     tails = [(_log_p99(first), _log_p99(second)) for first, second in pools]
-    effect = log_ratios(tails, pairs=len(pairs), clock="device" if on_device else "cpu")
-    return {P99: effect._replace(fair=on_device or _compute_alike(pairs))}
+    clock: Clock = "device" if on_device else "cpu"
+    effect = log_ratios(tails, clock=clock)
+    return {P99: effect._replace(pairs=len(pairs), fair=on_device or _compute_alike(pairs))}
 
 
 def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
@@ -242,7 +252,8 @@ def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Flo
         pool = np.concatenate(of_first), np.concatenate(of_second)
         if min(pool[0].size, pool[1].size) >= P99_CALLS:
             pools.append(pool)
-            of_first, of_second = [], []
+            of_first = []
+            of_second = []
     return pools
 
 
@@ -252,7 +263,7 @@ def _log_p99(seconds: Floats) -> float:
 
 def _compute_alike(pairs: Sequence[ProcessPair]) -> bool:
     """Whether both sides compute for similar shares of their time: otherwise CPU time does not measure how long calls take."""
-    shares = np.asarray([(_computed_share(first), _computed_share(second)) for first, second in pairs])
+    shares = _of_members(pairs, _computed_share)
     known = shares[np.isfinite(shares).all(axis=1)]
     if not known.size:
         return True
@@ -269,18 +280,23 @@ def _computed_share(process: Statistics) -> float:
 
 
 def _in_starts(
-    effects: Mapping[str, PairedEffect],
-    pairs: Iterable[Pair],
-    profiled: Iterable[Pair],
-    *,
-    luck: float,
+    effects: Mapping[str, PairedEffect], pairs: Sequence[Pair], shape: str, *, luck: float
 ) -> dict[str, PairedEffect]:
-    """The effects, with the starts of pairs of processes that stayed loaded; a P99 pools pairs of several starts."""
+    """The effects, with the starts of pairs if all processes stayed loaded; a P99 pools pairs of several starts."""
     clustered = dict(effects)
+    starts_of_all = _starts(pairs)
+    if len(starts_of_all) < len(pairs):
+        return clustered
     for name, effect in effects.items():
         differences = effect.differences
-        of_effect = profiled if name == BUSY else pairs
-        starts = [first.pair if first.start is None else first.start for first, _ in of_effect]
+        starts = starts_of_all
+        if name == BUSY:
+            starts = _starts(profiled_pairs(pairs, shape))
         if differences.size == len(starts):
             clustered[name] = effect._replace(differences=differences.in_starts(starts, luck=luck))
     return clustered
+
+
+def _starts(pairs: Iterable[Pair]) -> list[int]:
+    """The starts of pairs of processes that stayed loaded."""
+    return [first.start for first, _ in pairs if first.start is not None]

@@ -72,7 +72,9 @@ class UsedBlocks(NamedTuple):
         return cls(is_used, calls[is_used], quad_of_call, wall, cpu, host)
 
     def times(self, clock: Clock) -> Floats:
-        return np.maximum(self.cpu, SHORTEST) if clock in CPU_CLOCKS else self.wall
+        if clock in CPU_CLOCKS:
+            return np.maximum(self.cpu, SHORTEST)
+        return self.wall
 
     def fast_path(self, times: Floats) -> ProcessFastPath:
         return fast_path([times[self.quad_of_call == quad] for quad in np.unique(self.quad_of_call)])
@@ -81,32 +83,33 @@ class UsedBlocks(NamedTuple):
 def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall") -> Statistics:
     """Summarise one process, or only these quads of it, by ``clock``: the metrics' entries have the formulas."""
     used = UsedBlocks.of(blocks, quads)
-    awake = awake_seconds(blocks, used.is_used) if blocks.conductor.seen_ns else None
     times = used.times(clock)
-    wall_path = used.fast_path(used.wall)
-    path = used.fast_path(times) if clock in CPU_CLOCKS else wall_path
-    if clock == "awake" and awake is not None:
-        times = awake
+    path = wall_path = used.fast_path(used.wall)
+    if clock in CPU_CLOCKS:
+        path = used.fast_path(times)
+    host_path: ProcessFastPath | None = None
+    if used.host is not None:
+        host_path = used.fast_path(used.host)
+    awake: Floats | None = None
+    if blocks.conductor.seen_ns:
+        awake = awake_seconds(blocks, used.is_used)
+    turnaround: float | None = None
+    if awake is not None:
+        low_seconds = [linear_quantile(awake, share) for share in TURNAROUND_QUANTILES]
+        turnaround = float(np.mean(np.log(low_seconds)))
+        if clock == "awake":
+            times = awake
+    gaps = block_seconds(blocks)[used.is_used] - sum_by_block(used.wall, used.calls)
     return Statistics(
         fast_path=path,
         wall_path=wall_path,
-        host_path=None if used.host is None else used.fast_path(used.host),
+        host_path=host_path,
         p50=float(np.log(linear_quantile(times, 0.5))),
         cpu=used.cpu,
-        gap=_gap(blocks, used),
-        turnaround=None if awake is None else _turnaround(awake),
+        gap=linear_quantile(gaps / used.calls, GAP_QUANTILE),
+        turnaround=turnaround,
         hardware=_hardware(blocks, used),
     )
-
-
-def _gap(blocks: BlockColumns, used: UsedBlocks) -> float:
-    gaps = block_seconds(blocks)[used.is_used] - sum_by_block(used.wall, used.calls)
-    return linear_quantile(gaps / used.calls, GAP_QUANTILE)
-
-
-def _turnaround(awake: Floats) -> float:
-    low_seconds = [linear_quantile(awake, share) for share in TURNAROUND_QUANTILES]
-    return float(np.mean(np.log(low_seconds)))
 
 
 def _hardware(blocks: BlockColumns, used: UsedBlocks) -> dict[str, float]:

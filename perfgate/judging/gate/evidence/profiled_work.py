@@ -7,15 +7,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfgate.document.alignment import Work
+from perfgate.document.alignment import DEVICE, Work
 from perfgate.document.lines import file_of
 from perfgate.document.profile import JobProfile, ProfiledLine, ProfiledOperator
 from perfgate.document.run import CodeChange
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 
 _COLLECTIVE = "c10d::"
-# The kind of work that ran on a device.
-DEVICE = "device"
 
 
 class ProjectFunction(NamedTuple):
@@ -51,6 +49,9 @@ def called_operators(profile: JobProfile) -> dict[CalledOperator, Work]:
 
 def _work_of(operator: ProfiledOperator, units: int) -> Work:
     """The seconds of an operator, with their standard error if its calls are alike."""
+    error = 0.0
+    if units:
+        error = operator.spread * math.sqrt(operator.calls / units)
     return Work(
         operator=operator.name,
         amount=operator.seconds,
@@ -58,7 +59,7 @@ def _work_of(operator: ProfiledOperator, units: int) -> Work:
         line=operator.line or None,
         function=operator.function,
         kind=DEVICE if operator.on_device else "",
-        error=operator.spread * math.sqrt(operator.calls / units) if units else 0.0,
+        error=error,
     )
 
 
@@ -71,13 +72,14 @@ def lines_with_more_calls(
     """
     if head is None:
         return {}
-    before = called_operators(base) if base else {}
+    calls_of_base: dict[CalledOperator, float] = {}
+    if base is not None:
+        calls_of_base = {key: work.calls for key, work in called_operators(base).items()}
     code = ChangedCode(changes, head.functions)
     most: dict[str, float] = {}
     lines = {}
     for key, work in called_operators(head).items():
-        old = before.get(key)
-        more = work.calls - (old.calls if old else 0.0)
+        more = work.calls - calls_of_base.get(key, 0.0)
         name = work.operator
         if name.startswith(_COLLECTIVE):
             name = name.removeprefix(_COLLECTIVE).rstrip("_")

@@ -31,7 +31,8 @@ def quads_of(evidence: Evidence, job: str) -> dict[int, Quad]:
     before, after = (turns_by_quad(turns, job) for turns in evidence.turns(job))
     quads = {}
     for number in sorted(before.keys() & after.keys()):
-        of_base, of_head = before[number], after[number]
+        of_base = before[number]
+        of_head = after[number]
         quads[number] = Quad(of_base[0].start, of_base, of_head)
     return quads
 
@@ -62,7 +63,8 @@ class OtherWork(NamedTuple):
 def other_work(quads: Iterable[Quad]) -> OtherWork | None:
     """The first difference between the work of both sides; None if all quads did the same."""
     for quad in quads:
-        before, after = _work_of(quad.base), _work_of(quad.head)
+        before = _work_of(quad.base)
+        after = _work_of(quad.head)
         for name in sorted(before.keys() | after.keys()):
             if before.get(name) != after.get(name):
                 return OtherWork(name, before[name], after[name])

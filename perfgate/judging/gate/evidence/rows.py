@@ -45,7 +45,9 @@ ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
 # Reported by the device or the kernel: a block must have it if another block has it.
 REPORTED = ("run_delay_ns", "instructions", "throttled", "clock_share", "foreign_processes")
 # Distinguish rows of one metric: the shape was counted, a count is known to repeat or to vary, and an output was checked.
-COUNTED, STEADINESS, CHECKED = ("counted",), ("steadiness",), ("checked",)
+COUNTED = ("counted",)
+STEADINESS = ("steadiness",)
+CHECKED = ("checked",)
 
 
 class Row(NamedTuple):
@@ -124,9 +126,10 @@ class SideTables(NamedTuple):
     def both_have(self, row: Row) -> bool:
         return row in self.base.rows and row in self.head.rows
 
-    def of_metric(self, metric: str) -> list[Row]:
-        """The rows of a metric that either side has."""
-        return list(dict.fromkeys([*self.base.of_metric(metric), *self.head.of_metric(metric)]))
+    def of_metric(self, metric: str, shape: str | None = None) -> list[Row]:
+        """The rows of a metric that either side has, of one shape or all."""
+        rows = dict.fromkeys([*self.base.of_metric(metric), *self.head.of_metric(metric)])
+        return [row for row in rows if shape in (None, row.shape)]
 
     def metrics(self, prefix: str | tuple[str, ...]) -> list[str]:
         """The metrics with such a name that either side has."""
@@ -172,7 +175,8 @@ def _add_record(table: RowTable, record: WorkloadRecord, run: RunDocument) -> No
 
 def _add_replicate(table: RowTable, replicate: Replicate, side: Side, *, profiles: bool) -> None:
     """Add a process of a pair or a stretch, its settings, and its lanes: a shape's blocks of calls or of preprocessing."""
-    name, own_member = replicate.workload, "first" if side == "base" else "second"
+    name = replicate.workload
+    own_member = "first" if side == "base" else "second"
     is_own = replicate.arm != "aa" and replicate.member == own_member
     process = Row(name, "", LATENCY, replicate.arm, replicate.pair, () if is_own else (replicate.member,))
     if process not in table.rows and replicate.arm == "aa" and replicate.member == "second":
@@ -282,15 +286,19 @@ def _add_counters(table: RowTable, counters: CounterSet) -> None:
 def _parts_of_sites(counters: CounterSet) -> Iterator[tuple[str, bool]]:
     """Yield the parts of the sites that the gate judges by, and whether each adds up to its counter or operator."""
     by_metric: dict[str, Counter[str]] = {FRAMEWORK_OPS: Counter(), LOW_PRECISION_OPS: Counter()}
+    has_varying = False
     for site in counters.sites:
+        has_varying = has_varying or bool(site.between)
         if site.metric in by_metric:
             by_metric[site.metric][site.name] += site.count
     for metric, by_operator in by_metric.items():
         yield f"sites.{metric}", by_operator.total() == counters.values.get(metric, 0)
     # A count that varies does so at places: the other places are compared exactly.
     if FRAMEWORK_OPS in counters.unstable:
-        yield f"sites.between:{FRAMEWORK_OPS}", any(site.between for site in counters.sites)
-    runs = Counter({operator.op: operator.count for operator in counters.ops})
+        yield f"sites.between:{FRAMEWORK_OPS}", has_varying
+    runs: Counter[str] = Counter()
+    for operator in counters.ops:
+        runs[operator.op] = operator.count
     for name, count in sorted(by_metric[FRAMEWORK_OPS].items()):
         yield f"ops.count:{name}", runs[name] == count
     # No operator can have run in low precision more often than it ran.

@@ -11,6 +11,7 @@ from perfgate.document.run import CounterSet
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import ran_same_kernels
+from perfgate.judging.gate.evidence.work import CountedSide
 
 # The slowdown that "unchanged" excludes for host and span if the work is the same.
 SAME_WORK_MARGIN = 0.05
@@ -21,17 +22,14 @@ def is_same_work(evidence: Evidence, place: ShapePlace) -> bool:
     """Whether a call of both sides ran the same kernels, operators, functions and bytecodes, each known exactly."""
     if not ran_same_kernels(evidence.pairs.get(place.workload, []), place.shape):
         return False
-    before, after = evidence.base.counters.get(place), evidence.head.counters.get(place)
+    before = evidence.base.counters.get(place)
+    after = evidence.head.counters.get(place)
     return before is not None and after is not None and _has_same_counts(before, after)
 
 
 def _has_same_counts(before: CounterSet, after: CounterSet) -> bool:
     for name in _COUNTS:
-        counts = before.values.get(name), after.values.get(name)
-        if None in counts or counts[0] != counts[1] or name in (*before.unstable, *after.unstable):
+        count = before.values.get(name)
+        if count is None or count != after.values.get(name) or name in (*before.unstable, *after.unstable):
             return False
-    return _operators(before) == _operators(after)
-
-
-def _operators(counters: CounterSet) -> dict[str, int]:
-    return {operator.op: operator.count for operator in counters.ops}
+    return CountedSide(before).calls == CountedSide(after).calls

@@ -24,14 +24,8 @@ from perfgate.stats.summary import median
 
 SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.origin.sampled)
 
-
 # The logarithms of base and head, pair by pair and metric by metric.
 _Levels = dict[str, list[tuple[float, float]]]
-
-
-def _add(levels: _Levels, base: Mapping[str, float], head: Mapping[str, float]) -> None:
-    for name in base.keys() & head.keys():
-        levels[name].append((base[name], head[name]))
 
 
 def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks) -> dict[str, PairedEffect]:
@@ -43,22 +37,29 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
     CPUs.
     """
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
-    of_calls = None if clock == "awake" else clock
+    if clock == "awake":
+        clock = None
+    items = np.array([_batch(base, place), _batch(head, place)])
     levels: _Levels = defaultdict(list)
     for first, second in members_of_pairs(base.pairs.replicates, head.pairs.replicates, place, "ab"):
         quads, _ = clean_pair(first.shapes[place.shape], second.shapes[place.shape])
         if quads is not None:
-            _add(levels, _sampled(first, place, quads, of_calls), _sampled(second, place, quads, of_calls))
-    calls_per_second = levels.pop(THROUGHPUT, [])
+            _add(levels, _sampled(first, place, quads, clock), _sampled(second, place, quads, clock))
     effects = {}
     for name, of_pairs in levels.items():
-        by = "awake" if name == HOST_UTILIZATION else of_calls or "awake"
-        effects[name] = log_ratios(of_pairs, pairs=len(of_pairs), clock=by)
-    items = _batch(base, place), _batch(head, place)
-    if min(items) > 0 and calls_per_second:
-        effects[THROUGHPUT] = _throughput(items, calls_per_second, of_calls or "awake")
+        if name == HOST_UTILIZATION:
+            effects[name] = log_ratios(of_pairs, clock="awake")
+        elif name != THROUGHPUT:
+            effects[name] = log_ratios(of_pairs, clock=clock or "awake")
+        elif items.min() > 0:
+            effects[name] = log_ratios(np.log(items) + of_pairs, clock=clock or "awake")
     # Stretches hold the rare slow calls that the processes of pairs never reach.
     return effects | _tail_effects(base, head, place)
+
+
+def _add(levels: _Levels, base: Mapping[str, float], head: Mapping[str, float]) -> None:
+    for name in base.keys() & head.keys():
+        levels[name].append((base[name], head[name]))
 
 
 def _batch(run: RunDocument, place: ShapePlace) -> int:
@@ -66,12 +67,6 @@ def _batch(run: RunDocument, place: ShapePlace) -> int:
         if workload.name == place.workload:
             return workload.batch
     return 0
-
-
-def _throughput(items: tuple[int, int], calls_per_second: list[tuple[float, float]], clock: Clock) -> PairedEffect:
-    of_base, of_head = math.log(items[0]), math.log(items[1])
-    levels = [(of_base + base, of_head + head) for base, head in calls_per_second]
-    return log_ratios(levels, pairs=len(levels), clock=clock)
 
 
 def _sampled(process: Replicate, place: ShapePlace, quads: frozenset[int], clock: Clock | None) -> dict[str, float]:
@@ -90,9 +85,11 @@ def _host_utilization(process: Replicate, blocks: BlockColumns, quads: frozenset
     """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; None if that is not known."""
     if not (blocks.conductor.used_ns and blocks.conductor.seen_ns and process.worker.cpus):
         return None
-    awake, used_ns = awake_by_block(blocks), np.asarray(blocks.conductor.used_ns, dtype=np.float64)
+    awake = awake_by_block(blocks)
+    used_ns = np.asarray(blocks.conductor.used_ns, dtype=np.float64)
     counts = np.isfinite(awake) & np.isin(blocks.quad, list(quads))
-    cpu_seconds, awake_seconds = float(used_ns[counts].sum()) / 1e9, float(awake[counts].sum())
+    cpu_seconds = float(used_ns[counts].sum()) / 1e9
+    awake_seconds = float(awake[counts].sum())
     if min(cpu_seconds, awake_seconds) <= 0:
         return None
     return math.log(cpu_seconds / (awake_seconds * len(process.worker.cpus)))
@@ -124,13 +121,11 @@ def _tail_effects(base: RunDocument, head: RunDocument, place: ShapePlace) -> di
     """P90, slowest tenth and standard deviation of calls without waits, one difference a quad of the long stretches."""
     levels: _Levels = defaultdict(list)
     for first, second in members_of_pairs(base.pairs.replicates, head.pairs.replicates, place, "stretch"):
-        before, after = first.shapes[place.shape], second.shapes[place.shape]
+        before = first.shapes[place.shape]
+        after = second.shapes[place.shape]
         quads, _ = clean_pair(before, after)
         for quad in sorted(quads or ()):
             of_quad = frozenset({quad})
             tail_of_base = _tail(UsedBlocks.of(before, of_quad).wall)
             _add(levels, tail_of_base, _tail(UsedBlocks.of(after, of_quad).wall))
-    effects = {}
-    for name, of_quads in levels.items():
-        effects[name] = log_ratios(of_quads, pairs=len(of_quads), clock="awake")
-    return effects
+    return {name: log_ratios(of_quads, clock="awake") for name, of_quads in levels.items()}

@@ -22,9 +22,10 @@ def common_ratio(
     candidates: Iterable[Ratio], first: Iterable[Turn], second: Iterable[Turn]
 ) -> tuple[float, float] | None:
     """The first ratio that both lists of turns have, of each of them."""
-    before, after = _totals(first), _totals(second)
+    before = _totals(first)
+    after = _totals(second)
     for count, of in candidates:
-        if all(count in total and total[of] > 0 for total in (before, after)):
+        if count in before and count in after and min(before[of], after[of]) > 0:
             return before[count] / before[of], after[count] / after[of]
     return None
 

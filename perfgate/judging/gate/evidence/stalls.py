@@ -48,11 +48,12 @@ def is_stall(times: npt.NDArray[np.float64] | _Gaps) -> npt.NDArray[np.bool_]:
 
 def stall_effect(quads: Iterable[Quad]) -> PairedEffect | None:
     """The stalls of both sides, quad by quad; None if turns have too few gaps between tokens, or no stall at all."""
-    base: list[StalledGaps] = []
-    head: list[StalledGaps] = []
+    base = []
+    head = []
     starts = []
     for quad in quads:
-        before, after = _gaps(quad.base), _gaps(quad.head)
+        before = _gaps(quad.base)
+        after = _gaps(quad.head)
         if min(before.size, after.size) < _FEWEST_GAPS:
             return None
         base.append(_count(before))
@@ -76,5 +77,8 @@ def _count(gaps: _Gaps) -> StalledGaps:
 
 
 def _share(counts: Iterable[StalledGaps]) -> float:
-    listed = list(counts)
-    return sum(count.stalls for count in listed) / sum(count.gaps for count in listed)
+    stalls = gaps = 0
+    for count in counts:
+        stalls += count.stalls
+        gaps += count.gaps
+    return stalls / gaps

@@ -90,8 +90,11 @@ class StretchSide(NamedTuple):
 
     @classmethod
     def of(cls, quads: Sequence[SideQuad]) -> StretchSide:
-        means, shares, seconds = [], [], []
-        excesses, computed = [], []
+        means = []
+        shares = []
+        seconds = []
+        excesses = []
+        computed = []
         for quad in quads:
             stalled = quad.stalled
             excess = quad.wall[stalled] - median(quad.wall)
@@ -149,7 +152,7 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
     of_head = []
     starts = set()
     is_resident = False
-    used: list[tuple[BlockColumns, BlockColumns]] = []
+    used = []
     pairs = evidence.stretches.get(place.workload, [])
     for first, second in pairs:
         if place.shape not in first.shapes or place.shape not in second.shapes:
@@ -204,15 +207,19 @@ def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
     if not samples:
         return None
     line, most = samples.most_common(1)[0]
-    return line if most >= LEAST_OF_SAMPLES * samples.total() else None
+    if most < LEAST_OF_SAMPLES * samples.total():
+        return None
+    return line
 
 
 def _quads_of(base: BlockColumns, head: BlockColumns) -> Iterator[tuple[SideQuad, SideQuad]]:
     """Yield the quads with known means on both sides."""
     undisturbed, _ = clean_pair(base, head)
-    before, after = _Lane.of(base), _Lane.of(head)
+    before = _Lane.of(base)
+    after = _Lane.of(head)
     for number in sorted(undisturbed or ()):
-        of_base, of_head = before.quad(number), after.quad(number)
+        of_base = before.quad(number)
+        of_head = after.quad(number)
         if math.isfinite(of_base.mean) and math.isfinite(of_head.mean):
             yield of_base, of_head
 

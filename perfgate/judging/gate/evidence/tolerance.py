@@ -32,7 +32,9 @@ def configured_tolerance(policy: Policy, metric: str, place: ShapePlace) -> floa
         return parse_place(key).metric == metric, sum(character not in "*?[]" for character in key), key
 
     keys = [key for key in policy.tolerances if key_matches(key, metric, place)]
-    return policy.tolerances[max(keys, key=specificity)] if keys else None
+    if not keys:
+        return None
+    return policy.tolerances[max(keys, key=specificity)]
 
 
 def is_named(policy: Policy, metric: str, place: ShapePlace) -> bool:
@@ -46,8 +48,12 @@ def is_named(policy: Policy, metric: str, place: ShapePlace) -> bool:
 
 def repeated_metrics(policy: Policy) -> tuple[str, ...]:
     """The metrics of the checklist that a tolerance names in full; a pattern names none, for it may cover a whole step."""
-    metrics = {parse_place(key).metric for key in policy.tolerances}
-    return tuple(sorted(name for name in metrics if name in METRICS and METRICS[name].repeatable))
+    metrics = set()
+    for key in policy.tolerances:
+        name = parse_place(key).metric
+        if name in METRICS and METRICS[name].repeatable:
+            metrics.add(name)
+    return tuple(sorted(metrics))
 
 
 def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
@@ -60,10 +66,11 @@ def margins_for_unchanged(policy: Policy, metric: str, place: ShapePlace, *, mov
     scale = entry_of(metric).gate.ok_margin_scale
     allowed = tolerance(policy, metric, place, moved=moved)
     if policy.ok_margin is None:
-        sufficient = scale * OK_MARGIN
-        sought = SOUGHT_OK_MARGIN if moved and scale == 1 else sufficient
+        sought = sufficient = scale * OK_MARGIN
+        if moved and scale == 1:
+            sought = SOUGHT_OK_MARGIN
     else:
-        sufficient = sought = scale * policy.ok_margin
+        sought = sufficient = scale * policy.ok_margin
     return max(sought, allowed), max(sufficient, allowed)
 
 

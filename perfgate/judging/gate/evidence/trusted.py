@@ -36,15 +36,19 @@ class RequiredJob:
 
         They are the base's own. If head changed the table, they are head's, which the documents report as a change.
         """
-        name, own = self.reference.name, self.reference
+        name = self.reference.name
+        own = self.reference
         hashes = {job.sha256 for job in (*base.jobs.records, *head.jobs.records) if job.name == name}
         if hashes == {own.sha256}:
             return own
-        before, after = harness_of(base, name), harness_of(head, name)
+        before = harness_of(base, name)
+        after = harness_of(head, name)
         if before is None or after is None or before.settings != own.written:
             return None
         changed = JobReference.from_written(name, after.settings, judged_by=own.settings)
-        return changed if changed is not None and hashes == {changed.sha256} else None
+        if changed is not None and hashes == {changed.sha256}:
+            return changed
+        return None
 
     def is_on_device(self, evidence: Evidence) -> bool:
         """Whether the ranks' memory is measured by an accelerator's allocator, by the configuration or else by a testbed."""
@@ -86,20 +90,21 @@ class TrustedNumbers:
 
 
 def trusted_numbers(
-    required: RequiredJob, reference: JobReference, record: JobRecord, *, on_device: bool
+    required: RequiredJob, reference: JobReference, record: JobRecord, evidence: Evidence
 ) -> TrustedNumbers:
-    """``reference`` has the settings used to measure the job."""
+    """The numbers of a job that was measured by the settings in ``reference``."""
     settings = reference.settings
     must_gate = set(reference.must_gate)
-    if settings.ranks and on_device:
+    if settings.ranks and required.is_on_device(evidence):
         must_gate.add(RANKS_MEMORY)
     reported = {*required.numbers, *(number.metric for number in record.numbers)}
     if settings.command and not any(metric.startswith(NUMBER) for metric in reported):
         must_gate.add(_COMMAND_CPU)
-    numbers: list[JobNumber] = []
+    numbers = []
     undirected = set()
     for reported_number in record.numbers:
-        number, metric = reported_number, reported_number.metric
+        number = reported_number
+        metric = reported_number.metric
         gates = metric in must_gate
         plain = metric.removeprefix(NUMBER)
         declared = settings.numbers.get(plain)
@@ -129,6 +134,5 @@ def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict
         required = jobs.get(record.name)
         if required is not None:
             settings = required.measured_by(*evidence.runs) or required.reference
-            on_device = required.is_on_device(evidence)
-            numbers[record.name] = trusted_numbers(required, settings, record, on_device=on_device)
+            numbers[record.name] = trusted_numbers(required, settings, record, evidence)
     return numbers

@@ -39,11 +39,12 @@ def clean_pair(first: BlockColumns, second: BlockColumns) -> tuple[frozenset[int
 def _taint(device: DeviceColumns, index: int) -> Taint | None:
     if device.throttled and device.throttled[index]:
         return "throttled"
-    clock_share = device.clock_share[index] if device.clock_share else None
     # A driver that reports throttling is trusted: a lower clock was requested, or its power limit holds it.
     unexplained = not device.throttled or device.throttled[index] is None
-    if unexplained and clock_share is not None and clock_share < RATED_CLOCK_SHARE:
-        return "slow_clock"
+    if unexplained and device.clock_share:
+        share = device.clock_share[index]
+        if share is not None and share < RATED_CLOCK_SHARE:
+            return "slow_clock"
     if device.foreign_processes and device.foreign_processes[index]:
         return "foreign_process"
     return None
@@ -51,10 +52,12 @@ def _taint(device: DeviceColumns, index: int) -> Taint | None:
 
 def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
     """The share of the measured time that workers waited for a CPU taken by another process; None if it is unknown."""
-    seen = waited = 0
+    waited = seen = 0
     for columns in blocks:
         observed = columns.conductor
         if observed.run_delay_ns:
-            seen += sum(observed.seen_ns)
             waited += sum(observed.run_delay_ns)
-    return waited / seen if seen else None
+            seen += sum(observed.seen_ns)
+    if not seen:
+        return None
+    return waited / seen

@@ -46,7 +46,9 @@ def _names(run: RunDocument) -> Iterator[str]:
             # A finding with its own message needs no rule of ours.
             if finding.message is None and finding.rule not in RULES:
                 yield finding.rule
-    yield from (code for code in _codes(msgspec.to_builtins([run.warnings, own])) if code not in MESSAGES)
+    for code in _codes(msgspec.to_builtins([run.warnings, own])):
+        if code not in MESSAGES:
+            yield code
 
 
 def _codes(value: Any) -> Iterator[str]:

@@ -64,13 +64,17 @@ def invalid_times(evidence: Evidence) -> list[Invalid]:
 
 def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
     """Yield, for every place, that a side's code was changed during the run: no measurement shows which code it was."""
-    broken = [run.source.seal for run in evidence.runs if run.source.seal and run.source.seal.broken]
-    if not broken:
-        return
+    is_broken = False
     files: dict[str, None] = {}
-    for seal in broken:
-        files |= dict.fromkeys(seal.changed)
-    message = Message("gate.code-changed", {"files": list(files)}) if files else Message("gate.code-changed-somewhere")
+    for run in evidence.runs:
+        if run.source.seal is not None and run.source.seal.broken:
+            is_broken = True
+            files |= dict.fromkeys(run.source.seal.changed)
+    if not is_broken:
+        return
+    message = Message("gate.code-changed-somewhere")
+    if files:
+        message = Message("gate.code-changed", {"files": list(files)})
     jobs = [ShapePlace(job.name, "") for job in evidence.head.run.jobs.records]
     for workload, shape in (*evidence.places, *jobs):
         yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
@@ -121,28 +125,35 @@ def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
 
 def misconduct(evidence: Evidence) -> Iterator[Invalid]:
     """Yield the misconduct of workers that makes their times worthless, worst first."""
-    base, head = evidence.runs
-    replicates = [("base", replicate) for replicate in base.pairs.replicates]
-    replicates += [("head", replicate) for replicate in head.pairs.replicates]
-    for side, replicate in replicates:
-        for shape, columns in replicate.lanes:
-            if reason := _false_clock(columns):
-                message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
-                yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
-    for side, replicate in replicates:
-        yield from _more_cpus(replicate, side)
-        if replicate.worker.settings.get(STOPPED, "0") != "0":
-            message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
-            yield from _every_shape(replicate, "stopped", message)
+    of_processes = []
+    for side, run in zip(("base", "head"), evidence.runs):
+        for replicate in run.pairs.replicates:
+            yield from _wrong_clock(replicate, side)
+            of_processes += [*_more_cpus(replicate, side), *_stopped(replicate, side)]
+    yield from of_processes
     for pairs in (*evidence.pairs.values(), *evidence.stretches.values()):
         yield from _changed_settings(pairs)
         yield from _out_of_turn(pairs)
         yield from _unsteady(pairs)
 
 
+def _wrong_clock(replicate: Replicate, side: str) -> Iterator[Invalid]:
+    for shape, columns in replicate.lanes:
+        if reason := _false_clock(columns):
+            message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
+            yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
+
+
+def _stopped(replicate: Replicate, side: str) -> Iterator[Invalid]:
+    if replicate.worker.settings.get(STOPPED, "0") != "0":
+        message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
+        yield from _every_shape(replicate, "stopped", message)
+
+
 def _false_clock(columns: BlockColumns) -> Message | None:
     """Compare a worker's own times of its blocks with the conductor's."""
-    calls, wall = np.asarray(columns.calls), unpack(columns.times.wall)
+    calls = np.asarray(columns.calls)
+    wall = unpack(columns.times.wall)
     spans = np.asarray(columns.worker.end_ns, dtype=np.float64) - np.asarray(columns.worker.start_ns)
     sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
     if (sums > spans).any() or (spans <= 0).any():
@@ -169,9 +180,11 @@ def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
     Compared with the blocks, all of the worker's waiting is subtracted, because the share that fell to the call that is not
     recorded is unknown. Compared with its whole turn, only the waiting outside of that.
     """
-    observed, worker = columns.conductor, columns.worker
+    observed = columns.conductor
+    worker = columns.worker
     blocks = len(observed.seen_ns)
-    calls, delays = np.asarray(columns.calls), _or_zeros(observed.run_delay_ns, blocks)
+    calls = np.asarray(columns.calls)
+    delays = _or_zeros(observed.run_delay_ns, blocks)
     awake = np.asarray(observed.seen_ns) - _or_zeros(observed.conductor_delay_ns, blocks)
     expected = spans * (calls + 1) / calls  # one call of every block is made and not recorded
     shares: Floats = 1 - expected / np.maximum(1, awake - delays)
@@ -200,9 +213,11 @@ def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
 
 def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
     for first, second in pairs:
-        of_base, of_head = first.worker.settings, second.worker.settings
+        of_base = first.worker.settings
+        of_head = second.worker.settings
         for name in sorted((of_base.keys() & of_head.keys()) - {STOPPED}):
-            before, after = of_base[name], of_head[name]
+            before = of_base[name]
+            after = of_head[name]
             if before != after:
                 values: dict[str, MessageValue] = {"pair": first.pair, "name": name, "before": before, "after": after}
                 yield from _every_shape(first, "worker_changed", Message("gate.settings-differ", values))
@@ -210,7 +225,8 @@ def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
 
 def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
     base, head = zip(*pairs)
-    of_base, of_head = list(map(_out_of_turn_share, base)), list(map(_out_of_turn_share, head))
+    of_base = list(map(_out_of_turn_share, base))
+    of_head = list(map(_out_of_turn_share, head))
     message = _works_out_of_turn(median(of_base), median(of_head))
     if message is not None:
         yield from _every_shape(pairs[0][0], "out_of_turn", message)
@@ -226,7 +242,8 @@ def _out_of_turn_share(member: Replicate) -> float:
 
 def _works_out_of_turn(base: float, head: float) -> Message | None:
     """Which side worked in the turns of the other, if one did so more than the other by too much."""
-    low, high = min(base, head), max(base, head)
+    low = min(base, head)
+    high = max(base, head)
     if high - low <= OUT_OF_TURN_SHARE + low:
         return None
     busy, idle = ("head", "base") if head > base else ("base", "head")
@@ -262,8 +279,8 @@ def invalid_turns(evidence: Evidence) -> list[Invalid]:
 
 
 def _disturbances(base: Sequence[Turn], head: Sequence[Turn]) -> Iterator[tuple[InvalidKind, Message]]:
-    used_by_base = [turn.out_of_turn for turn in base if turn.out_of_turn is not None]
-    used_by_head = [turn.out_of_turn for turn in head if turn.out_of_turn is not None]
+    used_by_base = _out_of_turn_of(base)
+    used_by_head = _out_of_turn_of(head)
     if used_by_base and used_by_head:
         message = _works_out_of_turn(_typical(used_by_base), _typical(used_by_head))
         if message is not None:
@@ -272,6 +289,10 @@ def _disturbances(base: Sequence[Turn], head: Sequence[Turn]) -> Iterator[tuple[
     share = _typical(late or [0.0])
     if share > LATE_SHARE:
         yield "late", Message("gate.requests-late", {"share": rounded(share)})
+
+
+def _out_of_turn_of(turns: Iterable[Turn]) -> list[float]:
+    return [turn.out_of_turn for turn in turns if turn.out_of_turn is not None]
 
 
 def _typical(shares: Iterable[float]) -> float:

@@ -24,14 +24,20 @@ def rounded(value: float) -> float:
 
 
 def rounded_if_known(value: float | None) -> float | None:
-    return None if value is None else rounded(value)
+    if value is None:
+        return None
+    return rounded(value)
 
 
 def relative_change(base: float | None, head: float | None) -> float | None:
     """head/base - 1, None if the base is 0 or a side has no value."""
-    return rounded(head / base - 1) if base and head is not None else None
+    if not base or head is None:
+        return None
+    return rounded(head / base - 1)
 
 
 def zero_of(name: str) -> float:
     """The offset added to a number before its ratio is taken: for a relative change, 0 is as good as any other value."""
-    return 1.0 if name in METRICS and METRICS[name].number.change else 0.0
+    if name in METRICS and METRICS[name].number.change:
+        return 1.0
+    return 0.0

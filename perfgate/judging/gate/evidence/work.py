@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from perfgate.catalogue.names import FRAMEWORK_OPS, RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS
@@ -24,12 +25,13 @@ class CountedSide:
         self.values = counters.values
         # How often a call runs each operator.
         self.calls = {operator.op: operator.count for operator in counters.ops}
+        self.rows = counted_work(counters)
 
     @cached_property
     def work(self) -> dict[str, dict[str, list[Work]]]:
         """The places that add to a counter, by counter and operator."""
         table: dict[str, dict[str, list[Work]]] = defaultdict(lambda: defaultdict(list))
-        for row in counted_work(self.counters):
+        for row in self.rows:
             table[row.aspect][row.operator].append(row)
         return table
 
@@ -39,10 +41,7 @@ class CountedSide:
 
     def located(self, metric: str) -> list[Work]:
         """All places that add to a counter."""
-        rows: list[Work] = []
-        for of_operator in self.work[metric].values():
-            rows += of_operator
-        return rows
+        return list(chain.from_iterable(self.work[metric].values()))
 
     def is_exact(self, metric: str) -> bool:
         """Whether a counter is equal in all calls and processes."""
@@ -90,8 +89,9 @@ def _of_operator(operator: OpCount) -> Work:
 
 def traced_work(rows: Iterable[CallRow]) -> list[Work]:
     """The seconds of a traced call, by operator, inputs and line, and of Python functions."""
-    return [
-        Work(
+    work = []
+    for row in rows:
+        entry = Work(
             operator=row.op,
             amount=row.self_time,
             calls=row.count,
@@ -100,8 +100,8 @@ def traced_work(rows: Iterable[CallRow]) -> list[Work]:
             code=row.code,
             kind=row.kind,
         )
-        for row in rows
-    ]
+        work.append(entry)
+    return work
 
 
 def calls_by_line(rows: Iterable[Work]) -> list[Work]:
@@ -109,10 +109,10 @@ def calls_by_line(rows: Iterable[Work]) -> list[Work]:
     calls: dict[tuple[str, str | None, str | None], float] = defaultdict(float)
     for row in rows:
         calls[row.operator, row.line, row.code] += row.calls
-    return [
-        Work(operator=operator, amount=count, calls=count, line=line, code=code)
-        for (operator, line, code), count in calls.items()
-    ]
+    work = []
+    for (operator, line, code), count in calls.items():
+        work.append(Work(operator=operator, amount=count, calls=count, line=line, code=code))
+    return work
 
 
 def total(rows: Iterable[Work]) -> float:
@@ -140,7 +140,12 @@ class KernelSums:
 
     def of(self, aspect: str) -> dict[str, float]:
         """The seconds of an aspect, by operator and inputs."""
-        return {_name(row): row.amount for row in self._rows if row.aspect == aspect}
+        seconds = {}
+        for row in self._rows:
+            if row.aspect == aspect:
+                name = f"{row.operator} [{row.inputs}]" if row.inputs else row.operator
+                seconds[name] = row.amount
+        return seconds
 
     def counts(self, unit: str) -> bool:
         """Whether the time of a unit was counted."""
@@ -154,10 +159,6 @@ def _work_of_kernel(kernel: KernelWork) -> list[Work]:
         if seconds is not None:
             rows.append(Work(kernel.op, seconds, kernel.count, inputs=kernel.inputs or None, aspect=aspect))
     return rows
-
-
-def _name(row: Work) -> str:
-    return f"{row.operator} [{row.inputs}]" if row.inputs else row.operator
 
 
 # --- profiled steps of ranks
@@ -185,7 +186,11 @@ class StartWork:
 
     def of(self, aspect: str) -> dict[RankOperator, float]:
         """The amounts of an aspect, by operator and rank."""
-        return {RankOperator(row.operator, row.rank or 0): row.amount for row in self._rows if row.aspect == aspect}
+        amounts = {}
+        for row in self._rows:
+            if row.aspect == aspect:
+                amounts[RankOperator(row.operator, row.rank or 0)] = row.amount
+        return amounts
 
 
 def _work_of_rank(rank: RankCounts) -> Iterator[Work]:

@@ -18,7 +18,7 @@ so both sides are compared with the better of the two.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perfgate.document.explanation import Bottleneck
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallPart, Roof
@@ -53,7 +53,7 @@ def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
     return Roof(flops_per_second=max(flops), bytes_per_second=max(moved_bytes))
 
 
-def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Roof | None) -> Bottleneck | None:
+def bottleneck(account: CallAccount, times: Sequence[Mapping[str, float]], roof: Roof | None) -> Bottleneck | None:
     """The bottleneck of one side's calls; None if they do not wait and the roofline is inconclusive.
 
     ``times`` are the operators of its replicates.
@@ -64,10 +64,12 @@ def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Ro
     largest = max(waiting, key=waiting.__getitem__, default=None)
     if largest is not None and waiting[largest] >= GAP_LIMIT:
         return largest
-    return None if roof is None else _by_roofline(account, roof)
+    if roof is None:
+        return None
+    return _by_roofline(account, roof)
 
 
-def _waiting_shares(account: CallAccount, times: Sequence[dict[str, float]]) -> dict[Bottleneck, float]:
+def _waiting_shares(account: CallAccount, times: Sequence[Mapping[str, float]]) -> dict[Bottleneck, float]:
     """The share of the call in which it waits, by reason.
 
     The replicates' profiler costs less than the trace's, so their time outside operators takes precedence if they have it.

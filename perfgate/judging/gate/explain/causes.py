@@ -36,16 +36,17 @@ def with_causes(
     by_place: dict[ShapePlace, list[Cause]] = defaultdict(list)
     for cause in causes:
         by_place[cause.place].append(cause)
-    comparisons: list[Comparison] = []
+    comparisons = []
     for comparison in decision.comparisons:
         number: int | None = None
+        explained: Cause | None = None
         if _is_worse(comparison):
-            place = comparison.place
-            explained = main_cause(comparison, by_place[place], decision, code)
-            if explained is not None and explained not in causes:
+            explained = main_cause(comparison, by_place[comparison.place], decision, code)
+        if explained is not None:
+            if explained not in causes:
                 causes.append(explained)
-                by_place[place].append(explained)
-            number = None if explained is None else causes.index(explained)
+                by_place[comparison.place].append(explained)
+            number = causes.index(explained)
         comparisons.append(replace(comparison, cause=number))
     return replace(
         decision,
@@ -136,4 +137,6 @@ def _is_worse(comparison: Comparison) -> bool:
     head = comparison.head
     if base is None or head is None:
         return False
-    return head < base if comparison.better == "higher" else head > base
+    if comparison.better == "higher":
+        return head < base
+    return head > base

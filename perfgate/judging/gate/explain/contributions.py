@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
-import numpy as np
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import METRICS
@@ -18,14 +17,15 @@ from perfgate.catalogue.names import BUSY, LOW_PRECISION_OPS, SYNCS
 from perfgate.document.alignment import AlignedWork, Work, align
 from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Invalid
-from perfgate.document.explanation import Explanation, OperatorDelta, Part
+from perfgate.document.explanation import Explanation, InputsChange, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
-from perfgate.judging.gate.evidence.index import Evidence, PairedTimes
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
+from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
@@ -59,6 +59,13 @@ def explanations(
     If one of the ``tests`` measured an operator's loss, that is its contribution.
     """
     spoiled = {entry.place for entry in invalid}
+    exact: dict[ShapePlace, list[Exact]] = defaultdict(list)
+    for comparison in comparisons:
+        if isinstance(comparison, Exact):
+            exact[comparison.place].append(comparison)
+    tested: dict[ShapePlace, dict[str, float]] = defaultdict(dict)
+    for test in tests:
+        tested[test.place][test.op] = test.seconds
     explained = []
     for place in sorted(evidence.base.accounts.keys() & evidence.head.accounts.keys()):
         # Times that moved come first.
@@ -66,22 +73,23 @@ def explanations(
         moved: Paired | None = None
         if first is not None and first.outcome in _MOVED and place not in spoiled:
             moved = first
-        exact = [count for count in comparisons if isinstance(count, Exact) and count.place == place]
-        tested = {test.op: test.seconds for test in tests if test.place == place}
-        explained.append(_TracedCall(evidence, place, exact).explanation(moved, tested))
+        explained.append(_TracedCall(evidence, place, exact[place]).explanation(moved, tested[place]))
     return explained
 
 
 def call_times(comparisons: Sequence[Comparison], place: ShapePlace) -> list[Paired]:
     """The call times of the pairs: regressions and improvements first, then in the order in which they are explained."""
-    by_metric = {}
+    times = {}
     for comparison in comparisons:
         if not isinstance(comparison, Paired) or comparison.place != place:
             continue
-        if comparison.is_of_call and comparison.outcome != "not_comparable":
-            by_metric[comparison.metric] = comparison
-    times = [by_metric[name] for name in _EXPLAINED_METRICS if name in by_metric]
-    return sorted(times, key=lambda time: time.outcome not in _MOVED)
+        if comparison.is_of_call and comparison.metric in _EXPLAINED_METRICS and comparison.outcome != "not_comparable":
+            times[comparison.metric] = comparison
+
+    def order(time: Paired) -> tuple[bool, int]:
+        return time.outcome not in _MOVED, _EXPLAINED_METRICS.index(time.metric)
+
+    return sorted(times.values(), key=order)
 
 
 class _TracedCall:
@@ -99,13 +107,14 @@ class _TracedCall:
         pairs = self._evidence.paired_times(self._place)
         if moved is not None and moved.metric == BUSY:
             pairs = kernel_seconds(self._evidence.pairs.get(self._place.workload, ()), self._place.shape)
-        base, head = self._before.account, self._after.account
+        base = self._before.account
+        head = self._after.account
         roof = better_roof((base, head))
         explanation = Explanation(
             workload=self._place.workload,
             shape=self._place.shape,
-            base_bound=bottleneck(base, [first for first, _ in pairs], roof),
-            head_bound=bottleneck(head, [second for _, second in pairs], roof),
+            base_bound=bottleneck(base, pairs.base, roof),
+            head_bound=bottleneck(head, pairs.head, roof),
             other_inputs=self._other_inputs(),
         )
         if moved is None or moved.base is None or moved.head is None:
@@ -125,24 +134,11 @@ class _TracedCall:
         parts = []
         for operator in self._after.operators:
             before, after = self._calls(operator)
-            if operator not in self._before.operators or before != after:
-                continue
-            for pair in self._aligned(operator):
-                change = inputs_change(pair)
-                if change is None or pair.base is None or pair.head is None:
-                    continue
-                part = OperatorDelta(
-                    op=operator,
-                    kind="other_inputs",
-                    seconds=0.0,
-                    base_count=rounded(pair.base.calls),
-                    head_count=rounded(pair.head.calls),
-                    line=pair.head.line,
-                    inputs_change=change,
-                    base_inputs=pair.base.inputs,
-                    head_inputs=pair.head.inputs,
-                )
-                parts.append(part)
+            if operator in self._before.operators and before == after:
+                for pair in self._aligned(operator):
+                    part = _on_other_inputs(pair)
+                    if part is not None:
+                        parts.append(part)
         return parts[:MAX_OTHER_INPUTS]
 
     def _contributions(
@@ -151,7 +147,9 @@ class _TracedCall:
         smallest = abs(measured) * MIN_PART
         added = _added_seconds(pairs, smallest)
         outside = added.pop(OUTSIDE_OPERATORS, None)
-        parts = [self._of_operator(operator, tested.get(operator, seconds)) for operator, seconds in added.items()]
+        parts = []
+        for operator, seconds in added.items():
+            parts.append(self._of_operator(operator, tested.get(operator, seconds)))
         if outside is not None:
             parts.append(self._of_outside(outside, pairs))
         parts = without_profiler(
@@ -184,13 +182,18 @@ class _TracedCall:
     def _of_operator(self, operator: str, seconds: float) -> OperatorDelta:
         base_count, head_count = self._calls(operator)
         site = _largest(self._aligned(operator), growing=seconds > 0)
-        change = inputs_change(site) if base_count == head_count else None
+        kind = kind_of_change(base_count, head_count, seconds)
+        change: InputsChange | None = None
+        if base_count == head_count:
+            change = inputs_change(site)
+        if change is not None:
+            kind = "other_inputs"
         grown: list[Part] = []
         if seconds > 0 and head_count > base_count:
             grown = self._grown_lines(operator)
         delta = OperatorDelta(
             op=operator,
-            kind="other_inputs" if change else kind_of_change(base_count, head_count, seconds),
+            kind=kind,
             seconds=rounded(seconds),
             base_count=rounded(base_count),
             head_count=rounded(head_count),
@@ -212,9 +215,9 @@ class _TracedCall:
     def _line(self, operator: str, grown: Sequence[Part], site: AlignedWork | None) -> str | None:
         """The line to name for an operator, by the surest evidence that knows one."""
         # Operators that compute in full precision again: the line had asked for less.
-        of_precision = [part.line for part in self._parts_of(LOW_PRECISION_OPS) if part.name == operator and part.line]
-        if of_precision:
-            return of_precision[-1]
+        for part in reversed(self._parts_of(LOW_PRECISION_OPS)):
+            if part.name == operator and part.line:
+                return part.line
         if grown and grown[0].line:
             return grown[0].line
         if site is not None and site.row.line:
@@ -256,7 +259,8 @@ class _TracedCall:
                 head_count=wait.head,
                 line=wait.line,
             )
-        before, after = self._before.launches, self._after.launches
+        before = self._before.launches
+        after = self._after.launches
         if _launching_seconds(pairs, before, after) / seconds >= _LAUNCHING:
             return OperatorDelta(
                 op=OUTSIDE_OPERATORS,
@@ -265,17 +269,31 @@ class _TracedCall:
                 base_count=rounded(before),
                 head_count=rounded(after),
             )
+        delta = OperatorDelta(op=OUTSIDE_OPERATORS, kind="outside", seconds=rounded(seconds))
         site = _largest(align(self._before.of_python, self._after.of_python), growing=seconds > 0)
+        if site is None:
+            return delta
         line: str | None = None
-        if site is not None and site.row.line:
+        if site.row.line:
             line = ChangedCode(self._evidence.head.run.source.changes).of_function(site.row.line)
-        return OperatorDelta(
-            op=OUTSIDE_OPERATORS,
-            kind="outside",
-            seconds=rounded(seconds),
-            function=site.row.operator if site else None,
-            line=line,
-        )
+        return replace(delta, function=site.row.operator, line=line)
+
+
+def _on_other_inputs(pair: AlignedWork) -> OperatorDelta | None:
+    change = inputs_change(pair)
+    if change is None or pair.base is None or pair.head is None:
+        return None
+    return OperatorDelta(
+        op=pair.head.operator,
+        kind="other_inputs",
+        seconds=0.0,
+        base_count=rounded(pair.base.calls),
+        head_count=rounded(pair.head.calls),
+        line=pair.head.line,
+        inputs_change=change,
+        base_inputs=pair.base.inputs,
+        head_inputs=pair.head.inputs,
+    )
 
 
 class _Trace:
@@ -284,15 +302,16 @@ class _Trace:
     def __init__(self, account: CallAccount) -> None:
         self.account = account
         self.work = traced_work(account.rows)
-        self.of_python = [row for row in self.work if row.is_python]
+        self.of_python: list[Work] = []
         self.operators: dict[str, list[Work]] = defaultdict(list)
+        # The calls of all operators.
+        self.launches = 0.0
         for row in self.work:
             self.operators[row.operator].append(row)
-
-    @property
-    def launches(self) -> float:
-        """The calls of all operators."""
-        return _calls(row for row in self.work if not row.is_python)
+            if row.is_python:
+                self.of_python.append(row)
+            else:
+                self.launches += row.calls
 
 
 def _calls(rows: Iterable[Work]) -> float:
@@ -301,7 +320,7 @@ def _calls(rows: Iterable[Work]) -> float:
 
 def _launching_seconds(pairs: PairedTimes, base_count: float, head_count: float) -> float:
     """The seconds outside operators that more operators account for, at base's time around one; 0 if it is unknown."""
-    around = [first[OUTSIDE_OPERATORS] for first, _ in pairs if OUTSIDE_OPERATORS in first]
+    around = [times[OUTSIDE_OPERATORS] for times in pairs.base if OUTSIDE_OPERATORS in times]
     if not around or not base_count:
         return 0.0
     return median(around) / base_count * (head_count - base_count)
@@ -311,12 +330,10 @@ def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
     """The seconds that each operator adds, if its pairs leave no doubt that it does."""
     if len(pairs) < MIN_PAIRS:
         return {}
-    operators: set[str] = set()
-    for before, after in pairs:
-        operators |= before.keys() | after.keys()
     added = {}
-    for operator in sorted(operators):
-        differences = np.array([after.get(operator, 0.0) - before.get(operator, 0.0) for before, after in pairs])
+    for operator in sorted(pairs.names):
+        base, head = pairs.of(operator).T
+        differences = head - base
         effect = estimate(differences)
         is_sure = lower_bound(differences, _TAIL) > 0 or upper_bound(differences, _TAIL) < 0
         if is_sure and effect and abs(effect) >= smallest:

@@ -55,7 +55,7 @@ def _without_contradicted(step: StepSummary, numbers: Sequence[StepComparison]) 
 
     The head's own measurement of a number is short, and the row that shows the finding shows the longer one.
     """
-    findings = [finding for finding in step.findings if not _is_contradicted(finding, numbers, "head")]
+    findings = _standing(step.findings, numbers, "head")
     if len(findings) == len(step.findings):
         return step
     step = replace(step, findings=findings)
@@ -64,21 +64,28 @@ def _without_contradicted(step: StepSummary, numbers: Sequence[StepComparison]) 
     return step
 
 
+def _standing(findings: Iterable[Finding], numbers: Sequence[StepComparison], side: Side) -> list[Finding]:
+    """The findings that the numbers of a side do not contradict."""
+    return [finding for finding in findings if not _is_contradicted(finding, numbers, side)]
+
+
 def _is_contradicted(finding: Finding, numbers: Sequence[StepComparison], side: Side) -> bool:
     """Whether the number that a finding rests on lies within its limit, by the numbers of one side."""
-    rule, limit = RULES.get(finding.rule), finding.evidence.get("limit")
+    rule = RULES.get(finding.rule)
+    limit = finding.evidence.get("limit")
     if rule is None or rule.judges is None or not isinstance(limit, (int, float)):
         return False
     judged = rule.judges
-    values = []
+    sign = 1 if judged.at_most else -1
+    is_within = False
     for row in numbers:
         is_judged = row.metric == judged.metric and judged.labels.items() <= row.labels.items()
         if is_judged and row.shape == finding.evidence.get("shape"):
-            values.append(row.head if side == "head" else row.base)
-    if not values:
-        return False
-    sign = 1 if judged.at_most else -1
-    return all(value is not None and sign * value <= sign * limit for value in values)
+            value = row.head if side == "head" else row.base
+            if value is None or sign * value > sign * limit:
+                return False
+            is_within = True
+    return is_within
 
 
 def _with_standing(
@@ -88,10 +95,9 @@ def _with_standing(
     moves: Moves,
     causes: Sequence[Cause],
 ) -> StepSummary:
-    of_base = [finding for finding in before.findings if not _is_contradicted(finding, numbers, "base")]
-    only_base, only_head = unmatched(of_base, step.findings)
-    alone = {id(finding) for finding in only_head}
-    findings: list[Finding] = []
+    only_base, only_head = unmatched(_standing(before.findings, numbers, "base"), step.findings)
+    alone = set(map(id, only_head))
+    findings = []
     for finding in step.findings:
         if id(finding) not in alone:
             findings.append(replace(finding, standing="unchanged"))
@@ -107,7 +113,9 @@ def _with_standing(
 def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int | None:
     """The number of the cause that changed the finding's line, else its operator, in the same place."""
     evidence = finding.evidence
-    line, operator, shape = evidence.get("line"), evidence.get("op"), evidence.get("shape")
+    line = evidence.get("line")
+    operator = evidence.get("op")
+    shape = evidence.get("shape")
     by_operator: int | None = None
     for number, cause in enumerate(causes):
         if cause.workload != workload or shape not in (None, "", cause.shape):
@@ -175,7 +183,8 @@ class Moves:
                     return True
         # The subject of a finding is worse while the finding is there, and better once it is gone.
         expected = -sign if metric(name).better == "higher" else sign
-        value, limit = finding.evidence.get(finding.rule), finding.evidence.get("limit")
+        value = finding.evidence.get(finding.rule)
+        limit = finding.evidence.get("limit")
         if isinstance(value, (int, float)) and isinstance(limit, (int, float)) and value != limit:
             expected = sign if value > limit else -sign
         for number, moved in self._moved.items():
@@ -219,7 +228,8 @@ def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list
     Two are the same by rule, shape and operator. Of several, the findings with the nearest lines are matched: a line moves when
     lines above it come or go.
     """
-    of_base, of_head = _by_subject(before), _by_subject(after)
+    of_base = _by_subject(before)
+    of_head = _by_subject(after)
     for subject in of_base.keys() & of_head.keys():
         few, many = sorted((of_base[subject], of_head[subject]), key=len)
         _remove_matches(few, many)
@@ -228,7 +238,7 @@ def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list
 
 def _remove_matches(few: list[Finding], many: list[Finding]) -> None:
     """Remove the findings of the shorter list, each with the nearest of the longer; an exact line comes before a near one."""
-    lines = {_line(finding) for finding in many}
+    lines = set(map(_line, many))
     for finding in sorted(few[:_MOST], key=lambda finding: _line(finding) not in lines):
         many.pop(_nearest(_line(finding), many[:_MOST]))
     del few[:_MOST]

@@ -41,10 +41,16 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
     is_job = any(row.is_of_job for row in paired)
     if is_job or tree.base is None or tree.head is None:
         return tree
-    operators = [row for row in decision.explained.operators if row.place == place]
-    of_base = {row.op: row.base for row in operators if row.base is not None}
-    of_head = {row.op: row.head for row in operators if row.head is not None}
-    base, head = _with_times(tree, tree.base, of_base), _with_times(tree, tree.head, of_head)
+    operators = []
+    of_base: dict[str | None, float | None] = {}
+    of_head: dict[str | None, float | None] = {}
+    for row in decision.explained.operators:
+        if row.place == place:
+            operators.append(row)
+            of_base[row.op] = row.base
+            of_head[row.op] = row.head
+    base = _with_times(tree, tree.base, of_base)
+    head = _with_times(tree, tree.head, of_head)
     tree = replace(tree, base=base, head=head)
     call = next(iter(call_times(decision.comparisons, place)), None)
     marks = _marks(tree, decision, operators, place)
@@ -57,11 +63,15 @@ def _marks(
 ) -> list[FlameMark]:
     """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
     named = {cause.op for cause in decision.explained.causes if cause.place == place}
-    decided = {row.op for row in operators if row.outcome in ("regressed", "improved")}
+    explained: set[str] = set()
     for explanation in decision.explained.explanations:
         if explanation.place == place:
-            decided |= {part.profiled for part in explanation.contributions}
-    seconds = {row.op: row.seconds for row in operators if row.base is not None and row.op in decided}
+            explained.update(part.profiled for part in explanation.contributions)
+    seconds = {}
+    for row in operators:
+        is_decided = row.op in explained or row.outcome in ("regressed", "improved")
+        if row.base is not None and is_decided:
+            seconds[row.op] = row.seconds
     marks = []
     for number, text in enumerate(tree.texts):
         if text in named or text in seconds:
@@ -78,7 +88,8 @@ def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
     if call is None or call.base is None or call.head is None or call.interval is None:
         return "unpaired"
     low, high = call.interval
-    threads, streams = _change(tree, streams=False), _change(tree, streams=True)
+    threads = _change(tree, streams=False)
+    streams = _change(tree, streams=True)
     if call.outcome in ("regressed", "improved"):
         measured = call.head - call.base
         if (threads or 0.0) * measured < 0 or (streams or 0.0) * measured < 0:
@@ -90,15 +101,18 @@ def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
 
 def _change(tree: FlameTree, *, streams: bool) -> float | None:
     """The seconds by which a call of head takes longer on all threads, or all streams; None without any."""
-    base, head = node_totals(tree, tree.base), node_totals(tree, tree.head)
+    base = node_totals(tree, tree.base)
+    head = node_totals(tree, tree.head)
     changes = []
     for node, parent in enumerate(tree.parent):
         if parent == NONE and (tree.kind[node] == _STREAM) == streams:
             changes.append(head[node].total - base[node].total)
-    return sum(changes) if changes else None
+    if changes:
+        return sum(changes)
+    return None
 
 
-def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -> FlameCosts:
+def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str | None, float | None]) -> FlameCosts:
     """A side's costs with the pairs' time for each operator and for the rest of the call.
 
     An operator that the pairs did not profile keeps its traced time.
@@ -109,9 +123,10 @@ def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -
     for name, own in zip(names, side.own):
         traced[name] += own / side.units / 1e9
     factors: dict[str | None, float] = {}
-    for name, seconds in traced.items():
-        if name is not None and name in times and seconds:
-            factors[name] = times[name] / seconds
+    for name, traced_seconds in traced.items():
+        seconds = times.get(name)
+        if seconds is not None and traced_seconds:
+            factors[name] = seconds / traced_seconds
     scaled = [round(own * factors.get(name, 1.0)) for name, own in zip(names, side.own)]
     return replace(side, own=scaled)
 
@@ -122,4 +137,6 @@ def _timed_name(tree: FlameTree, node: int, *, on_device: bool) -> str | None:
     is_timed = kind in _ON_DEVICE if on_device else kind == _OPERATOR
     if is_timed:
         return tree.texts[tree.name[node]]
-    return None if on_device else OUTSIDE_OPERATORS
+    if on_device:
+        return None
+    return OUTSIDE_OPERATORS

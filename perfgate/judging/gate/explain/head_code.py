@@ -7,7 +7,8 @@ from collections.abc import Hashable, Sequence
 from msgspec.structs import replace
 
 from perfgate.document.explanation import Cause
-from perfgate.document.run import RunDocument
+from perfgate.document.profile import ProfiledLine
+from perfgate.document.run import CallRow, CounterSite, RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 
@@ -64,14 +65,14 @@ class HeadCode:
 
 
 def _text_of_lines(head: RunDocument) -> dict[str, str]:
-    texts: dict[str | None, str | None] = {}
+    rows: list[ProfiledLine | CallRow | CounterSite] = []
     for profile in head.jobs.profiles:
-        texts |= {line.line: line.code for line in profile.lines}
+        rows += profile.lines
     for account in head.checklist.accounts:
-        texts |= {row.line: row.code for row in account.rows if row.line and row.code}
+        rows += account.rows
     for counters in head.checklist.counters:
-        texts |= {site.line: site.code for site in counters.sites if site.line and site.code}
-    return {line: text for line, text in texts.items() if line and text}
+        rows += counters.sites
+    return {row.line: row.code for row in rows if row.line and row.code}
 
 
 def _effect(cause: Cause) -> Hashable:

@@ -52,7 +52,10 @@ def joined_causes(decision: DecisionDocument) -> list[Cause]:
         cause = causes.get(identity)
         causes[identity] = fact if cause is None else _join(cause, fact)
     compiled = _compiled_operators(decision.comparisons)
-    return [replace(c, compiling=compiled.get((c.place, c.op))) for c in _without_covered(causes)]
+    joined = []
+    for cause in _without_covered(causes):
+        joined.append(replace(cause, compiling=compiled.get((cause.place, cause.op))))
+    return joined
 
 
 def _join(cause: Cause, fact: Cause) -> Cause:
@@ -63,7 +66,9 @@ def _join(cause: Cause, fact: Cause) -> Cause:
     if not cause.line:
         joined = replace(joined, line=fact.line, sites=fact.sites)
     if fact.rank is None:
-        return joined if cause.more_time is not None else replace(joined, more_time=fact.more_time)
+        if cause.more_time is not None:
+            return joined
+        return replace(joined, more_time=fact.more_time)
     return replace(
         joined,
         more_time=fact.more_time,
@@ -82,7 +87,8 @@ def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
         if comparison.outcome != "regressed" or not isinstance(comparison, NumberComparison):
             continue
         place = comparison.place
-        base, head = comparison.base, comparison.head
+        base = comparison.base
+        head = comparison.head
         if comparison.metric.startswith(OPERATOR_COUNT) and base is not None and head is not None:
             operator = comparison.metric.removeprefix(OPERATOR_COUNT)
             yield _counted_fact(place, Part(name=operator, base=base, head=head), "calls")

@@ -12,12 +12,16 @@ EXPLAINS = 0.25
 def kind_of_change(base_count: float, head_count: float, seconds: float) -> PartKind:
     """The kind of an operator's contribution, by its calls and the seconds that it adds."""
     if base_count == head_count:
-        return "slower" if seconds > 0 else "faster"
+        if seconds > 0:
+            return "slower"
+        return "faster"
     if base_count == 0:
         return "added"
     if head_count == 0:
         return "removed"
-    return "more" if head_count > base_count else "fewer"
+    if head_count > base_count:
+        return "more"
+    return "fewer"
 
 
 def inputs_change(pair: AlignedWork | None) -> InputsChange | None:
@@ -30,7 +34,9 @@ def inputs_change(pair: AlignedWork | None) -> InputsChange | None:
         return None
     if before[0] != after[0]:
         return "dtype"
-    return "shape" if before[1] != after[1] else "layout"
+    if before[1] != after[1]:
+        return "shape"
+    return "layout"
 
 
 def _dtypes_and_shapes(inputs: str | None) -> tuple[list[str], list[str]] | None:

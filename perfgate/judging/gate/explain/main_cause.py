@@ -35,11 +35,13 @@ def _called_by_ranks(comparison: Comparison, causes: Iterable[Cause], decision: 
     """The calls that ranks make more often: an exact count, so it precedes any evidence from noisy times."""
     if not (isinstance(comparison, Paired) and comparison.is_of_job):
         return None
-    more: set[tuple[str, str]] = set()
+    more = set()
     for count in decision.comparisons:
         is_here = isinstance(count, Exact) and count.place == comparison.place
         if is_here and count.outcome == "regressed" and metric(count.metric).gate.fails_alone:
-            more |= {(part.name, part.ranks) for part in count.parts if part.ranks and part.head > part.base}
+            for part in count.parts:
+                if part.ranks and part.head > part.base:
+                    more.add((part.name, part.ranks))
     return next((cause for cause in causes if (cause.op, cause.ranks) in more), None)
 
 
@@ -86,8 +88,11 @@ def _tested(comparison: Comparison, operators: Iterable[OperatorDelta]) -> Cause
         return None
     if comparison.unit != "s" or comparison.outcome != "regressed":
         return None
-    slower = [test for test in operators if test.place == comparison.place and test.outcome == "regressed"]
-    most = max(slower, key=lambda test: test.seconds, default=None)
+    most: OperatorDelta | None = None
+    for test in operators:
+        is_slower = test.place == comparison.place and test.outcome == "regressed"
+        if is_slower and (most is None or test.seconds > most.seconds):
+            most = test
     if most is None or comparison.base is None or comparison.head is None:
         return None
     if most.seconds < EXPLAINS * (comparison.head - comparison.base):

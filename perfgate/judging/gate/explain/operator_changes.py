@@ -29,10 +29,12 @@ def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
     less it takes: they only select and order the operators. Recordings that mark no calls are left out: their counts are not of
     one call. So are operators with counts that differ between calls or processes of the same code.
     """
-    before, after = evidence.base.operators, evidence.head.operators
+    before = evidence.base.operators
+    after = evidence.head.operators
     changes = []
     for place in sorted((before.keys() & after.keys()) - evidence.unmarked):
-        old, new = before[place], after[place]
+        old = before[place]
+        new = after[place]
         lines = evidence.head.operator_lines(place)
         for operator in _heaviest_changes(old, new, _varying_operators(evidence, place)):
             delta = OperatorDelta(
@@ -61,37 +63,49 @@ def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
     more = abs(count_of(after) - count_of(before))
     if not more:
         return 0.0
-    share = max(before.share if before else 0.0, after.share if after else 0.0)
+    share = max(_share(before), _share(after))
     return share * more / max(abs(count_of(before)), abs(count_of(after)))
+
+
+def _share(row: OperatorRow | None) -> float:
+    if row is None:
+        return 0.0
+    return row.share
 
 
 def replaced_operators(evidence: Evidence) -> list[Replacement]:
     """The operators that others replaced one for one, on the same line or among the edited lines of a file."""
-    replacements: list[Replacement] = []
+    replacements = []
     for place, after in evidence.head.counters.items():
         before = evidence.base.counters.get(place)
         if before is None or FRAMEWORK_OPS in (*before.unstable, *after.unstable):
             continue
         varying = _varying_operators(evidence, place)
-        of_place = _replacements(place, CountedSide(before), CountedSide(after))
-        replacements += [row for row in of_place if varying.isdisjoint((row.before, row.after))]
+        for row in _replacements(place, CountedSide(before), CountedSide(after)):
+            if varying.isdisjoint((row.before, row.after)):
+                replacements.append(row)
     return replacements[:MAX_CHANGES]
 
 
 def _varying_operators(evidence: Evidence, place: ShapePlace) -> set[str]:
     """The operators with counts that differ between calls or processes of a side."""
-    names: list[str] = []
+    operators = set()
     for index in (evidence.base, evidence.head):
-        if place in index.counters:
-            names += index.counters[place].unstable
-    return {name.removeprefix(OPERATOR_COUNT) for name in names if name.startswith(OPERATOR_COUNT)}
+        if place not in index.counters:
+            continue
+        for name in index.counters[place].unstable:
+            if name.startswith(OPERATOR_COUNT):
+                operators.add(name.removeprefix(OPERATOR_COUNT))
+    return operators
 
 
 def _replacements(place: ShapePlace, before: CountedSide, after: CountedSide) -> Iterator[Replacement]:
     common = _codes(before) & _codes(after)
-    old, new = _operators_by_code(before, common), _operators_by_code(after, common)
+    old = _operators_by_code(before, common)
+    new = _operators_by_code(after, common)
     for code in old.keys() & new.keys():
-        gone, came = old[code] - new[code], new[code] - old[code]
+        gone = old[code] - new[code]
+        came = new[code] - old[code]
         if len(gone) != 1 or [*gone.values()] != [*came.values()]:
             continue
         ((operator, count),) = came.items()
@@ -123,4 +137,6 @@ def _operators_by_code(side: CountedSide, common: Collection[_Code]) -> dict[_Co
 def _code(row: Work, common: Collection[_Code]) -> _Code:
     """File and text of a line, as its number changes with the lines above it; no text for a line that the other side lacks."""
     code = file_of(row.line), row.code
-    return code if code in common else (code[0], None)
+    if code in common:
+        return code
+    return (code[0], None)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-import numpy as np
 from msgspec.structs import replace
 
 from perfgate.document.decision import DecisionDocument, Invalid
 from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.index import Evidence, PairedTimes
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.signed_rank import estimate
 from perfgate.stats.summary import median
@@ -42,11 +41,14 @@ def joined(
 
 def mark_alone(decision: DecisionDocument) -> list[OperatorDelta]:
     """The decision's operators; one that runs more often, or that a count or an explanation names, is left to the causes."""
-    explained: set[_Key] = set()
+    explained = set()
     for comparison in decision.comparisons:
-        explained |= {(*comparison.place, part.name) for part in comparison.parts if part.aspect is None}
+        for part in comparison.parts:
+            if part.aspect is None:
+                explained.add((*comparison.place, part.name))
     for explanation in decision.explained.explanations:
-        explained |= {(*explanation.place, part.op) for part in explanation.contributions}
+        for contribution in explanation.contributions:
+            explained.add((*explanation.place, contribution.op))
     marked = []
     for delta in decision.explained.operators:
         is_explained = delta.base_count is not None or (*delta.place, delta.op) in explained
@@ -67,41 +69,47 @@ def operator_times(
     estimate.
     """
     spoiled = {entry.place for entry in invalid}
-    differences = {(test.workload, test.shape, test.op): test.seconds for test in tests}
+    differences = {}
+    for test in tests:
+        differences[test.workload, test.shape, test.op] = test.seconds
     for explanation in explanations:
-        differences |= {(*explanation.place, part.profiled): part.seconds for part in explanation.contributions}
+        for part in explanation.contributions:
+            differences[(*explanation.place, part.profiled)] = part.seconds
     times: list[OperatorDelta] = []
     for place in evidence.places:
-        if place not in spoiled:
-            pairs = evidence.paired_times(place)
-            rows = [_time(place, operator, pairs, differences) for operator in _heaviest(pairs)]
-            times += sorted(rows, key=lambda row: -max(row.base or 0.0, row.head or 0.0))
+        if place in spoiled:
+            continue
+        pairs = evidence.paired_times(place)
+        rows = []
+        for operator in _heaviest(pairs):
+            rows.append(_time(place, operator, pairs, differences))
+        times += sorted(rows, key=lambda row: -max(row.base or 0.0, row.head or 0.0))
     return times
 
 
 def _heaviest(pairs: PairedTimes) -> list[str]:
     """The operators with most time, and the time outside them."""
-    total: dict[str, float] = defaultdict(float)
-    for pair in pairs:
-        for side in pair:
-            for operator, seconds in side.items():
-                total[operator] += seconds
-    outside = [OUTSIDE_OPERATORS] if OUTSIDE_OPERATORS in total else []
-    operators = sorted(total.keys() - {OUTSIDE_OPERATORS}, key=lambda operator: (-total[operator], operator))
-    return operators[:MAX_OPERATORS] + outside
+    total = {name: float(pairs.of(name).sum()) for name in pairs.names}
+    has_outside = total.pop(OUTSIDE_OPERATORS, None) is not None
+    operators = sorted(total, key=lambda operator: (-total[operator], operator))[:MAX_OPERATORS]
+    if has_outside:
+        operators.append(OUTSIDE_OPERATORS)
+    return operators
 
 
 def _time(place: ShapePlace, operator: str, pairs: PairedTimes, differences: Mapping[_Key, float]) -> OperatorDelta:
-    times = np.array([(base.get(operator, 0.0), head.get(operator, 0.0)) for base, head in pairs])
+    of_base, of_head = pairs.of(operator).T
     difference = differences.get((*place, operator))
     if difference is None:
-        difference = estimate(times[:, 1] - times[:, 0])
-    if any(operator in head for _, head in pairs):
-        before = median(times[:, 0])
+        difference = estimate(of_head - of_base)
+    if any(operator in times for times in pairs.head):
+        before = median(of_base)
         after = max(0.0, before + difference)
     else:
-        before, after = max(0.0, -difference), 0.0
-    base, head = rounded(before), rounded(after)
+        before = max(0.0, -difference)
+        after = 0.0
+    base = rounded(before)
+    head = rounded(after)
     return OperatorDelta(
         workload=place.workload,
         shape=place.shape,

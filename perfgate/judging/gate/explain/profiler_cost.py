@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import CallAccount
-from perfgate.judging.gate.evidence.index import PairedTimes
+from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.summary import median
 
@@ -23,7 +23,7 @@ def cost_of_an_event(account: CallAccount, pairs: PairedTimes, clocked: float) -
     events = sum(row.count for row in account.rows if not row.is_python)
     if not events or not pairs:
         return 0.0
-    profiled = median([sum(base.values()) for base, _ in pairs])
+    profiled = median([sum(times.values()) for times in pairs.base])
     return max(0.0, profiled - clocked) / events
 
 
@@ -37,10 +37,16 @@ def without_profiler(
     the time outside operators; ``on_device`` all of it, because kernels are not slowed and the host that launches them is. An
     operator that runs more often saves no time by that.
     """
-    counted = sum(_more_runs(part) for part in parts)
-    launched = sum(part.more_count for part in parts if part.is_launching)
-    more = max(counted, launched) if on_device else counted or launched
-    excess = sum(part.seconds for part in parts) - measured
+    counted = launched = excess = 0.0
+    for part in parts:
+        counted += _more_runs(part)
+        excess += part.seconds
+        if part.is_launching:
+            launched += part.more_count
+    excess -= measured
+    more = counted or launched
+    if on_device:
+        more = max(counted, launched)
     each = 0.0
     if more and excess / more > 0:
         each = min(at_most, excess / more)
@@ -48,7 +54,9 @@ def without_profiler(
     corrected = []
     for part in parts:
         cost = each * _more_runs(part)
-        inside = 0.0 if on_device else _cost_inside(part, cost)
+        inside = 0.0
+        if not on_device:
+            inside = _cost_inside(part, cost)
         around += cost - inside
         corrected.append(replace(part, seconds=rounded(part.seconds - inside)))
     return [_without_launches(part, max(around, 0.0)) for part in corrected]
@@ -68,4 +76,6 @@ def _without_launches(part: OperatorDelta, cost: float) -> OperatorDelta:
 
 
 def _more_runs(part: OperatorDelta) -> float:
-    return part.more_count if part.is_counted else 0.0
+    if part.is_counted:
+        return part.more_count
+    return 0.0

@@ -22,7 +22,6 @@ from perfgate.document.run import CodeChange, RunDocument
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.profiled_work import (
-    DEVICE,
     CalledOperator,
     ProjectFunction,
     called_operators,
@@ -59,7 +58,8 @@ def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[
     head = evidence.head.run
     explanations: list[Explanation] = []
     for job in slower_jobs(head, comparisons):
-        before, after = evidence.base.profiles.get(job), evidence.head.profiles.get(job)
+        before = evidence.base.profiles.get(job)
+        after = evidence.head.profiles.get(job)
         if before is not None and after is not None:
             explanations += _explain(before, after, head.source.changes)
     return explanations
@@ -97,12 +97,13 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
     parts = _parts(functions, grown_operators(base, head, changes))
     if not parts:
         return []
+    seconds = [part.seconds for part in parts]
     of_functions = math.fsum(function.seconds for function in functions)
     explanation = Explanation(
         workload=head.workload,
         shape="",
-        measured=rounded(max(total, *(part.seconds for part in parts))),
-        explained=rounded(of_functions or math.fsum(part.seconds for part in parts)),
+        measured=rounded(max(total, *seconds)),
+        explained=rounded(of_functions or math.fsum(seconds)),
         contributions=parts,
     )
     return [explanation]
@@ -169,7 +170,9 @@ class _Time(NamedTuple):
         """
         if not self.samples:
             return 0.0
-        share = min(self.cpu / total_cpu, _LARGEST_SHARE) if total_cpu > 0 else 0.0
+        share = 0.0
+        if total_cpu > 0:
+            share = min(self.cpu / total_cpu, _LARGEST_SHARE)
         return (self.cpu * math.sqrt(1 - share) + self.waited) ** 2 / self.samples
 
     def growth(self, after: _Time, stretch: float) -> float:
@@ -180,16 +183,20 @@ class _Time(NamedTuple):
 def grown_functions(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[GrownFunction]:
     """The functions that take longer beyond the spread of their samples, most first, each with its line that grew most."""
     # Background waits last longer if the work takes longer.
-    stretch = max(1.0, head.seconds / base.seconds) if base.seconds > 0 else 1.0
+    stretch = 1.0
+    if base.seconds > 0:
+        stretch = max(1.0, head.seconds / base.seconds)
     code = ChangedCode(changes, head.functions)
     functions_of_base = lines_by_function(base)
     grown = []
     for function, lines in lines_by_function(head).items():
         base_lines = functions_of_base.get(function, [])
-        before, after = _Time.of(base_lines), _Time.of(lines)
+        before = _Time.of(base_lines)
+        after = _Time.of(lines)
         is_expected = _is_changed(lines, changes) or _is_called_by_change(lines, code)
         if not is_expected and before.waited > _BACKGROUND * base.seconds:
-            before, after = before._replace(waited=0.0), after._replace(waited=0.0)
+            before = before._replace(waited=0.0)
+            after = after._replace(waited=0.0)
         seconds = before.growth(after, stretch)
         error = math.sqrt(before.variance(base.cpu) + after.variance(head.cpu))
         if is_sure(seconds, error, is_expected=is_expected):
@@ -209,15 +216,17 @@ def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) ->
     """Whether the change touches a function, by the lines of it that ran."""
     numbers = [split_line(line.line) for line in lines]
     for change in changes:
-        first, last = change.begins or change.first, change.ends or change.last
-        if any(file == change.file and first <= number <= last for file, number in numbers):
+        first = change.file, change.begins or change.first
+        last = change.file, change.ends or change.last
+        if any(first <= number <= last for number in numbers):
             return True
     return False
 
 
 def _most_grown_line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:
     """The line with the text that lost most time."""
-    before, after = _times_by_code(base), _times_by_code(head)
+    before = _times_by_code(base)
+    after = _times_by_code(head)
 
     def growth(line: ProfiledLine) -> float:
         return before.get(line.code, _Time()).growth(after[line.code], stretch)
@@ -251,7 +260,8 @@ def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
     """
     if not base.operator_units or not head.operator_units:
         return []
-    before, after = called_operators(base), called_operators(head)
+    before = called_operators(base)
+    after = called_operators(head)
     pace = _pace(before, after)
     code = ChangedCode(changes, head.functions)
     grown = []
@@ -261,12 +271,14 @@ def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
         line = code.of_function(work.line) if work.line else None
         is_changed = code.is_changed(line)
         error = math.hypot(work.error, old.error * pace)
-        on_device = work.kind == DEVICE
-        unit_seconds = base.seconds if on_device else min(base.cpu, base.seconds)
+
+        unit_seconds = base.seconds
+        if not work.on_device:
+            unit_seconds = min(base.cpu, base.seconds)
         is_large = seconds >= _LEAST_SHARE * unit_seconds and work.calls * head.operator_units >= _FEWEST_CALLS
         if is_large and is_sure(seconds, error, is_expected=is_changed):
             delta = _delta(work, old.calls * pace, seconds, line)
-            grown.append(GrownOperator(key.function, on_device, is_changed, delta))
+            grown.append(GrownOperator(key.function, work.on_device, is_changed, delta))
     most = max((operator.delta.seconds for operator in grown), default=0.0)
 
     def order(operator: GrownOperator) -> tuple[bool, float]:
@@ -297,7 +309,9 @@ def _pace(before: Mapping[CalledOperator, Work], after: Mapping[CalledOperator, 
         if old is not None and old.calls > 0:
             ratios.append(work.calls / old.calls)
     ratios.sort()
-    return ratios[int(_PACE * len(ratios))] if ratios else 1.0
+    if ratios:
+        return ratios[int(_PACE * len(ratios))]
+    return 1.0
 
 
 # --- a growth of sampled work

@@ -123,7 +123,8 @@ class PlaceRanking:
         """Whether a cause with its line adds almost what the top cause adds with its line."""
         if cause.amount != "calls":
             return cause.more_count >= EXPLAINS * top.more_count
-        line, line_of_top = self._lines[cause.attributed_line], self._lines[top.attributed_line]
+        line = self._lines[cause.attributed_line]
+        line_of_top = self._lines[top.attributed_line]
         if line_of_top.seconds > 0:
             return line.seconds >= EXPLAINS * line_of_top.seconds
         return line.calls >= EXPLAINS * line_of_top.calls
@@ -138,8 +139,13 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
     """
     first_of_line = _first_of_lines(causes)
     outside = next((cause for cause in first_of_line.values() if cause.is_outside), None)
-    launching = [cause.rank for cause in causes if cause.is_launching]
-    most_bytecodes = max((cause.more_count for cause in causes if cause.amount == "bytecodes"), default=0.0)
+    launching = []
+    most_bytecodes = 0.0
+    for cause in causes:
+        if cause.is_launching:
+            launching.append(cause.rank)
+        if cause.amount == "bytecodes":
+            most_bytecodes = max(most_bytecodes, cause.more_count)
 
     def rank_of(cause: Cause) -> int | None:
         is_much = cause.more_count >= EXPLAINS * most_bytecodes > 0
@@ -158,9 +164,9 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
 def _first_of_lines(causes: Iterable[Cause]) -> dict[str | None, Cause]:
     """Of each line that an explanation names, its first cause."""
     first: dict[str | None, Cause] = {}
-    ranked = [cause for cause in causes if cause.rank is not None and cause.line]
-    for cause in sorted(ranked, key=lambda cause: (cause.rank or 0, cause.op)):
-        first.setdefault(cause.line, cause)
+    for cause in sorted(causes, key=lambda cause: (cause.rank or 0, cause.op)):
+        if cause.rank is not None and cause.line:
+            first.setdefault(cause.line, cause)
     return first
 
 

@@ -45,9 +45,18 @@ _PATTERN = re.compile(r"[*?\[@]")
 def with_regressions(decision: DecisionDocument) -> DecisionDocument:
     """The decision with its comparisons and explanations in reading order, the regressions, and the operators slower alone."""
     comparisons = sorted(decision.comparisons, key=reading_order)
-    regressed = [comparison for comparison in comparisons if comparison.outcome == "regressed"]
+    regressed = []
+    operators = []
+    for comparison in comparisons:
+        if comparison.outcome != "regressed":
+            continue
+        if comparison.is_of_operator:
+            operators.append(comparison)
+        else:
+            regressed.append(comparison)
     # Single operators explain metrics; they lead only if no metric regressed.
-    regressed = [comparison for comparison in regressed if not comparison.is_of_operator] or regressed
+    if not regressed:
+        regressed = operators
     ranks: dict[ShapePlace, int] = {}
     for rank, comparison in enumerate(regressed):
         ranks.setdefault(comparison.place, rank)
@@ -79,17 +88,18 @@ class _Group:
 
     @classmethod
     def of(cls, comparisons: list[Comparison], decision: DecisionDocument) -> _Group:
-        causes: set[int] = set()
-        slower: list[Comparison] = []
+        causes = set()
+        places = set()
+        slower = []
         more_time = 0.0
         for comparison in comparisons:
+            places.add(comparison.place)
             if comparison.cause is not None:
                 causes.add(comparison.cause)
                 more_time = max(more_time, decision.explained.causes[comparison.cause].more_time or 0.0)
             if comparison.is_timed:
                 slower.append(comparison)
         slower.sort(key=lambda comparison: comparison.metric != LATENCY)
-        places = {comparison.place for comparison in comparisons}
         return cls(sorted(causes), comparisons, places, more_time, slower)
 
     @property
@@ -107,31 +117,38 @@ class _Regressions:
 
     def __init__(self, decision: DecisionDocument, regressed: Sequence[Comparison]) -> None:
         self._decision = decision
-        self._numbers = {id(comparison): number for number, comparison in enumerate(decision.comparisons)}
-        paired = [row for row in decision.comparisons if isinstance(row, Paired)]
-        self._fast_paths = [time for time in paired if time.is_of_call and time.metric == LATENCY]
+        self._numbers: dict[int, int] = {}
+        self._fast_paths: list[Paired] = []
+        for number, row in enumerate(decision.comparisons):
+            self._numbers[id(row)] = number
+            if isinstance(row, Paired) and row.is_of_call and row.metric == LATENCY:
+                self._fast_paths.append(row)
+        self._failing: Counter[str] = Counter()
         members: dict[Hashable, list[Comparison]] = {}
         for comparison in regressed:
             members.setdefault(self._key(comparison), []).append(comparison)
-        groups = [_Group.of(comparisons, decision) for comparisons in members.values()]
-        self._groups = sorted(groups, key=self._order)
+            self._failing[comparison.metric] += comparison.gating
         # How many regressions slow a place down.
         self._slower: Counter[ShapePlace] = Counter()
         self._timed: Counter[ShapePlace] = Counter()
-        for group in groups:
+        self._groups: list[_Group] = []
+        for comparisons in members.values():
+            group = _Group.of(comparisons, decision)
+            self._groups.append(group)
             if group.slower:
                 self._slower.update(group.places)
             if group.slower or group.more_time:
                 self._timed.update(group.places)
-        self._failing = Counter(comparison.metric for comparison in regressed if comparison.gating)
 
     def ranked(self) -> list[Regression]:
-        return [self._regression(group) for group in self._groups]
+        return list(map(self._regression, sorted(self._groups, key=self._order)))
 
     def _key(self, comparison: Comparison) -> Hashable:
         if comparison.cause is not None:
             group = self._decision.explained.causes[comparison.cause].group
-            return "cause", comparison.cause if group is None else group
+            if group is None:
+                group = comparison.cause
+            return "cause", group
         if comparison.is_timed:
             return "time", comparison.place
         return type(comparison), comparison.metric, comparison.name
@@ -143,8 +160,8 @@ class _Regressions:
     def _regression(self, group: _Group) -> Regression:
         fast_paths = [time for time in self._fast_paths if time.place in group.places]
         slower: Sequence[Comparison] = group.slower or _certain_costs(fast_paths)
-        shares_a_call = any(self._timed[place] > 1 for place in group.places)
         apart: float | None = None
+        shares_a_call = any(self._timed[place] > 1 for place in group.places)
         if group.more_time and (shares_a_call or not group.slower):
             apart = group.more_time
         at_most: float | None = None
@@ -180,12 +197,14 @@ class _Regressions:
             if _PATTERN.search(place):
                 return []
             keys[f"{name}@{place}"] = None
-        return list(keys) if len(keys) <= _MOST_KEYS else []
+        if len(keys) > _MOST_KEYS:
+            return []
+        return list(keys)
 
 
 def _certain_costs(fast_paths: Iterable[Paired]) -> Sequence[Comparison]:
     """The fast paths that certainly slowed down, in too few pairs for an alarm, the worst first."""
-    slower: list[Paired] = []
+    slower = []
     for time in fast_paths:
         if time.outcome == "inconclusive" and time.excludes_no_change and (time.delta or 0.0) > 0.0:
             slower.append(time)
@@ -252,4 +271,6 @@ def _order_within_evidence(comparison: Comparison) -> tuple[float, ...]:
 
 
 def _largest_first(comparison: NumberComparison) -> float:
-    return -math.inf if comparison.delta is None else -abs(comparison.delta)
+    if comparison.delta is None:
+        return -math.inf
+    return -abs(comparison.delta)

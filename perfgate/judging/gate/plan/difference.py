@@ -70,12 +70,17 @@ class _Group:
     @property
     def units(self) -> list[int]:
         """The pairs or quads that lack it, if others have it."""
-        if not self._is_partial or any(row.arm not in _COUNTED_ARMS for row in self.lacking):
-            return []
-        return sorted({row.unit for row in self.lacking})
+        units = set()
+        for row in self.lacking:
+            if row.arm not in _COUNTED_ARMS or not self._is_partial:
+                return []
+            units.add(row.unit)
+        return sorted(units)
 
     def named_by(self, *, of_both: bool) -> NamedBy:
         """Who requires it. A row that one side has is required by that document."""
         if "configuration" in self._names:
             return "configuration"
-        return "store" if "store" in self._names and of_both else "document"
+        if "store" in self._names and of_both:
+            return "store"
+        return "document"

@@ -26,17 +26,20 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
     """The changes, workload by workload; none if both sides' own files measure the same."""
     before = {harness.workload: harness for harness in base.source.harness}
     after = {harness.workload: harness for harness in head.source.harness}
-    lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
     changes: list[HarnessChange] = []
     for name in {**before, **after}:
+        lines: list[str] = []
+        if name in after:
+            lines = after[name].changed_lines[:MAX_LINES]
         for kind, message in _differences(name, before.get(name), after.get(name)):
-            changes.append(kind(workload=name, message=message, lines=lines.get(name, [])))
+            changes.append(kind(workload=name, message=message, lines=lines))
     # If the base fails, the head does not, and their files differ, the head's file is not for the base's code.
     broken = _broken_workloads(base) - _broken_workloads(head)
-    for name in after:
+    for name, harness in after.items():
         if name in broken:
             code = "harness.base-does-not-run" if name in before else "harness.workload-new-to-base"
-            changes.append(UnfitHarness(workload=name, message=Message(code), lines=lines[name]))
+            lines = harness.changed_lines[:MAX_LINES]
+            changes.append(UnfitHarness(workload=name, message=Message(code), lines=lines))
     return changes
 
 
@@ -57,25 +60,32 @@ def _differences(name: str, base: Harness | None, head: Harness | None) -> Itera
         yield UnreadHarness, Message("harness.base-unknown", {"why": why})
     elif head.error is None:
         differences = [
-            *_shapes(base.shapes, head.shapes),
+            *_shapes(base, head),
             *_settings(base, head),
-            *_functions(base.functions, head.functions),
-            *_job_settings(base.settings, head.settings),
+            *_functions(base, head),
+            *_job_settings(base, head),
         ]
         yield from differences
         if not differences and base.file_sha256 != head.file_sha256:
             yield HarnessEdit, Message("harness.file-changed", {"file": head.reference.rpartition(":")[0]})
 
 
-def _shapes(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
-    for shape in sorted(base.keys() | head.keys()):
-        if shape not in head:
+def _differing(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[tuple[str, str | None, str | None]]:
+    """Yield the parts that differ, by name: their text on both sides, None on a side without them."""
+    for name in sorted(base.keys() | head.keys()):
+        if base.get(name) != head.get(name):
+            yield name, base.get(name), head.get(name)
+
+
+def _shapes(base: Harness, head: Harness) -> Iterator[_Difference]:
+    for shape, before, after in _differing(base.shapes, head.shapes):
+        if after is None:
             yield HarnessRemoval, Message("harness.shape-removed", {"shape": shape})
-        elif shape not in base:
+        elif before is None:
             yield HarnessAddition, Message("harness.shape-new", {"shape": shape})
-        elif base[shape] != head[shape]:
+        else:
             none = Message("harness.no-arguments")
-            values = {"shape": shape, "before": base[shape] or none, "after": head[shape] or none}
+            values = {"shape": shape, "before": before or none, "after": after or none}
             yield HarnessEdit, Message("harness.shape-changed", values)
 
 
@@ -84,7 +94,8 @@ def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
         yield HarnessEdit, Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
     if base.batch_sizes != head.batch_sizes:
         yield HarnessEdit, Message("harness.batch-sizes-changed")
-    before, after = base.sla_p99, head.sla_p99
+    before = base.sla_p99
+    after = head.sla_p99
     if before == after:
         return
     if before is None:
@@ -95,27 +106,32 @@ def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
         yield HarnessEdit, Message("harness.sla-changed", {"before": before, "after": after})
 
 
-def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
-    for function in sorted(base.keys() | head.keys()):
-        if function not in head:
+def _functions(base: Harness, head: Harness) -> Iterator[_Difference]:
+    for function, before, after in _differing(base.functions, head.functions):
+        if after is None:
             yield HarnessRemoval, Message("harness.function-removed", {"function": function})
-        elif function not in base:
+        elif before is None:
             # An additional check proves more, and another way to preprocess is not another call; with any other new function it
             # is.
             kind: _Kind = HarnessAddition if function in ("check", "preprocess_on_device") else HarnessEdit
             yield kind, Message("harness.function-added", {"function": function})
-        elif base[function] != head[function]:
+        else:
             yield HarnessEdit, Message("harness.function-changed", {"function": function})
 
 
-def _job_settings(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
-    for name in sorted(base.keys() | head.keys()):
-        before, after = base.get(name, ""), head.get(name, "")
-        if before != after:
-            yield HarnessEdit, Message("harness.setting-changed", {"setting": name, "before": before, "after": after})
+def _job_settings(base: Harness, head: Harness) -> Iterator[_Difference]:
+    for name, before, after in _differing(base.settings, head.settings):
+        if before or after:
+            values = {"setting": name, "before": before or "", "after": after or ""}
+            yield HarnessEdit, Message("harness.setting-changed", values)
 
 
 def _broken_workloads(run: RunDocument) -> set[str]:
     names = {workload.name for workload in run.workloads if workload.error}
-    names |= {step.workload for step in run.checklist.steps if step.error}
-    return names | {check.workload for check in run.checklist.correctness if check.status == "error"}
+    for step in run.checklist.steps:
+        if step.error:
+            names.add(step.workload)
+    for check in run.checklist.correctness:
+        if check.status == "error":
+            names.add(check.workload)
+    return names

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from perfgate.catalogue.names import NUMBER
-from perfgate.document.job import JobRecord
+from perfgate.document.job import JobNumber, JobRecord
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import (
@@ -26,6 +26,8 @@ from perfgate.judging.gate.evidence.job_rows import (
     STEPS_COUNTED,
     TURNS,
     ZERO,
+    row_of_job,
+    rows_of_job,
     settings_text,
 )
 from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables
@@ -34,21 +36,18 @@ from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 
 
 class JobPlan(EvidencePlan):
-    """The rows that both documents must have of one job, given the rows of each."""
+    """The rows that both documents must have of one job."""
 
-    def __init__(
-        self,
-        name: str,
-        evidence: Evidence,
-        tables: SideTables,
-        required: RequiredJob | None,
-        settings: JobReference | None,
-    ) -> None:
-        super().__init__(tables)
+    def __init__(self, name: str, evidence: Evidence, required: RequiredJob | None) -> None:
         self._name = name
         self._evidence = evidence
         self._required = required
-        self._settings = settings
+        self._settings = _settings_of(name, evidence, required)
+        work: frozenset[str] = frozenset()
+        if required is not None:
+            work = required.work
+        of_base = rows_of_job(evidence.base, name, self._settings, work)
+        super().__init__(SideTables(of_base, rows_of_job(evidence.head, name, self._settings, work)))
 
     def require_evidence(self) -> None:
         """Require the rows; only the job itself if a document has no record or no turns of it."""
@@ -56,7 +55,7 @@ class JobPlan(EvidencePlan):
         if not self.tables.both_have(whole):
             self.require(whole)
             return
-        record = next(job for job in self._evidence.base.run.jobs.records if job.name == self._name)
+        record = self._evidence.base.jobs[self._name]
         for table in self.tables:
             for expected in table.announced:
                 self.require(*expected)
@@ -70,11 +69,13 @@ class JobPlan(EvidencePlan):
 
     def _require_turns(self) -> None:
         """Require as many turns of each quad as any other quad has, from the first quad to the last of either side."""
-        turns = self.tables.of_metric(TURNS)
-        quads = [turn.unit for turn in turns]
-        numbers = sorted({turn.key for turn in turns})
-        for quad in range(max(quads, default=-1) + 1):
-            for number in numbers:
+        last = -1
+        numbers = set()
+        for turn in self.tables.of_metric(TURNS):
+            last = max(last, turn.unit)
+            numbers.add(turn.key)
+        for quad in range(last + 1):
+            for number in sorted(numbers):
                 self.require(Row(self._name, "", TURNS, "turn", quad, number))
 
     def _require_values(self, record: JobRecord) -> None:
@@ -91,16 +92,20 @@ class JobPlan(EvidencePlan):
             for side, table in zip(SIDES, self.tables):
                 for turn in table.of_metric(TURNS):
                     self.require(turn._replace(metric=metric), side=side)
+        for metric, number in numbers.items():
+            if not number.gating or (self._is_count(number) and self._is_always_zero(metric)):
+                continue
+            for side, table in zip(SIDES, self.tables):
+                for turn in _of_turns(table, metric):
+                    self.require(turn._replace(key=(*turn.key, ABOVE_ZERO)), side=side)
+
+    def _is_count(self, number: JobNumber) -> bool:
+        """Whether a program named the number, and counts with it."""
         declared: Collection[str] = ()
         if self._required is not None:
             declared = self._required.reference.settings.numbers
-        for metric, number in numbers.items():
-            is_named_by_program = metric.startswith(NUMBER) and metric.removeprefix(NUMBER) not in declared
-            is_count = is_named_by_program and number.unit == "1"
-            if number.gating and not (is_count and self._is_always_zero(metric)):
-                for side, table in zip(SIDES, self.tables):
-                    for turn in _of_turns(table, metric):
-                        self.require(turn._replace(key=(*turn.key, ABOVE_ZERO)), side=side)
+        is_named_by_program = number.metric.startswith(NUMBER) and number.metric.removeprefix(NUMBER) not in declared
+        return is_named_by_program and number.unit == "1"
 
     def _is_always_zero(self, metric: str) -> bool:
         for table in self.tables:
@@ -118,9 +123,8 @@ class JobPlan(EvidencePlan):
             return
         self._require_fixed(FITS, AS_SET)
         self._require_fixed(STEPS_COUNTED, AS_SET)
-        on_device = required.is_on_device(self._evidence)
         must_gate = set(settings.must_gate)
-        for number in trusted_numbers(required, settings, record, on_device=on_device).numbers:
+        for number in trusted_numbers(required, settings, record, self._evidence).numbers:
             self._require_fixed(f"{number.metric}.unit", number.unit)
             self._require_fixed(f"{number.metric}.better", number.better)
             if number.gating:
@@ -130,21 +134,23 @@ class JobPlan(EvidencePlan):
         if settings.settings.file:
             self._require_fixed(NUMBERS, "", OF_PROGRAM)
         for metric in sorted(required.numbers):
-            self.require(Row(self._name, "", metric, key=(LISTED,)), named_by="store")
+            self.require(row_of_job(self._name, metric, LISTED), named_by="store")
 
     def _require_fixed(self, metric: str, text: str, *key: str) -> None:
-        self.require(Row(self._name, "", metric, key=key), text, "configuration")
+        self.require(row_of_job(self._name, metric, *key), text, "configuration")
 
 
 def _of_turns(table: RowTable, metric: str) -> list[Row]:
     return [row for row in table.of_metric(metric) if row.arm == "turn" and len(row.key) == 1]
 
 
-def settings_of(name: str, evidence: Evidence, required: RequiredJob | None) -> JobReference | None:
+def _settings_of(name: str, evidence: Evidence, required: RequiredJob | None) -> JobReference | None:
     """The settings that both sides were measured by, if the trusted side knows the job and its kind."""
     if required is None:
         return None
     base, head = evidence.runs
     settings = required.measured_by(base, head)
     kinds = {job.kind for job in (*base.jobs.records, *head.jobs.records) if job.name == name}
-    return settings if settings is not None and kinds == {settings.kind} else None
+    if settings is None or kinds != {settings.kind}:
+        return None
+    return settings

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import HarnessChange, HarnessRemoval, Missing, Policy, UnfitHarness
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.job_rows import rows_of_job
 from perfgate.judging.gate.evidence.rows import SEAL, Row, RowTable, SideTables, rows_of_workloads
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
 from perfgate.judging.gate.plan.difference import EvidencePlan
-from perfgate.judging.gate.plan.jobs import JobPlan, settings_of
+from perfgate.judging.gate.plan.jobs import JobPlan
 from perfgate.judging.gate.plan.workloads import WorkloadPlan
 
 
@@ -32,8 +31,13 @@ def missing_evidence(
     workloads = _workload_names(evidence, required.workloads)
     missing = _missing_seals(evidence, [*workloads, *_job_names(evidence, required.jobs)], required)
     reported = _reported_elsewhere(evidence, changes)
-    # The verdict gives the reason why these have no times.
-    untimed = {pair.workload for pair in head.pairs.failed if pair.error.lacks_time_for_pairs}
+    failed = set()
+    untimed = set()
+    for pair in head.pairs.failed:
+        failed.add(pair.workload)
+        # The verdict gives the reason why these have no times.
+        if pair.error.lacks_time_for_pairs:
+            untimed.add(pair.workload)
     profiles = judges_subroutines(policy.tolerances)
     of_base = rows_of_workloads(base, "base", profiles=profiles)
     of_head = rows_of_workloads(head, "head", profiles=profiles)
@@ -42,22 +46,15 @@ def missing_evidence(
             plan = WorkloadPlan(name, evidence, SideTables(of_base[name], of_head[name]), required, policy)
             plan.require_evidence(timed=timed and name not in untimed)
             missing += plan.missing()
-    failed = {pair.workload for pair in head.pairs.failed}
-    trusted = required.jobs if timed else {}
+    trusted: Mapping[str, RequiredJob] = {}
+    if timed:
+        trusted = required.jobs
     for name in _job_names(evidence, trusted):
         if name not in failed:
-            missing += _missing_of_job(name, evidence, trusted.get(name))
+            plan_of_job = JobPlan(name, evidence, trusted.get(name))
+            plan_of_job.require_evidence()
+            missing += plan_of_job.missing()
     return missing
-
-
-def _missing_of_job(name: str, evidence: Evidence, required: RequiredJob | None) -> list[Missing]:
-    settings = settings_of(name, evidence, required)
-    work = required.work if required is not None else ()
-    base, head = evidence.runs
-    tables = SideTables(rows_of_job(base, name, settings, work), rows_of_job(head, name, settings, work))
-    plan = JobPlan(name, evidence, tables, required, settings)
-    plan.require_evidence()
-    return plan.missing()
 
 
 def _workload_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
@@ -72,18 +69,21 @@ def _workload_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
 
 
 def _job_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
-    names = list(required)
+    names = dict.fromkeys(required)
     for run in evidence.runs:
-        names += [job.name for job in run.jobs.records]
-    names += [turn.workload for turn in evidence.base.run.jobs.turns]
-    return list(dict.fromkeys(names))
+        names |= dict.fromkeys(job.name for job in run.jobs.records)
+    names |= dict.fromkeys(evidence.base.turns)
+    return list(names)
 
 
 def _reported_elsewhere(evidence: Evidence, changes: Sequence[HarnessChange]) -> set[str]:
     base, head = evidence.runs
-    workloads = (*base.workloads, *head.workloads)
-    listed = {workload.name for workload in workloads}
-    reported = {workload.name for workload in workloads if workload.error}
+    listed = set()
+    reported = set()
+    for workload in (*base.workloads, *head.workloads):
+        listed.add(workload.name)
+        if workload.error:
+            reported.add(workload.name)
     for change in changes:
         if isinstance(change, UnfitHarness) or (isinstance(change, HarnessRemoval) and change.workload not in listed):
             reported.add(change.workload)
@@ -92,14 +92,15 @@ def _reported_elsewhere(evidence: Evidence, changes: Sequence[HarnessChange]) ->
 
 def _missing_seals(evidence: Evidence, names: Collection[str], required: Required) -> list[Missing]:
     """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
-    has_any = any(run.source.seal is not None for run in evidence.runs)
-    if evidence.recorded or not (required.sealed or has_any):
-        return []
     plan = EvidencePlan(SideTables(RowTable(), RowTable()))
+    is_sealed = required.sealed
+    for table, run in zip(plan.tables, evidence.runs):
+        if run.source.seal is not None:
+            is_sealed = True
+            for name in names:
+                table.add(Row(name, "", SEAL))
+    if evidence.recorded or not is_sealed:
+        return []
     for name in names:
-        row = Row(name, "", SEAL)
-        for table, run in zip(plan.tables, evidence.runs):
-            if run.source.seal is not None:
-                table.add(row)
-        plan.require(row)
+        plan.require(Row(name, "", SEAL))
     return plan.missing()

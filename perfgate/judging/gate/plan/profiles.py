@@ -28,8 +28,7 @@ def require_profiles(plan: EvidencePlan, evidence: Evidence, policy: Policy, pla
             operator = name.removeprefix(OPERATOR_TIME)
             is_counted_apart = kind == OPERATORS and (place, operator) in evidence.changed_counts
             if not is_counted_apart and configured_tolerance(policy, name, place) is not None:
-                rows = [row for row in plan.tables.of_metric(name) if row.shape == place.shape]
-                _require_times(plan, kind, rows)
+                _require_times(plan, kind, plan.tables.of_metric(name, place.shape))
 
 
 def _require_times(plan: EvidencePlan, kind: str, rows: Collection[Row]) -> None:

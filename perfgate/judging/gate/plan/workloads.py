@@ -24,7 +24,7 @@ from perfgate.catalogue.names import (
     SLA,
 )
 from perfgate.document.decision import NamedBy, Policy
-from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND, RunDocument, WorkloadRecord
+from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND, CounterSet, RunDocument, WorkloadRecord
 from perfgate.document.samples import STOPPED, BlockColumns, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.bounds import bounds_with_lost_values
@@ -42,6 +42,7 @@ from perfgate.judging.gate.evidence.rows import (
     START,
     STEADINESS,
     TWINS,
+    Expected,
     Row,
     RowTable,
     SideTables,
@@ -81,7 +82,8 @@ class WorkloadPlan(EvidencePlan):
         self._tables_of_all = (*tables, self._stored)
         shapes: dict[str, None] = {}
         for table in self._tables_of_all:
-            shapes |= dict.fromkeys(expected.row.shape for expected in table.announced)
+            for expected in table.announced:
+                shapes[expected.row.shape] = None
         shapes.pop("", None)
         self._shapes = list(shapes)
 
@@ -112,16 +114,20 @@ class WorkloadPlan(EvidencePlan):
     def _newest_stored_run(self) -> RunDocument | None:
         """Main's newest stored run that measured this workload by the file that both sides were measured by."""
         base, head = self._evidence.runs
+        if self._evidence.recorded:
+            return None
         files = {record.sha256 for record in (*_records(base, self._name), *_records(head, self._name))}
         for run in self._required.stored:
             for record in _records(run, self._name):
-                if not record.error and {record.sha256} == files and not self._evidence.recorded:
+                if not record.error and {record.sha256} == files:
                     return run
         return None
 
     def _named_by(self, row: Row) -> NamedBy:
         """Who requires a row of a document: main's stored run, if it has that row too."""
-        return "store" if row in self._stored.rows else "document"
+        if row in self._stored.rows:
+            return "store"
+        return "document"
 
     def _require_shared(self, row: Row) -> None:
         self.require(row, named_by=self._named_by(row))
@@ -159,8 +165,10 @@ class WorkloadPlan(EvidencePlan):
         pairs_of_base = {row.unit for row in base if row.arm == "ab"}
         twins = {row.unit for row in base if row.arm == "aa"} - pairs_of_base
         measured = pairs_of_base | twins | {row.unit for row in head if row.arm == "ab" and not row.key}
-        failures = self._evidence.head.run.pairs.failed
-        failed = {pair.pair for pair in failures if pair.workload == self._name and pair.arm != "stretch"}
+        failed = set()
+        for pair in self._evidence.head.run.pairs.failed:
+            if pair.workload == self._name and pair.arm != "stretch":
+                failed.add(pair.pair)
         for first, numbers in groupby(sorted(measured | failed), key=lambda number: number // PAIRS_PER_ROUND):
             for number in range(first * PAIRS_PER_ROUND, max(numbers) + 1):
                 if number in twins:
@@ -176,13 +184,11 @@ class WorkloadPlan(EvidencePlan):
 
         The checklist times the preprocessing of one shape, the pairs time it for all shapes.
         """
-        preprocessed = {row.shape for row in self.tables.of_metric(PREPROCESSING)}
-        if self._stored.of_metric(PREPROCESSING_STAGES):
-            preprocessed.update(self._shapes)
         for shape in self._shapes:
             self._require_lane(Row(self._name, shape, LATENCY), P50)
+        is_stored = bool(self._stored.of_metric(PREPROCESSING_STAGES))
         for shape in self._shapes:
-            if shape in preprocessed:
+            if is_stored or self.tables.of_metric(PREPROCESSING, shape):
                 self._require_lane(Row(self._name, shape, PREPROCESSING), PREPROCESSING_STAGES)
 
     def _require_lane(self, lane: Row, stage: str) -> None:
@@ -205,7 +211,7 @@ class WorkloadPlan(EvidencePlan):
         if not blocks and not (self._required.stretches and self._has_fast_calls()):
             return
         for shape in self._shapes:
-            of_shape = [row for row in blocks if row.shape == shape]
+            of_shape = self.tables.of_metric(MEAN, shape)
             for row in of_shape:
                 self.require(row)
             is_whole = all(map(self.tables.both_have, of_shape))
@@ -246,11 +252,16 @@ class WorkloadPlan(EvidencePlan):
         kinds = {run.testbed.device_kind for run in self._evidence.runs}
         if not blocks and kinds.isdisjoint(_KINDS_WITH_KERNELS):
             return
-        profiled = {row._replace(key=()) for row in blocks}
-        is_of_all = len({row.unit for row in blocks}) > _PAIRS_WITH_KERNELS
+        pairs = set()
+        profiled = set()
+        for row in blocks:
+            pairs.add(row.unit)
+            profiled.add(row._replace(key=()))
         for table in self.tables:
             processes = sorted(row for row in _processes(table) if row.arm == "ab" and not row.key)
-            for process in processes if is_of_all else processes[:_PAIRS_WITH_KERNELS]:
+            if len(pairs) <= _PAIRS_WITH_KERNELS:
+                processes = processes[:_PAIRS_WITH_KERNELS]
+            for process in processes:
                 for shape in self._shapes:
                     lane = process._replace(shape=shape, metric=BUSY)
                     if lane not in profiled:
@@ -283,7 +294,8 @@ class WorkloadPlan(EvidencePlan):
         A change of the workload file has a harness, even if no document has one any more.
         """
         base, head = self._evidence.runs
-        before, after = harness_of(base, self._name), harness_of(head, self._name)
+        before = harness_of(base, self._name)
+        after = harness_of(head, self._name)
         whole = Row(self._name, "", HARNESS)
         # Whether the head says that code of the workload file differs from the base's.
         files = {record.reference.rpartition(":")[0] for record in _records(head, self._name)}
@@ -306,14 +318,16 @@ class WorkloadPlan(EvidencePlan):
             if self.tables.any_has(counted) or not self._evidence.recorded:
                 self._require_shared(counted)
             return
-        announced = [*self.tables.base.announced, *self.tables.head.announced]
-        # A metric counted by an older perfgate only is not in the catalogue.
-        announced += [expected for expected in self._stored.announced if expected.row.metric in METRICS]
-        counts = {row.metric for row, *_ in announced if row.shape == shape and row.metric and row.key == ()}
-        for metric in sorted(counts):
-            # A single operator is among those that are unstable.
-            if not metric.startswith("ops."):
-                self._require_count(place._replace(metric=metric))
+        counts = set()
+        for table in self._tables_of_all:
+            for row, *_ in table.announced:
+                # A metric counted by an older perfgate only is not in the catalogue.
+                is_known = table is not self._stored or row.metric in METRICS
+                # A single operator is among those that are unstable.
+                if is_known and row.shape == shape and row.key == () and not row.metric.startswith("ops."):
+                    counts.add(row.metric)
+        for metric in sorted(counts - {""}):
+            self._require_count(place._replace(metric=metric))
         judges_sites = self.tables.any_has(place._replace(metric=SITES))
         self._require_promises(shape, but=_PER_SHAPE if judges_sites else (*_PER_SHAPE, "sites.", "ops.count:"))
 
@@ -332,10 +346,12 @@ class WorkloadPlan(EvidencePlan):
     @cached_property
     def _says_steady(self) -> bool:
         """Whether any counter of the runs lists its steady counts, as older perfgates do not."""
-        base, head = self._evidence.runs
-        counters = [*base.checklist.counters, *head.checklist.counters]
+        runs = [*self._evidence.runs]
         if self._stored_run is not None:
-            counters += self._stored_run.checklist.counters
+            runs.append(self._stored_run)
+        counters: list[CounterSet] = []
+        for run in runs:
+            counters += run.checklist.counters
         return any(counted.steady for counted in counters)
 
     def _require_checks(self, shape: str) -> None:
@@ -344,11 +360,11 @@ class WorkloadPlan(EvidencePlan):
             self._require_shared(check)
         passed = check._replace(key=CHECKED)
         for table in self._tables_of_all:
-            if passed in (expected.row for expected in table.announced):
+            if Expected(passed) in table.announced:
                 self._require_shared(passed)
         signature = check._replace(metric=SIGNATURE)
         for side, table in zip(SIDES, self.tables):
-            if signature in (expected.row for expected in table.promised):
+            if Expected(signature) in table.promised:
                 self.require(signature, named_by=self._named_by(signature), side=side)
 
 
@@ -368,5 +384,5 @@ def _usable_quads(first: BlockColumns, second: BlockColumns) -> set[int]:
         if not columns.conductor.seen_ns:
             return set()
         untimed = np.isnan(awake_by_block(columns))
-        usable -= {quad for quad, is_untimed in zip(columns.quad, untimed) if is_untimed}
+        usable -= set(np.asarray(columns.quad)[untimed])
     return usable

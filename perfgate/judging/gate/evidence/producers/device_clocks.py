@@ -7,10 +7,10 @@ costs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import BUSY, HOST, LATENCY
-from perfgate.document.samples import BlockColumns
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import WAITED
 from perfgate.judging.gate.evidence.index import Evidence
@@ -47,9 +47,10 @@ def _of_shape(evidence: Evidence, rules: Rules, place: ShapePlace) -> Iterator[N
 
 def _decides(evidence: Evidence, place: ShapePlace) -> bool:
     """Whether the host's time decides: the device waits for it, and it did not wait for a CPU itself."""
-    blocks: list[BlockColumns] = []
-    for pair in evidence.pairs.get(place.workload, ()):
-        blocks += [member.shapes[place.shape] for member in pair if place.shape in member.shapes]
+    blocks = []
+    for member in chain.from_iterable(evidence.pairs.get(place.workload, ())):
+        if place.shape in member.shapes:
+            blocks.append(member.shapes[place.shape])
     return (waited_share(blocks) or 0.0) < WAITED and is_host_exposed(evidence, place)
 
 
@@ -61,7 +62,9 @@ def is_host_exposed(evidence: Evidence, place: ShapePlace) -> bool:
     effects = evidence.effects(place)
     if LATENCY not in effects or HOST not in effects:
         return False
-    span, host, busy = effects[LATENCY], effects[HOST], effects.get(BUSY)
+    span = effects[LATENCY]
+    host = effects[HOST]
+    busy = effects.get(BUSY)
     if busy is None:
         return max(host.base / span.base, host.head / span.head) > 1 - EXPOSED
     return max(1 - busy.base / span.base, 1 - busy.head / span.head) > EXPOSED

@@ -52,7 +52,9 @@ class JobQuads:
     """The turns of a job."""
 
     def __init__(self, evidence: Evidence, job: JobRecord, rules: Rules) -> None:
-        self._evidence, self._job, self._rules = evidence, job, rules
+        self._evidence = evidence
+        self._job = job
+        self._rules = rules
         self._place = ShapePlace(job.name, "")
         self._looks = looks_of(job.kind, job.fits)
         self._trusted = rules.numbers_of(job)
@@ -70,12 +72,19 @@ class JobQuads:
         turns = [*self._base, *self._head]
         if not turns or not all(name in turn.values for turn in turns):
             return None
-        base = np.array([_mean_log(quad.base, name) for quad in self.quads])
-        head = np.array([_mean_log(quad.head, name) for quad in self.quads])
-        if not np.isfinite([base, head]).all():
+        levels = []
+        starts = []
+        for quad in self.quads:
+            levels.append((_mean_log(quad.base, name), _mean_log(quad.head, name)))
+            starts.append(quad.start)
+        if not np.isfinite(levels).all():
             return None
-        starts = None if self._job.starts_afresh else [quad.start for quad in self.quads]
-        return PairedEffect.of(Differences.of(head - base, starts), math.exp(median(base)), "quad")
+        base, head = np.array(levels).T
+        if self._job.starts_afresh:
+            differences = Differences.of(head - base)
+        else:
+            differences = Differences.of(head - base, starts)
+        return PairedEffect.of(differences, math.exp(median(base)), "quad")
 
     def _number(self, entry: JobNumber, effect: PairedEffect) -> Number:
         """A number on the terms of a job. The tail of few requests is weak evidence: it may only fail the gate."""
@@ -104,14 +113,18 @@ class JobQuads:
     def halves(self) -> Iterator[Number]:
         """Yield the slowdown on the second half of the devices relative to the first, by the first number that gates."""
         entry = next((number for number in self._trusted.numbers if number.gating), None)
-        # A quad with fewer turns is missing evidence.
-        whole = [quad for quad in self.quads if min(len(quad.base), len(quad.head)) > 1]
-        if self._job.fits != "swap" or entry is None or not whole:
+        if self._job.fits != "swap" or entry is None:
             return
         sign = -1.0 if entry.better == "higher" else 1.0
-        gains = np.array([sign * _gain_of_first_half(quad, entry.metric) for quad in whole])
-        if np.isfinite(gains).all():
-            differences = Differences.of(gains, [quad.start for quad in whole])
+        gains = []
+        starts = []
+        for quad in self.quads:
+            # A quad with fewer turns is missing evidence.
+            if min(len(quad.base), len(quad.head)) > 1:
+                gains.append(sign * _gain_of_first_half(quad, entry.metric))
+                starts.append(quad.start)
+        if gains and np.isfinite(gains).all():
+            differences = Differences.of(gains, starts)
             number = self._rules.number(self._place, JOB_HALVES, PairedEffect.of(differences, 1.0, "quad"), JOB)
             yield number._replace(terms=Terms(1.0, (1.0,), self._looks), unit="1", gating=False)
 
@@ -123,7 +136,8 @@ class JobQuads:
 
     def times_of_profiled_steps(self) -> Iterator[Number]:
         """Yield the communication of profiled steps, start by start."""
-        base, head = profiled_starts(self._base), profiled_starts(self._head)
+        base = profiled_starts(self._base)
+        head = profiled_starts(self._head)
         if base and head:
             yield self._profiled(RANKS_EXPOSED, list(map(exposed, base)), list(map(exposed, head)))
             yield self._profiled(RANKS_SKEW, list(map(skew, base)), list(map(skew, head)))

@@ -30,10 +30,11 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
 def _measured(evidence: Evidence, rules: Rules, name: str, workload: WorkloadRecord) -> list[ChecklistNumber]:
     """The number of each shape that a side measured: some steps measure the first shape alone."""
     step = metric(name).step
-    shapes = [shape for shape in workload.shapes if is_named(rules.policy, name, ShapePlace(workload.name, shape))]
-    named = [ChecklistNumber(step, workload.name, shape, name) for shape in shapes]
-    measured = [number for number in named if evidence.checklist.has(number)]
-    return measured or named[:1]
+    named = []
+    for shape in workload.shapes:
+        if is_named(rules.policy, name, ShapePlace(workload.name, shape)):
+            named.append(ChecklistNumber(step, workload.name, shape, name))
+    return list(filter(evidence.checklist.has, named)) or named[:1]
 
 
 def _row(evidence: Evidence, rules: Rules, number: ChecklistNumber) -> Number:
