@@ -125,9 +125,10 @@ def test_run__operator_that_fails__costs_its_step_and_spoils_no_other(project: P
     project.commit("fails at batch 32", (IMPORT, f"import os\n\n{IMPORT}"), (SIGMOID, fails))
     done, run = project.run("--steps", "1,5,4")
     steps = {step["slug"]: step for step in run["checklist"]["steps"]}
-    assert done.returncode == 4
-    assert steps["batch"]["status"] == "error"
-    assert "igmoid" in worded(steps["batch"]["reason"]) + steps["batch"]["error"]["traceback"]
+    # Another batch size is an experiment: its failure is the reason for a missing step, and no error of the workload.
+    assert done.returncode == 0
+    assert steps["batch"]["status"] == "unavailable"
+    assert "error code is 507015" in worded(steps["batch"]["reason"])
     assert [steps[slug]["status"] for slug in ("latency", "top_ops")] == ["ok", "ok"]
     assert [check["status"] for check in run["checklist"]["correctness"]] == ["passed"]
 
