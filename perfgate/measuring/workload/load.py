@@ -19,7 +19,7 @@ from importlib.machinery import (
 )
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 from perfgate.document.message import Message, WorkloadError
 from perfgate.measuring.workload.workload import SLA, Traffic, Workload
@@ -30,7 +30,7 @@ MODULE_NAME = "perfgate_workload"
 class _SourceLoader(SourceFileLoader):
     """Compiles a source file and never looks for bytecode, which any process that can write there could have planted."""
 
-    def path_stats(self, path: str) -> Mapping[str, Any]:
+    def path_stats(self, path: str) -> NoReturn:
         # importlib then neither reads nor writes bytecode (importlib.abc.SourceLoader.get_code).
         raise OSError(f"no bytecode is used of {path}")
 

@@ -20,7 +20,6 @@ from perfgate.document.message import Message
 from perfgate.document.trace import CollectiveShares
 from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, number_of, union
 from perfgate.trace.model.communication import kernel_kind
-from perfgate.trace.model.events import KIND_CODES
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
@@ -252,7 +251,7 @@ def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
     """Kernels that communicate without an entry in the table of collectives: MoeDistributeDispatch."""
     kernels = timeline.kernel_columns
     # Nearly all kernels compute: only the others become objects.
-    for kernel in kernels.select(kernels.kind != KIND_CODES["compute"]):
+    for kernel in kernels.select(~kernels.is_kind("compute")):
         in_table = is_collective_core(kernel.core)
         if kernel.start_ns is not None and not in_table and kernel_kind(kernel.name) != "compute":
             name = kernel.type or type_by_name(kernel.name)

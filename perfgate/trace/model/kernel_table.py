@@ -26,11 +26,12 @@ from perfgate.trace.model.arithmetic import (
     distinct_rows,
     known_number,
     number_of,
+    one_of,
     totals_by_name,
 )
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns, KeptCounters
-from perfgate.trace.model.events import KIND_CODES, NO_TEXT, EventTable
+from perfgate.trace.model.events import KIND_CODES, NO_TEXT, EventKind, EventTable
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import Kernel, Launch, Shapes, Tensors, is_collective_core
@@ -160,8 +161,10 @@ class KernelTable(Sequence[Kernel]):
     @property
     def is_collective(self) -> Mask:
         """Which kernels are only shares of collectives."""
-        collective: Mask = self.kind == KIND_CODES["comm"]
-        return collective
+        return self.is_kind("comm")
+
+    def is_kind(self, *kinds: EventKind) -> Mask:
+        return one_of(self.kind, (KIND_CODES[kind] for kind in kinds))
 
     @property
     def steps(self) -> list[int]:
