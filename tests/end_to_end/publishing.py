@@ -45,6 +45,7 @@ from perfgate.version import __version__
 from tests.command import run_perfgate
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitHubEnterpriseDialect, GitLabDialect
+from tests.fakes.records import group_of
 from tests.unit.gate.builders import pairs_of, stretches_of
 
 MARKER = marker("default")
@@ -259,7 +260,11 @@ class Job:
     def change(self, side: str, *, testbed: str = "", **fields: Any) -> None:
         """Replace fields of a document in the artifact, as far as its schema lets them be."""
         path = self.artifact / testbed / side / "run.json"
-        path.write_text(json.dumps({**json.loads(path.read_bytes()), **fields}))
+        document = json.loads(path.read_bytes())
+        for name, value in fields.items():
+            group = group_of(RunDocument, name)
+            (document if group is None else document[group])[name] = value
+        path.write_text(json.dumps(document))
 
     def zipped(self, prefix: str = "", *, testbed: str = "") -> bytes:
         """Return the artifact as its upload makes it."""

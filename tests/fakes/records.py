@@ -14,7 +14,7 @@ def built(record: type[_Record], fields: dict[str, Any]) -> _Record:
     groups: dict[str, dict[str, Any]] = {}
     own = {}
     for name, value in fields.items():
-        group = _group_of(record, name)
+        group = group_of(record, name)
         if group is None:
             own[name] = value
         else:
@@ -29,7 +29,7 @@ def changed(record: _Record, **fields: Any) -> _Record:
     """Return the record with other values of these fields."""
     own = {}
     for name, value in fields.items():
-        group = _group_of(type(record), name)
+        group = group_of(type(record), name)
         if group is None:
             own[name] = value
         else:
@@ -37,8 +37,8 @@ def changed(record: _Record, **fields: Any) -> _Record:
     return msgspec.structs.replace(record, **own)
 
 
-def _group_of(record: type[msgspec.Struct], name: str) -> str | None:
-    """The field whose record has a field of this name; None if ``record`` itself has it."""
+def group_of(record: type[msgspec.Struct], name: str) -> str | None:
+    """The field whose record has a field of this name; None if ``record`` itself or none of its groups has it."""
     if name in record.__struct_fields__:
         return None
     groups = []
@@ -49,5 +49,5 @@ def _group_of(record: type[msgspec.Struct], name: str) -> str | None:
             and name in annotation.__struct_fields__
         ):
             groups.append(field)
-    assert len(groups) == 1, f"{record.__name__} has {name} in {groups}"
-    return groups[0]
+    assert len(groups) <= 1, f"{record.__name__} has {name} in {groups}"
+    return next(iter(groups), None)

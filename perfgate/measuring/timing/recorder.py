@@ -18,7 +18,6 @@ from perfgate.document.samples import (
     WorkerColumns,
     pack,
 )
-from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.kernels import KernelRecorder
 from perfgate.measuring.timing.blocks import BlockTimes, run_block
@@ -130,25 +129,26 @@ class BlockRecorder:
 def _as_columns(blocks: Sequence[RecordedBlock], source: CpuSource, stages: Sequence[StageTimes] = ()) -> BlockColumns:
     calls = [block.times.calls for block in blocks]
     host = [block.host for block in calls if block.host is not None]
-    return BlockColumns(
-        quad=[block.quad for block in blocks],
-        sequence=[block.sequence for block in blocks],
-        calls=[block.wall.size for block in calls],
-        times=PackedTimes(
-            wall=pack(np.concatenate([block.wall for block in calls])),
-            cpu=pack(np.concatenate([block.cpu for block in calls])),
-            host=pack(np.concatenate(host)) if host else None,
-            cpu_source=source,
-            stages=list(stages),
-        ),
-        worker=_worker_columns([block.times for block in blocks]),
-        device=_device_columns([block.times.condition for block in blocks]),
+    times = PackedTimes(
+        wall=pack(np.concatenate([block.wall for block in calls])),
+        cpu=pack(np.concatenate([block.cpu for block in calls])),
+        host=pack(np.concatenate(host)) if host else None,
+        cpu_source=source,
+        stages=list(stages),
     )
-
-
-def _worker_columns(blocks: Sequence[BlockTimes]) -> WorkerColumns:
-    columns = WorkerColumns(start_ns=[], end_ns=[], involuntary_switches=[], minor_faults=[])
+    columns = BlockColumns(
+        quad=[], sequence=[], calls=[], times=times, worker=_worker_columns(blocks), device=_device_columns(blocks)
+    )
     for block in blocks:
+        columns.quad.append(block.quad)
+        columns.sequence.append(block.sequence)
+        columns.calls.append(block.times.calls.wall.size)
+    return columns
+
+
+def _worker_columns(blocks: Sequence[RecordedBlock]) -> WorkerColumns:
+    columns = WorkerColumns(start_ns=[], end_ns=[], involuntary_switches=[], minor_faults=[])
+    for _, _, block in blocks:
         columns.start_ns.append(block.calls.start_ns)
         columns.end_ns.append(block.calls.end_ns)
         columns.involuntary_switches.append(block.involuntary_switches)
@@ -165,9 +165,10 @@ def _worker_columns(blocks: Sequence[BlockTimes]) -> WorkerColumns:
     return columns
 
 
-def _device_columns(states: Sequence[DeviceState]) -> DeviceColumns:
+def _device_columns(blocks: Sequence[RecordedBlock]) -> DeviceColumns:
     columns = DeviceColumns()
-    for state in states:
+    for block in blocks:
+        state = block.times.condition
         columns.throttled.append(state.throttled)
         columns.power_capped.append(state.power_capped)
         columns.clock_share.append(state.clock_share())

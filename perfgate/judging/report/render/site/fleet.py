@@ -130,14 +130,17 @@ def _health(runs: Sequence[RunHealth]) -> MachineHealth:
     conditions = [run.conditions for run in runs]
     waits = _reported(each.waited for each in conditions)
     throttled = _reported(each.throttled for each in conditions)
+    temperatures = _reported(each.temperature for each in conditions)
+    clocks = _reported(each.clock for each in conditions)
+    floors = _reported(each.noise_floor for each in conditions)
     return MachineHealth(
         queue=_queue(_reported(each.queued for each in conditions)),
         disturbed=_tally([wait >= BUSY for wait in waits], runs),
         throttled=_tally(list(map(bool, throttled)), runs),
         failed=_tally([bool(run.failed) for run in runs], runs),
-        temperature=_range(_reported(each.temperature for each in conditions), "Cel"),
-        clock=_range(_reported(each.clock for each in conditions), "1", metric="thermal.clock"),
-        floor=numbers.plus_minus(max(_reported(each.noise_floor for each in conditions), default=None)),
+        temperature=_range(temperatures, "Cel"),
+        clock=_range(clocks, "1", metric="thermal.clock"),
+        floor=numbers.plus_minus(max(floors, default=None)),
     )
 
 
