@@ -162,7 +162,7 @@ def test_measure__honest_head_and_conductor_queue_for_one_cpu__no_worker_accused
 
     waited = [
         sum(one.shapes["wide"].conductor.conductor_delay_ns)
-        for one in (*measured.base.replicates, *measured.head.replicates)
+        for one in (*measured.base.pairs.replicates, *measured.head.pairs.replicates)
     ]
     assert measured.pairs.failed == []
     assert {f"invalid {entry.kind}" for entry in measured.decision.gaps.invalid} <= OF_THE_MACHINE
@@ -260,7 +260,7 @@ def burn(*_):
 signal.signal(signal.SIGALRM, burn)
 signal.setitimer(signal.ITIMER_REAL, 0.03, 0.03)"""
     measured = measure(build=start)
-    assert [replicate.worker.forked_from for replicate in measured.head.replicates] != [None]
+    assert [replicate.worker.forked_from for replicate in measured.head.pairs.replicates] != [None]
     return measured.names
 
 
