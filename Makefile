@@ -117,7 +117,7 @@ test-slow: $(VENV)/.installed build/docs/.installed
 	$(BIN)/python -m pytest -m slow
 
 # Type what users type, for minutes, in a new environment with everything installed from the wheel: at most a quarter of an hour on two
-# quiet cores. `make test` has a pull request on GitHub.
+# quiet cores. `make test` only builds and installs the wheel.
 test-journeys: $(VENV)/.installed
 	$(BIN)/python -m pytest -m journey tests/journeys
 

@@ -41,7 +41,7 @@ def full_installation(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Shell:
-    """A new user. A test with the marker ``journey`` has everything installed, others have borrowed packages."""
+    """A new user. A journey has everything installed; the tests of the shell have borrowed packages."""
     is_long = request.node.get_closest_marker("journey") is not None
     installation = request.getfixturevalue("full_installation" if is_long else "quick_installation")
     return open_shell(installation, tmp_path)

@@ -47,6 +47,7 @@ def open_change_request(forge: FakeForge, shell: Shell) -> Project:
     return project
 
 
+@pytest.mark.journey
 def test_github__pull_request_with_a_mistake__fails_with_the_line_is_accepted_and_warns(shell: Shell) -> None:
     with FakeForge(GitHubDialect()) as forge:
         project = open_change_request(forge, shell)

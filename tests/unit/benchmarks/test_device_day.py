@@ -53,6 +53,7 @@ def test_run_day__file_of_another_device__refused(tmp_path: Path) -> None:
         day.run_day(options(out, seconds=0.0), day.stages("cpu", 1, 1))
 
 
+@pytest.mark.slow
 def test_measure__planted_layer__all_clocks_and_other_work() -> None:
     found = clocks.measure(clocks.Series("tiny", "device", starts=1, quads=1), "cpu", 600.0)
     assert set(found["clocks"]) == set(clocks.CLOCKS)

@@ -74,6 +74,7 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> StepOutcome:
     return outcome
 
 
+@pytest.mark.slow
 def test_communication__two_ranks_over_gloo__every_operation_timed_and_right(two_ranks: StepOutcome) -> None:
     times = values(two_ranks, "communication.time")
     assert {operation for operation, _ in times} == {"all_reduce", "all_gather", "reduce_scatter"}
@@ -83,6 +84,7 @@ def test_communication__two_ranks_over_gloo__every_operation_timed_and_right(two
     assert len(two_ranks.samples) == len(times)
 
 
+@pytest.mark.slow
 def test_communication__two_ranks_over_gloo__a_line_of_start_up_and_bandwidth(two_ranks: StepOutcome) -> None:
     for operation in ("all_reduce", "all_gather", "reduce_scatter"):
         start_up = values(two_ranks, "communication.start_up")[operation,]
@@ -96,6 +98,7 @@ def test_communication__two_ranks_over_gloo__a_line_of_start_up_and_bandwidth(tw
         assert 0 <= fit <= 1
 
 
+@pytest.mark.slow
 def test_communication__far_below_the_known_peak__severe(two_ranks: StepOutcome) -> None:
     (finding,) = (one for one in two_ranks.findings if one.rule == "communication.peak_share")
 
