@@ -29,7 +29,7 @@ class NumberForm(Entry, frozen=True):
     whole: bool = False
 
 
-class Origin(Entry, frozen=True):
+class MetricOrigin(Entry, frozen=True):
     """Where a metric's values come from."""
 
     # One of the exact counters of step 4, even if another step explains it.
@@ -116,7 +116,7 @@ class Metric(Entry, frozen=True):
     # The operator, module or function that a metric of a part is about: ``{part}`` in title and explanation.
     part: str = ""
     number: NumberForm = NumberForm()
-    origin: Origin = Origin()
+    origin: MetricOrigin = MetricOrigin()
     gate: GateTerms = GateTerms()
     trend: TrendRole = TrendRole()
     display: Display = Display()

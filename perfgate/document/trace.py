@@ -378,7 +378,7 @@ class RequestDocument(TraceDocument, frozen=True, kw_only=True):
     timelines: list[RequestTimeline]
 
 
-class CollectiveShares(msgspec.Struct, frozen=True, kw_only=True):
+class CollectiveParts(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank does in its collectives: data moves, it waits, or neither; None unless all collectives have that part."""
 
     transit: float | None
@@ -405,7 +405,7 @@ class RankRow(RankEntry, frozen=True, kw_only=True):
     free: float | None
     # The part of exposed communication that receives from another stage of the pipeline.
     bubble: float | None
-    in_collectives: CollectiveShares
+    in_collectives: CollectiveParts
     arrival: RankArrival | None
     # Its place in the pipeline.
     stage: int | None

@@ -126,11 +126,11 @@ def test_trend__bisect_in_idle_minutes__the_culprit_of_a_count_stands_in_the_rep
         msgspec.structs.replace(
             entry, values={**entry.values, "counters.framework_ops": entry.values["counters.framework_ops"] + 4}
         )
-        for entry in run.counters
+        for entry in run.checklist.counters
     ]
     store = SqlStore(Path(perfgate.environment["PERFGATE_STORE"]))
     record_run(store, on_another_day(run, good, days=-3, factor=1.0))
-    slower = msgspec.structs.replace(run, counters=counters)
+    slower = msgspec.structs.replace(run, checklist=msgspec.structs.replace(run.checklist, counters=counters))
     record_run(store, on_another_day(slower, bad, days=-2, factor=1.0))
 
     out = tmp_path / "trend"

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.document.trace import CollectiveShares
+from perfgate.document.trace import CollectiveParts
 from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, number_of, union
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.kernel_names import type_by_name
@@ -76,7 +76,7 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None
     device: int | None
     steps: list[ProfilerStep]
-    in_collectives: CollectiveShares
+    in_collectives: CollectiveParts
     links: list[RankLink]
     names: list[str]
     columns: list[bytes]
@@ -111,7 +111,7 @@ def reduce_timeline(
     """The condensed table of a timeline; ``world`` is the number of ranks of the job."""
     busy = _stretches(timeline)
     names, columns = _shares(timeline, busy)
-    in_collectives = CollectiveShares(
+    in_collectives = CollectiveParts(
         transit=_share(timeline, "transit_ns"),
         wait=_share(timeline, "wait_ns"),
         idle=_share(timeline, "idle_ns"),
