@@ -242,7 +242,7 @@ def gate(repository: Path, device: str, seconds: float) -> dict[str, Any]:
     return {
         "verdict": decision["verdict"],
         "exit_code": code,
-        "pairs": decision.get("pairs"),
+        "pairs": decision["measured"].get("pairs"),
         "title": title[1] if title else "",
     }
 

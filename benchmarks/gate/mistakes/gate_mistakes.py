@@ -106,6 +106,7 @@ def gate(change: Mistake, scratch: Path, options: argparse.Namespace) -> dict[st
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - started
     decision = json.loads((out / "decision.json").read_text()) if (out / "decision.json").exists() else {}
+    measured = decision.get("measured", {})
     comment = (out / "comment.md").read_text() if (out / "comment.md").exists() else done.stderr
     if options.keep and out.exists():
         shutil.copytree(out, options.keep / change.project / change.name, dirs_exist_ok=True)
@@ -119,8 +120,8 @@ def gate(change: Mistake, scratch: Path, options: argparse.Namespace) -> dict[st
         "verdict": decision.get("verdict", "none"),
         "exit_code": done.returncode,
         "seconds": round(seconds, 1),
-        "pairs": decision.get("pairs"),
-        "waited": decision.get("waited"),
+        "pairs": measured.get("pairs"),
+        "waited": measured.get("waited"),
         "line": bool(named & touched) if named else None,
         "named": sorted(f"{file}:{line}" for file, line in named),
         "touched": sorted(f"{file}:{line}" for file, line in touched),
