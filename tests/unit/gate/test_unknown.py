@@ -71,10 +71,10 @@ def test_decide__times_that_cannot_be_subtracted__refused(times: tuple[str, str]
 
 
 def scaled(run: RunDocument, value: float) -> RunDocument:
-    def changed(turn: Turn) -> Turn:
+    def scaled_turn(turn: Turn) -> Turn:
         return msgspec.structs.replace(turn, values={**turn.values, test_turns.TPOT: value}) if turn.quad else turn
 
-    return changed(run, turns=[changed(turn) for turn in run.jobs.turns])
+    return changed(run, turns=[scaled_turn(turn) for turn in run.jobs.turns])
 
 
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e-300])
