@@ -32,6 +32,7 @@ TESTS = (
     ),
     *("unit/conductor/test_checklist_turns.py", "unit/conductor/test_compiled_calls.py"),
     *("unit/flows/test_published.py", "end_to_end/test_publish*.py", "end_to_end/test_command*.py"),
+    "end_to_end/test_evidence.py",
 )
 PROBE = '__import__("tests.mutants.recorder").mutants.recorder.reach'
 
