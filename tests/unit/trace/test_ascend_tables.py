@@ -88,7 +88,7 @@ def test_kernels__quoted_shapes_and_words_of_two_generations__one_wording(tmp_pa
 
 
 @pytest.mark.parametrize("cell", ["N/A", "NULL", '"NULL"', ""])
-def test_shapes_of__operator_without_tensors__none(cell):
+def test_shapes_of__operator_without_tensors__none(cell: str) -> None:
     assert shapes_of(cell) is None
 
 
@@ -105,7 +105,7 @@ def test_kernels__row_lacks_a_cell_in_the_middle__left_out_and_said(tmp_path: Pa
     assert text_of(trace.read(tmp_path).absent["kernels, some"]) == "1 rows of kernel_details lack cells"
 
 
-def test_kernels__cells_shifted_into_the_shapes__refused_though_another_column_has_their_text(tmp_path):
+def test_kernels__cells_shifted_into_the_shapes__refused_though_another_column_has_their_text(tmp_path: Path) -> None:
     # A cell with a quote is left to the csv module.
     table = 'Name,Type,Duration(us),Input Shapes\n"A",Add,1,"""2,3"""\nB,Add,1,Add\n'
 
@@ -113,7 +113,7 @@ def test_kernels__cells_shifted_into_the_shapes__refused_though_another_column_h
         kernels(tmp_path, table)
 
 
-def test_read__folder_without_profiler_info__rank_of_its_name(tmp_path):
+def test_read__folder_without_profiler_info__rank_of_its_name(tmp_path: Path) -> None:
     """Modelled on msinsight's test/data/pytorch: rank0_ascend_pt and rank1_ascend_pt."""
     for rank in range(2):
         written(
@@ -123,7 +123,7 @@ def test_read__folder_without_profiler_info__rank_of_its_name(tmp_path):
     assert [timeline.rank for timeline in trace.read(tmp_path).timelines] == [0, 1]
 
 
-def test_top__table_cut_off_within_a_line__said(tmp_path):
+def test_top__table_cut_off_within_a_line__said(tmp_path: Path) -> None:
     path = written(tmp_path, "op_summary_1.csv", "Op Name,Task Duration(us),Task Start Time(us)\nA,1.5,10.5\nB,2.5,20")
 
     (note,) = trace_top(path, Choice(), by="type", host=False).notes
