@@ -1,9 +1,8 @@
-"""Values checked by jsonschema (draft 2020-12), without a call of it for each text and number.
+"""Values checked by jsonschema (draft 2020-12), without a call of it for each text, number, object and array.
 
-Five of six values in a document are texts, numbers, booleans and nulls, and jsonschema takes ten microseconds to start on
-each. So the keywords for members of objects and arrays compare such a value with its schema. What they do not plainly allow
-they hand on to jsonschema, so every refusal and its words are jsonschema's. benchmarks/document/validate.py measures what
-that saves.
+jsonschema takes ten microseconds to start on each of them. So schemas with common keywords compare a value with themselves.
+What they do not plainly allow they hand on to jsonschema, so every refusal and its words are jsonschema's.
+benchmarks/document/validate.py measures what that saves.
 """
 
 from __future__ import annotations
@@ -24,30 +23,43 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-_ANNOTATIONS = frozenset({"title", "description", "default"})
-_CHECKED = frozenset({"type", "enum", "minimum", "maximum", "maxLength"})
+_ANNOTATIONS = frozenset({"title", "description", "default", "discriminator"})
+_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"})
+_OF_PLAIN = _BOUNDS | {"type", "enum", "const"}
+_OF_ARRAYS = frozenset({"type", "items", "prefixItems", "minItems", "maxItems"})
+_OF_OBJECTS = frozenset({"type", "properties", "required", "additionalProperties", "propertyNames", "maxProperties"})
 _REFERENCE = "#/$defs/"
 
 Errors = Iterator[ValidationError]
 
 
-class PlainSchema(dict[str, Any]):
-    """A schema of plain values, with only the keywords type, enum, minimum, maximum and maxLength."""
+class QuickSchema(dict[str, Any]):
+    """A schema that tells whether it plainly allows a value. It says no to some that the draft allows."""
+
+    def allows(self, value: Any) -> bool:  # noqa: ARG002 - the members' parameter
+        return False
+
+
+class PlainSchema(QuickSchema):
+    """A schema of texts, numbers, booleans and nulls."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         super().__init__(schema)
-        words = schema.get("type", list(_TYPES))
         types: set[type] = set()
-        for word in [words] if isinstance(words, str) else words:
+        for word in _words(schema) or _TYPES:
             types.update(_TYPES[word])
         self._types = frozenset(types)
-        self._allowed = frozenset(schema["enum"]) if "enum" in schema else None
+        self._allowed: frozenset[Any] | None = None
+        if "enum" in schema or "const" in schema:
+            self._allowed = frozenset(schema.get("enum", [schema.get("const")]))
         self._lowest: float = schema.get("minimum", -math.inf)
         self._highest: float = schema.get("maximum", math.inf)
+        self._above: float | None = schema.get("exclusiveMinimum")
+        self._below: float | None = schema.get("exclusiveMaximum")
         self._longest: float = schema.get("maxLength", math.inf)
 
     def allows(self, value: Any) -> bool:
-        """Whether a value is plainly allowed. False for some that the draft allows too: to it 1.0 is an integer."""
+        """Whether a value is plainly allowed. To the draft 1.0 is an integer, too."""
         kind = type(value)
         if kind not in self._types:
             return False
@@ -56,8 +68,79 @@ class PlainSchema(dict[str, Any]):
         if kind is str:
             return len(value) <= self._longest
         if kind is int or kind is float:
-            return bool(self._lowest <= value <= self._highest)
+            is_above = self._above is None or value > self._above
+            is_below = self._below is None or value < self._below
+            return bool(self._lowest <= value <= self._highest and is_above and is_below)
         return True
+
+
+class ArraySchema(QuickSchema):
+    """A schema of arrays, or of arrays and null."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        super().__init__(schema)
+        self._or_null = "null" in _words(schema)
+        self._first = [_quick(inner) for inner in schema.get("prefixItems", [])]
+        self._others = _quick(schema.get("items"))
+        self._least: float = schema.get("minItems", 0)
+        self._most: float = schema.get("maxItems", math.inf)
+
+    def allows(self, value: Any) -> bool:
+        if type(value) is not list:
+            return value is None and self._or_null
+        if not self._least <= len(value) <= self._most:
+            return False
+        for item, schema in zip(value, self._first):
+            if not schema.allows(item):
+                return False
+        allows = self._others.allows
+        return all(allows(item) for item in value[len(self._first) :])
+
+
+class ObjectSchema(QuickSchema):
+    """A schema of objects."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        super().__init__(schema)
+        self._required: list[str] = schema.get("required", [])
+        self._properties = {name: _quick(inner) for name, inner in schema.get("properties", {}).items()}
+        self._others = _quick(schema.get("additionalProperties"))
+        self._names = _quick(schema["propertyNames"]) if "propertyNames" in schema else None
+        self._most: float = schema.get("maxProperties", math.inf)
+
+    def allows(self, value: Any) -> bool:
+        if type(value) is not dict or len(value) > self._most:
+            return False
+        if not all(name in value for name in self._required):
+            return False
+        if self._names is not None and not all(map(self._names.allows, value)):
+            return False
+        properties, others = self._properties, self._others
+        return all(properties.get(name, others).allows(member) for name, member in value.items())
+
+
+class AlternativesSchema(QuickSchema):
+    """A schema of several, one of which a value must match."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        super().__init__(schema)
+        self._alternatives = [_quick(inner) for inner in schema["anyOf"]]
+
+    def allows(self, value: Any) -> bool:
+        return any(alternative.allows(value) for alternative in self._alternatives)
+
+
+_NOTHING = QuickSchema()
+
+
+def _quick(schema: Any) -> QuickSchema:
+    """The schema itself; if it does not tell what it plainly allows, one that plainly allows nothing."""
+    return schema if isinstance(schema, QuickSchema) else _NOTHING
+
+
+def _words(schema: Mapping[str, Any]) -> list[str]:
+    words: str | list[str] = schema.get("type", [])
+    return [words] if isinstance(words, str) else words
 
 
 def validator_of(schema: Mapping[str, Any]) -> Validator:
@@ -70,7 +153,7 @@ def validator_of(schema: Mapping[str, Any]) -> Validator:
 
 
 def _prepared(schema: Any, made: dict[str, dict[str, Any]], definitions: Mapping[str, Any]) -> Any:
-    """Return a schema with its definitions in place of the references to them, and its schemas of plain values as such."""
+    """Return a schema with its definitions in place of the references to them, and quick schemas where there are some."""
     if isinstance(schema, list):
         return [_prepared(inner, made, definitions) for inner in schema]
     if not isinstance(schema, dict):
@@ -78,11 +161,12 @@ def _prepared(schema: Any, made: dict[str, dict[str, Any]], definitions: Mapping
     name = schema.get("$ref", "").removeprefix(_REFERENCE)
     if name:
         if name not in made:
-            made[name] = {}  # a definition that refers to itself finds this while it is prepared
-            made[name].update(_prepared(definitions[name], made, definitions))
+            # A definition that refers to itself finds this while it is prepared, and is not quick there.
+            itself: dict[str, Any] = {}
+            made[name] = itself
+            made[name] = _prepared(definitions[name], made, definitions)
+            itself.update(made[name])
         return made[name]
-    if _is_plain(schema):
-        return PlainSchema(schema)
     prepared = {key: inner for key, inner in schema.items() if key not in ("$defs", "properties")}
     for key in ("anyOf", "items", "prefixItems", "additionalProperties", "propertyNames"):
         if key in schema:
@@ -90,32 +174,28 @@ def _prepared(schema: Any, made: dict[str, dict[str, Any]], definitions: Mapping
     if "properties" in schema:
         members = schema["properties"].items()
         prepared["properties"] = {member: _prepared(inner, made, definitions) for member, inner in members}
-    return prepared
+    return _quick_or_not(prepared)
 
 
-def _is_plain(schema: Mapping[str, Any]) -> bool:
-    keywords = schema.keys() - _ANNOTATIONS
-    words = schema.get("type", [])
-    words = {words} if isinstance(words, str) else set(words)
-    return bool(keywords) and keywords <= _CHECKED and words <= _TYPES.keys()
-
-
-def _members(validator: Draft202012Validator, members: Iterable[tuple[Any, Any]], schema: Any) -> Errors:
-    """The errors of members of one schema, each with its name or index."""
-    allows = schema.allows if isinstance(schema, PlainSchema) else None
-    for place, value in members:
-        if allows is None or not allows(value):
-            yield from validator.descend(value, schema, path=place)
+def _quick_or_not(schema: dict[str, Any]) -> dict[str, Any]:
+    keywords, words = schema.keys() - _ANNOTATIONS, set(_words(schema))
+    if keywords == {"anyOf"}:
+        return AlternativesSchema(schema)
+    if keywords and keywords <= _OF_PLAIN and words <= _TYPES.keys():
+        return PlainSchema(schema)
+    if "array" in words and words <= {"array", "null"} and keywords <= _OF_ARRAYS:
+        return ArraySchema(schema)
+    if words == {"object"} and keywords <= _OF_OBJECTS:
+        return ObjectSchema(schema)
+    return schema
 
 
 def _properties(validator: Draft202012Validator, properties: Mapping[str, Any], instance: Any, _: Any) -> Errors:
     if not isinstance(instance, dict):
         return
     for name, schema in properties.items():
-        if name in instance:
-            value = instance[name]
-            if not (isinstance(schema, PlainSchema) and schema.allows(value)):
-                yield from validator.descend(value, schema, path=name, schema_path=name)
+        if name in instance and not _quick(schema).allows(instance[name]):
+            yield from validator.descend(instance[name], schema, path=name, schema_path=name)
 
 
 def _additional_properties(
@@ -142,24 +222,12 @@ def _items(validator: Draft202012Validator, items: Any, instance: Any, schema: M
         yield from _members(validator, enumerate(instance[first:], start=first), items)
 
 
-def _prefix_items(validator: Draft202012Validator, schemas: list[Any], instance: Any, _: Any) -> Errors:
-    if isinstance(instance, list):
-        for index, (value, schema) in enumerate(zip(instance, schemas)):
-            if not (isinstance(schema, PlainSchema) and schema.allows(value)):
-                yield from validator.descend(value, schema, path=index, schema_path=index)
-
-
-def _any_of(
-    validator: Draft202012Validator, alternatives: list[Any], instance: Any, schema: Mapping[str, Any]
-) -> Errors:
-    """The errors of an instance of no alternative; of records with a tag, the tagged alternative alone is tried first."""
-    tag = schema.get("discriminator")
-    if tag is not None and isinstance(instance, dict):
-        kinds = dict(zip(tag["mapping"], alternatives))
-        tagged = kinds.get(str(instance.get(tag["propertyName"])))
-        if tagged is not None and validator.evolve(schema=tagged).is_valid(instance):
-            return
-    yield from _DRAFT["anyOf"](validator, alternatives, instance, schema)
+def _members(validator: Draft202012Validator, members: Iterable[tuple[Any, Any]], schema: Any) -> Errors:
+    """The errors of members of one schema, each with its name or index."""
+    allows = _quick(schema).allows
+    for place, value in members:
+        if not allows(value):
+            yield from validator.descend(value, schema, path=place)
 
 
 _DRAFT = Draft202012Validator.VALIDATORS
@@ -170,7 +238,5 @@ _quick_validator = extend(  # type: ignore[no-untyped-call]
         "additionalProperties": _additional_properties,
         "propertyNames": _property_names,
         "items": _items,
-        "prefixItems": _prefix_items,
-        "anyOf": _any_of,
     },
 )
