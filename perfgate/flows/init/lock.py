@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -60,15 +61,17 @@ def lock_project(declared: Declared, folder: Path, *, python: str, imported: Ite
     conda = [name for name in declared.conda if _installed(name)]
     torch = "torch" if _installed("torch") else f"torch=={TORCH}"
     roots = [*declared.requirements, *conda, torch, *sorted(imported)]
-    indexes = list(dict.fromkeys([*declared.indexes, *_torch_indexes()]))
+    installed = _installed_packages()
+    torch_indexes = _torch_indexes(installed)
+    indexes = list(dict.fromkeys([*declared.indexes, *torch_indexes]))
     # An index of torch may be out of reach here: where pip has configured indexes, they decide.
-    servers = [*declared.indexes, *(pip_indexes() or _torch_indexes())]
+    servers = [*declared.indexes, *(pip_indexes() or torch_indexes)]
     pins = compile_requirements(
         [*servers, *roots],
         declared.files,
         folder,
         python=python,
-        versions=list(_installed_versions()),
+        versions=list(_constraints(installed)),
         hidden=["perfgate", *_project_names(folder)],
     )
     _refuse_folders(pins)
@@ -121,21 +124,30 @@ def _project_names(folder: Path) -> list[str]:
     return []
 
 
-def _installed_versions() -> Iterator[str]:
+def _constraints(installed: Mapping[str, _InstalledPackage]) -> Iterator[str]:
     """A constraint for each installed distribution: its version, or the address that it was installed from (PEP 610)."""
-    for name, distribution in _distributions().items():
+    for name, package in installed.items():
         if name != "perfgate":  # CI installs its commit separately
-            address = _address(distribution)
-            yield f"{name} @ {address}" if address else f"{name}=={distribution.version}"
+            address = _address(package.distribution)
+            yield f"{name} @ {address}" if address else f"{name}=={package.version}"
 
 
-def _distributions() -> Mapping[str, importlib.metadata.Distribution]:
+class _InstalledPackage(NamedTuple):
+    """A distribution and its version: a distribution parses its whole metadata for each question."""
+
+    distribution: importlib.metadata.Distribution
+    version: str
+
+
+def _installed_packages() -> Mapping[str, _InstalledPackage]:
     """The installed distributions by canonical name; as in an import, the first on the path counts."""
-    distributions: dict[str, importlib.metadata.Distribution] = {}
+    packages: dict[str, _InstalledPackage] = {}
     for distribution in importlib.metadata.distributions():
-        if distribution.name:  # else the remains of an interrupted uninstallation
-            distributions.setdefault(str(canonicalize_name(distribution.name)), distribution)
-    return distributions
+        metadata = distribution.metadata
+        if metadata["Name"]:  # else the remains of an interrupted uninstallation
+            name = str(canonicalize_name(metadata["Name"]))
+            packages.setdefault(name, _InstalledPackage(distribution, metadata["Version"]))
+    return packages
 
 
 def _address(distribution: importlib.metadata.Distribution) -> str:
@@ -154,13 +166,13 @@ def _address(distribution: importlib.metadata.Distribution) -> str:
     return ""
 
 
-def _torch_indexes() -> list[str]:
+def _torch_indexes(installed: Mapping[str, _InstalledPackage]) -> list[str]:
     """The options for the indexes of installed builds such as 2.9.1+cpu; the CPU builds if torch is not installed."""
     builds: dict[str, None] = {}
-    if not _installed("torch"):
+    if "torch" not in installed:
         builds["cpu"] = None
-    for distribution in _distributions().values():
-        _, _, local = distribution.version.partition("+")
+    for package in installed.values():
+        _, _, local = package.version.partition("+")
         if _TORCH_BUILD.fullmatch(local):
             builds[local] = None
     return [f"--extra-index-url {_TORCH_INDEX.format(build=build)}" for build in builds]
