@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,13 +118,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out such a folder, which takes seconds to import, if its marker is deselected."""
-    deselected = re.findall(r"not (\w+)", config.option.markexpr)
-    return True if collection_path.parent == _TESTS and collection_path.name in deselected else None
+    return True if collection_path.parent == _TESTS and _is_deselected(collection_path.name, config) else None
 
 
-def pytest_collectstart() -> None:
-    """Collecting makes many objects and no garbage: looking for it takes a third of the time."""
+def _is_deselected(folder: str, config: pytest.Config) -> bool:
+    return folder in re.findall(r"not (\w+)", config.option.markexpr)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each process of xdist import a share of the test modules before it collects all of them.
+
+    In a fresh clone pytest rewrites the assertions of every module, which takes as long as everything else that collecting
+    does. The processes collect in the same order at the same time, and each would rewrite all of them.
+    """
+    # Collecting makes many objects and no garbage: looking for it takes a third of the time.
     gc.disable()
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    files = sorted(_TESTS.rglob("test_*.py"))
+    first, step = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for path in files[first::step]:
+        parts = path.relative_to(_TESTS.parent).with_suffix("").parts
+        # Collecting reports a module that cannot be imported.
+        if not _is_deselected(parts[1], session.config):
+            with suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(parts))
 
 
 def pytest_collection_finish() -> None:
@@ -131,6 +152,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # before ``quiet`` looks for garbage in them, which takes a second
     _SESSION.enter_context(quiet())
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _earlier_modules_are_frozen() -> None:
+    """Freeze what earlier test modules left, as above: the fake devices collect a thousand times in one test."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
