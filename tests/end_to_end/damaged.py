@@ -62,10 +62,6 @@ class DamagedChecks:
             place.mkdir(parents=True)
             self._judges[name] = Judge(place, check)
             self.documents[name] = _documents(check, self._judges[name].values)
-            whole = Mutation(
-                {name: json.dumps(value).encode() for name, value in self.documents[name].items()}, [], True
-            )
-            self._whole |= {(command, name): self.judge(command, name, whole) for command in ("gate", "publish")}
 
     def draw(self, seed: str) -> tuple[str, Mutation]:
         """Damage the documents of one of the checks, as the seed says."""
@@ -86,11 +82,18 @@ class DamagedChecks:
             return Outcome(command, "crash", f"{seed}, {name}: {'; '.join(mutation.done)}: {wrong}")
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        before = self._whole[command, name]
-        got_better = _takes_evidence(command, mutation) and result != "refused" and improved(before, result)
-        if got_better and not any(map(is_forged_removal, mutation.done)):
+        if not _takes_evidence(command, mutation) or result == "refused":
+            return Outcome(command, result, None)
+        before = self._verdict_on_whole(command, name)
+        if improved(before, result) and not any(map(is_forged_removal, mutation.done)):
             return Outcome(command, result, f"{seed}, {name}: {'; '.join(mutation.done)}: {result} instead of {before}")
         return Outcome(command, result, None)
+
+    def _verdict_on_whole(self, command: str, name: str) -> str:
+        if (command, name) not in self._whole:
+            texts = {document: json.dumps(value).encode() for document, value in self.documents[name].items()}
+            self._whole[command, name] = self.judge(command, name, Mutation(texts, [], is_removal=True))
+        return self._whole[command, name]
 
     def judge(self, command: str, name: str, mutation: Mutation) -> str:
         """The verdict of a command on damaged documents of a check, or ``refused``."""

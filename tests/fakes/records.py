@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
@@ -19,7 +20,7 @@ def built(record: type[_Record], fields: dict[str, Any]) -> _Record:
             own[name] = value
         else:
             groups.setdefault(group, {})[name] = value
-    types = get_type_hints(record)
+    types = _types_of(record)
     for group, values in groups.items():
         own[group] = changed(own[group], **values) if group in own else types[group](**values)
     return record(**own)
@@ -37,12 +38,18 @@ def changed(record: _Record, **fields: Any) -> _Record:
     return msgspec.structs.replace(record, **own)
 
 
+@cache
+def _types_of(record: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(record)
+
+
+@cache
 def group_of(record: type[msgspec.Struct], name: str) -> str | None:
     """The field whose record has a field of this name; None if ``record`` itself or none of its groups has it."""
     if name in record.__struct_fields__:
         return None
     groups = []
-    for field, annotation in get_type_hints(record).items():
+    for field, annotation in _types_of(record).items():
         if (
             isinstance(annotation, type)
             and issubclass(annotation, msgspec.Struct)

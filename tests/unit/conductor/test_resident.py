@@ -93,7 +93,7 @@ def test_measure_pairs__device_holds_one_process__each_side_loads_in_every_pair_
     gate = VirtualGate(
         works(MS),
         works(MS),
-        policy=THREE_LOOKS,
+        policy=Policy(looks=[8]),
         load=LOAD_SECONDS,
         all_looks=True,
         budget=1000,
@@ -109,7 +109,7 @@ def test_measure_pairs__device_holds_one_process__each_side_loads_in_every_pair_
     assert of_head == of_base == sorted(set(of_head))
     assert len(machine.workers) == 2 * (len(of_head) + gate.aa_pairs)
     first = machine.workers[2 * gate.aa_pairs :: 2]
-    assert first.count("base") == first.count("head") == 16
+    assert first.count("base") == first.count("head") == 4
     for replicates in (measured.base, measured.head):
         assert replicates[-1].shapes[SHAPE].quad == [0, 0, 1, 1, 2, 2]
 
