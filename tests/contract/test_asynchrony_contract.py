@@ -59,8 +59,36 @@ def test_block__second_stream_that_the_first_does_not_wait_for__each_call_lasts_
     assert block.calls.wall.tolist() == [5 * MS + 20 * US] * CALLS
     assert block.calls.host is not None
     assert block.calls.host.tolist() == [20 * US] * CALLS
-    # The events mark the stream that the call works on. The kernels of the other one count as busy time.
-    assert block.calls.cpu.tolist() == [MS + 10 * US] * CALLS
+    # The device's span ends when both are idle, though its events mark the first stream.
+    assert block.calls.cpu.tolist() == [5 * MS + 20 * US] * CALLS
+
+
+def test_block__overlap_of_two_streams_lost__device_time_grows_by_it() -> None:
+    """The same kernels, all on the stream that nobody waits for: their sum is equal, and the first stream is idle."""
+    device = FakeDevice(launch_ns=10 * US)
+
+    def one_stream() -> None:
+        with device.side_stream():
+            device.launch("main", MS)
+            device.launch("side", 5 * MS)
+
+    overlapping, serial = (
+        run_block(call, device, calls=CALLS).calls.cpu for call in (lambda: two_streams(device), one_stream)
+    )
+
+    assert serial.min() - overlapping.max() >= MS - 20 * US
+
+
+def test_block__second_stream_that_is_waited_for__only_the_events_count() -> None:
+    device = FakeDevice(launch_ns=10 * US)
+
+    def joined() -> None:
+        two_streams(device)
+        device.join_side_stream()
+
+    block = run_block(joined, device, calls=CALLS)
+
+    assert block.calls.cpu.tolist() == [5 * MS + 20 * US] * CALLS
 
 
 def test_kernel_block__two_streams__busy_time_is_the_sum_of_both() -> None:
@@ -101,19 +129,15 @@ def test_trace__two_streams__kernels_of_both_belong_to_their_call(tmp_path: Path
     assert ((spans.end - spans.start) >= 5 * MS).all()
 
 
-def test_throughput__calls_in_flight_on_two_streams__no_faster_than_the_slower_stream() -> None:
+def test_throughput__second_stream_that_nobody_waits_for__as_fast_as_that_stream() -> None:
     device = FakeDevice(launch_ns=10 * US)
 
-    def call() -> None:
-        two_streams(device)
-        device.event().wait()
-
-    rates, _ = measure_throughput(call, device, items=1, window_seconds=0.1, windows=3)
+    rates, _ = measure_throughput(lambda: two_streams(device), device, items=1, window_seconds=0.1, windows=3)
 
     before = device.clock_ns()
     device.synchronize()
     assert device.clock_ns() == before  # the windows end with an idle device
-    assert len(rates) == 3
+    assert rates == pytest.approx([200] * 3, rel=0.02)
 
 
 # --- asynchronous copies

@@ -164,7 +164,8 @@ class CardGate:
     def decide(self) -> DecisionDocument:
         for before, look in itertools.pairwise([0, *self._policy.looks]):
             self.measure(pairs=look - before)
-            if not self._look().more_pairs_would_help():
+            is_last = look == self._policy.looks[-1]
+            if is_last or not self._look().more_pairs_would_help():
                 break
         if self._is_lone:
             self._measure_stretches()

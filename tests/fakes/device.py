@@ -172,6 +172,10 @@ class FakeDevice:
         finally:
             self.current = before
 
+    def join_side_stream(self) -> None:
+        """Let the stream in use wait for the second one."""
+        self.free_ns[self.current] = max(self.free_ns[self.current], self.free_ns["side"])
+
     def host_works(self, ns: int) -> None:
         """Let the host be busy: Python code between launches."""
         self._host_works(ns)

@@ -16,6 +16,10 @@ from perfgate.measuring.timing.calls import Ints
 from perfgate.measuring.timing.hardware import NOT_COUNTED, HardwareCounters, HardwareCounts, counted
 from perfgate.system.garbage import collector_off
 
+# The device works on after a call if it is idle this share of the call later than the stream that the call ended on, and later
+# than some synchronizations of an idle device take.
+OVERHANG_SHARE, OVERHANG_WAITS = 0.05, 3
+
 
 class BlockCalls(NamedTuple):
     """The calls of a block, in order, and when the block began and ended.
@@ -64,8 +68,9 @@ def run_block(
 
     That first call absorbs caches and branch predictors left by the other side, and weights that have just moved. On a
     device with a queue the second column is device time between two events, including the launch of the first kernel,
-    because the queue is empty before each call, and a third is the host's time until the call returns. Otherwise, and for
-    work ``on_host``, the second is thread CPU time. Collection of garbage waits until the end.
+    because the queue is empty before each call, and a third is the host's time until the call returns. A call ends when the
+    device is idle, so work on streams that the call does not wait for belongs to it. Otherwise, and for work ``on_host``,
+    the second is thread CPU time. Collection of garbage waits until the end.
 
     ``as_served`` keeps what makes single calls slow: garbage is collected inside the calls that leave it, as in a service. Only
     waits for a CPU are left out of their times.
@@ -128,7 +133,11 @@ def _time_on_host(call: Callable[[], Any], device: Device, calls: int, timer: Ca
 def _time_on_queue(call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]) -> BlockCalls:
     synchronize = device.synchronize
     marks = [(device.event(), device.event()) for _ in range(calls)]
-    starts, returns, ends = [0] * calls, [0] * calls, [0] * calls
+    starts, returns, passed, ends = [0] * calls, [0] * calls, [0] * calls, [0] * calls
+    synchronize()
+    was_idle = timer()
+    synchronize()
+    wait_ns = timer() - was_idle
     block_start = device.clock_ns()
     for index, (before, after) in enumerate(marks):
         starts[index] = timer()
@@ -136,9 +145,24 @@ def _time_on_queue(call: Callable[[], Any], device: Device, calls: int, timer: C
         output = call()
         returns[index] = timer()
         after.record()
+        after.wait()
+        passed[index] = timer()
         synchronize()
         ends[index] = timer()
         del output
     block_end = device.clock_ns()
-    device_ns = np.asarray([after.time_ns() - before.time_ns() for before, after in marks], dtype=np.int64)
+    span_ns = np.asarray([after.time_ns() - before.time_ns() for before, after in marks], dtype=np.int64)
+    device_ns = span_ns + _overhang(span_ns, np.subtract(ends, passed), wait_ns)
     return BlockCalls(np.subtract(ends, starts), device_ns, block_start, block_end, host=np.subtract(returns, starts))
+
+
+def _overhang(span_ns: Ints, until_idle_ns: Ints, wait_ns: int) -> Ints:
+    """How long each call's other streams worked on after its own; 0 if those of most calls did not.
+
+    The events mark one stream, and no function tells the time of the others: the host's clock does. ``wait_ns`` is what
+    a synchronization of the idle device takes.
+    """
+    least = OVERHANG_SHARE * float(np.median(span_ns)) + OVERHANG_WAITS * wait_ns
+    if float(np.median(until_idle_ns)) > least:
+        return until_idle_ns
+    return np.zeros_like(until_idle_ns)

@@ -17,6 +17,8 @@ from perfgate.stats.summary import median_deviation
 
 DEPTH = 4
 WINDOWS = 5
+# Streams have fallen behind if the rate until the device is idle is lower by this share.
+FALLEN_BEHIND = 0.05
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -92,11 +94,29 @@ def measure_throughput(
     The queue is bounded by a ring of events: unbounded, a fast host queues work for minutes. A window ends with the
     first call that completes after its length, so a window of long calls holds at least one. Its rate is the items of
     the calls that completed in it over the device time from the mark it began with to the mark it ended with.
+
+    The marks are of one stream. If others, which the calls do not wait for, fall behind it, the windows are too fast: the
+    rates are then those of all calls until the device is idle.
     """
     depth = depth if "queue" in device.capabilities else 1
     marks, ends = _window_marks(call, device, depth=depth, span_ns=int(window_seconds * 1e9), windows=windows)
+    device.synchronize()
     rates: Floats = items * np.diff(ends) / (np.diff(marks) / 1e9)
+    until_idle = items * (ends[-1] - ends[0] + depth - 1) / ((_device_ns(device) - marks[0]) / 1e9)
+    of_windows = items * (ends[-1] - ends[0]) / ((marks[-1] - marks[0]) / 1e9)
+    if until_idle < of_windows * (1 - FALLEN_BEHIND):
+        rates *= until_idle / of_windows
     return rates, ends[-1]
+
+
+def _device_ns(device: Device) -> int:
+    """The time of an idle device."""
+    if "queue" not in device.capabilities:
+        return device.timer_ns()
+    now = device.event()
+    now.record()
+    now.wait()
+    return now.time_ns()
 
 
 def _window_marks(
@@ -122,7 +142,6 @@ def _window_marks(
         if not marks or mark - marks[-1] >= span_ns:
             marks.append(mark)
             ends.append(completed)
-    device.synchronize()
     return marks, ends
 
 
