@@ -21,11 +21,10 @@ from pathlib import Path
 import msgspec
 import torch
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.measuring.checklist.steps import {{module}}
+from tests.fakes.workloads import context_on
 
 KEPT = []
 
@@ -44,9 +43,8 @@ workload = Workload(
     batch=8,
 )
 device = open_device("npu")
-context = StepContext(
-    workload=BoundWorkload("w", workload, device, seed=1), device=device, quick=True, threads=1, limits={{limits}},
-    seed=1, root=Path(sys.argv[1]).parent, artifacts=Path.cwd(), progress=lambda text: None,
+context = context_on(
+    device, workload, limits={{limits}}, root=Path(sys.argv[1]).parent, artifacts=Path.cwd()
 )
 result, _ = run_step({{module}}.STEP, context)
 Path(sys.argv[2]).write_bytes(msgspec.json.encode(result))

@@ -18,16 +18,14 @@ sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 import msgspec
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.checklist.steps import {{module}}
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.workload.bound import BoundWorkload
+from tests.fakes.workloads import context_on
 from tests.softnpu import npu_workloads
 
 device = open_device("npu")
-context = StepContext(
-    workload=BoundWorkload("w", npu_workloads.{{workload}}, device, seed=1), device=device, quick=True, threads=1,
-    limits={{{{}}}}, seed=1, root=Path(npu_workloads.__file__).parent, artifacts=Path.cwd(), progress=lambda text: None,
+context = context_on(
+    device, npu_workloads.{{workload}}, root=Path(npu_workloads.__file__).parent, artifacts=Path.cwd()
 )
 result, _ = run_step({{module}}.STEP, context)
 Path(sys.argv[1]).write_bytes(msgspec.json.encode(result))
