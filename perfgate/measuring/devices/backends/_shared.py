@@ -62,7 +62,12 @@ class TorchDevice(abc.ABC):
     def timer_ns(self) -> int:
         if self._run_delay is None:
             return perf_counter_ns()
-        return perf_counter_ns() - self._run_delay.ns()
+        while True:
+            waited_ns = self._run_delay.ns()
+            now = perf_counter_ns()
+            # A wait between two readings would be in one of them only.
+            if self._run_delay.ns() == waited_ns:
+                return now - waited_ns
 
     @contextmanager
     def leave_out_waits(self) -> Iterator[None]:
