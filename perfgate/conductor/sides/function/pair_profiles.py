@@ -63,6 +63,6 @@ class PairProfiles:
         return replicates
 
     def analyse_late(self) -> None:
-        """Run the analyses deferred to the end of the last pair."""
+        """Run the analyses deferred to a look, or to the end of the last pair: a look must know the time of kernels."""
         measured = self._sides.measured
         measured.traces += self._late.put_into(measured.base, measured.head)

@@ -93,13 +93,18 @@ def measure_pairs(
         config, sides.reference.name, looks, round_number=sides.round_number, redraws=draw, resident=is_resident
     )
     profiles = PairProfiles(sides, needs_names, traces)
+
+    def decides() -> bool:
+        profiles.analyse_late()
+        return is_decided()
+
     turns = LonePairTurns if is_resident and sides.bench.holds_one else PairTurns
     pairs = turns(sides, plan, first, budget, profiles, sizes)
     engine = Engine(
         pairs,
         iter(plan.starts[first:]),
         plan.look_ends,
-        is_decided,
+        decides,
         budget,
         deadline=sides.deadline,
         # Two looks are worth their time on any machine.

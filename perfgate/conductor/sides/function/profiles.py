@@ -184,7 +184,7 @@ class _Recording(NamedTuple):
 
 
 class LateOperators:
-    """The operators of one workload's pairs on a device with deferred trace analysis: all of them, after the last pair."""
+    """The operators of one workload's pairs on a device with deferred trace analysis."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -227,9 +227,9 @@ class LateOperators:
         self._recordings += recordings
 
     def put_into(self, *sides: list[Replicate]) -> list[PairTrace]:
-        """Analyse the recordings and give the replicates their operators and kernels, in place; the traces that stay.
+        """Analyse the recordings made since the last time, and give the replicates their operators and kernels, in place.
 
-        If the analysis fails, the replicates stay without.
+        Returns the traces that stay. If the analysis fails, the replicates stay without.
         """
         operators: dict[_MemberKey, dict[str, dict[str, float]]] = defaultdict(dict)
         kernels: dict[_MemberKey, dict[str, KernelBlocks]] = defaultdict(dict)
@@ -242,6 +242,7 @@ class LateOperators:
                 kernels[pair, member][shape] = analysis.kernels[path]
             if path in analysis.traces:
                 files[pair, shape][member] = Path(analysis.traces[path])
+        self._recordings.clear()
         for replicates in sides:
             for index, replicate in enumerate(replicates):
                 key = replicate.pair, replicate.member
