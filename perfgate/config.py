@@ -200,7 +200,10 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = "skip"
     aa_pairs: Annotated[
         Annotated[int, msgspec.Meta(ge=5)],
-        doc("Pairs of base and base, which show the noise. They come with the first look."),
+        doc(
+            "Pairs of base and base, which show the noise. They come with the first look. On an accelerator at most 4: they "
+            "share one start."
+        ),
     ] = 7
     quads: Annotated[
         Annotated[int, msgspec.Meta(ge=2)] | None,

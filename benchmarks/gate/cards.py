@@ -4,7 +4,7 @@
 
 Every gate draws its own luck of starts, noise of quads and of the host, with and without a power limit that the card reaches
 (tests/fakes/card_times.py), and is judged by the gate's own rule at its looks. Lone sides take the card in turns as whole
-processes, which also make long stretches. A row is a cell: the share of its gates by verdict. The exit code is 0 if every cell
+processes. A row is a cell: the share of its gates by verdict. The exit code is 0 if every cell
 reaches its goal: of equal code 95 % pass and at most 1 % fail; of slower code 95 % fail, and name the kernel.
 """
 

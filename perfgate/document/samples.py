@@ -24,6 +24,8 @@ STALL_FACTOR = 3.0
 
 # Pairs of base and head, pairs of base and base, and stretches: long turns of base and head, calls as a server makes them.
 Arm = Literal["ab", "aa", "stretch"]
+# The most pairs of base against base on an accelerator: they share one start, so more of them show no more.
+AA_PAIRS_OF_A_START = 4
 
 
 class PackedArray(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.run import OpCount, RunDocument
 from perfgate.document.samples import (
+    AA_PAIRS_OF_A_START,
     Arm,
     BlockColumns,
     ConductorColumns,
@@ -34,19 +35,15 @@ from perfgate.document.samples import (
     WorkerState,
     pack,
 )
-from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.look import Look
 from tests.fakes.power import Clocked, PowerCap
 from tests.fakes.records import changed
 from tests.traps.virtual import SHAPE, WORKLOAD, documents_of, judged
 
 QUADS, CALLS = 4, 3
-AA_PAIRS = 7
 BLOCK_SECONDS, PROFILE_SECONDS, LOAD_SECONDS = 0.05, 0.02, 8.0
 PAIR_SECONDS = QUADS * (4 * BLOCK_SECONDS + 2 * PROFILE_SECONDS)
 MESSAGE_NS = 30_000
-# A start of a stretch, with calls of about a millisecond.
-STRETCH_QUADS, STRETCH_CALLS = 8, 63
 # While a visit of a process is disturbed, this share of its calls takes as many times longer.
 STALLED_SHARE, STALLED_FACTOR = 0.02, 6.0
 # Kernels vary less than spans, by this factor: 0.11 % beside 0.70 % of the span (six recorded steps of a V100).
@@ -158,7 +155,6 @@ class CardGate:
         self._base: list[Replicate] = []
         self._head: list[Replicate] = []
         self._pair = 0
-        self._stretches = 0
         self._blocks = 0
 
     def decide(self) -> DecisionDocument:
@@ -167,8 +163,6 @@ class CardGate:
             is_last = look == self._policy.looks[-1]
             if is_last or not self._look().more_pairs_would_help():
                 break
-        if self._is_lone:
-            self._measure_stretches()
         return judged(*self.documents(), policy=self._policy)
 
     def _look(self) -> Look:
@@ -183,9 +177,9 @@ class CardGate:
     def measure(self, *, pairs: int) -> None:
         """Measure more pairs, before the first of them base against base."""
         if not self._base:
-            self._measure("aa", AA_PAIRS, AA_PAIRS)
+            self._measure("aa", AA_PAIRS_OF_A_START, AA_PAIRS_OF_A_START)
         start_seconds = LOAD_SECONDS + WARM_UP_SECONDS + FURTHER_WARM_UP_SECONDS
-        first_look = self._policy.looks[0] if self._pair == AA_PAIRS else None
+        first_look = self._policy.looks[0] if self._pair == AA_PAIRS_OF_A_START else None
         of_start = pairs_of_start(start_seconds=start_seconds, pair_seconds=PAIR_SECONDS, first_look=first_look)
         self._measure("ab", pairs, of_start)
 
@@ -238,26 +232,6 @@ class CardGate:
                 self._profile(process, quad)
         self._add_pair(arm, processes, start=self._pair)
 
-    def _measure_stretches(self) -> None:
-        """Measure stretches of lone processes."""
-        for before, look in itertools.pairwise([0, *STRETCH_LOOKS]):
-            for _ in range((look - before) // STRETCH_QUADS):
-                self._run_lone_stretch()
-            if not self._look().more_calls_would_help():
-                return
-
-    def _run_lone_stretch(self) -> None:
-        processes = self._lone_processes(*self._calls)
-        start, first_quad = self._stretches, self._stretches * STRETCH_QUADS
-        for process in self._in_drawn_order(processes):
-            self._load_alone()
-            for quad in range(first_quad, first_quad + STRETCH_QUADS):
-                self._run_block(process, quad, calls=STRETCH_CALLS)
-                self._run_block(process, quad, calls=STRETCH_CALLS)
-        for process, documents, member in zip(processes, (self._base, self._head), ("first", "second")):
-            documents.append(self._replicate(process, start, "stretch", start, member))
-        self._stretches += 1
-
     def _lone_processes(self, base: Call, head: Call) -> tuple[_Process, _Process]:
         """Processes that start seconds apart: the host may be quiet for one and busy for the other."""
         processes = self._process(base), self._process(head)
@@ -279,16 +253,16 @@ class CardGate:
         if self._noise.cap:
             self._clock = self._cap.pass_time(seconds, load=load)
 
-    def _run_block(self, process: _Process, quad: int, *, calls: int = CALLS) -> None:
+    def _run_block(self, process: _Process, quad: int) -> None:
         noise, lot, call = self._noise, self._lot, process.call
         _, kernel_quad = noise.of_kernels()
         of_block = noise.quad * lot.standard_normal()
         host_sd = noise.quad if noise.host is None else noise.host
         host_factor = math.exp(process.luck + host_sd * lot.standard_normal())
         busy = call.busy / self._clock.share * math.exp(process.kernel_luck + kernel_quad * lot.standard_normal())
-        jitter = np.exp(noise.quad / 4 * lot.standard_normal(calls))
+        jitter = np.exp(noise.quad / 4 * lot.standard_normal(CALLS))
         if process.is_disturbed:
-            jitter[lot.random(calls) < STALLED_SHARE] *= STALLED_FACTOR
+            jitter[lot.random(CALLS) < STALLED_SHARE] *= STALLED_FACTOR
         host = call.host * host_factor * jitter
         waits = call.exposed * host_factor + (busy + call.exposed) * math.expm1(
             process.luck - process.kernel_luck + of_block

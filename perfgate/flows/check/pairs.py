@@ -12,6 +12,7 @@ from pathlib import Path
 from perfgate.conductor.sides.checklist.recount import Recount
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.plan import aa_pairs_of
 from perfgate.conductor.sides.function.stretches import measure_stretches
 from perfgate.conductor.sides.function.warm import WarmWorkers, resident_workers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
@@ -132,7 +133,8 @@ class PairsOfWorkload:
         check.forecast.needed = None
         for planned in looks:
             if needed is not None and planned >= needed:
-                check.forecast.needed = planned + check.job.config.gate.aa_pairs
+                aa_pairs = aa_pairs_of(check.job.config.gate, resident=check.bench.is_accelerated)
+                check.forecast.needed = planned + aa_pairs
                 break
         if decided:
             return decided(look.comparisons, looks)

@@ -97,7 +97,7 @@ def pairs_too_slow(
     values: dict[str, MessageValue] = {
         "call": round(call_seconds, 2),
         "load": round(loaded.seconds),
-        "pairs": sure_pairs(gate),
+        "pairs": sure_pairs(gate, resident=bench.is_accelerated),
         "seconds": round(seconds),
         "allowed": allowed,
         "budget": math.ceil(seconds * ROOM / 10) * 10,

@@ -32,6 +32,7 @@ from perfgate.conductor.sides.function.plan import (
     SURE_SECONDS,
     PairsPlan,
     QuadPlanner,
+    aa_pairs_of,
     of_the_slower,
     pairs_of_start,
 )
@@ -335,7 +336,7 @@ class PairTurns:
             return 1
         if self._arm == "aa":
             # Without heads of other code they show the noise, and no start luck that a verdict rests on.
-            return self.bench.config.gate.aa_pairs
+            return aa_pairs_of(self.bench.config.gate, resident=True)
         # Residents that loaded while others measured were hardly waited for; the next residents take as long all the same.
         start_seconds = max(self._pair.loading_seconds, self._pair.longest_load)
         first_look = self.plan.first_look if self.done < self.plan.look_ends[0] else None

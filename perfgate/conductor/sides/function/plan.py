@@ -18,7 +18,7 @@ import numpy.typing as npt
 from perfgate.conductor.engine.order import Start, balanced_coins
 from perfgate.config import Config, GateSettings
 from perfgate.document.run import PAIRS_PER_ROUND
-from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
+from perfgate.document.samples import AA_PAIRS_OF_A_START, Arm, BlockColumns, Replicate, unpack
 from perfgate.protocol import SLOW_CALL_SECONDS
 
 # The seeds of layouts.
@@ -59,9 +59,14 @@ FEWEST_SERVED = 2
 SURE_LOOKS, SURE_SECONDS = 2, 300.0
 
 
-def sure_pairs(gate: GateSettings) -> int:
+def aa_pairs_of(gate: GateSettings, *, resident: bool) -> int:
+    """The pairs of base against base."""
+    return min(gate.aa_pairs, AA_PAIRS_OF_A_START) if resident else gate.aa_pairs
+
+
+def sure_pairs(gate: GateSettings, *, resident: bool) -> int:
     """The pairs measured regardless of the budget, of base against base too."""
-    return gate.looks[min(SURE_LOOKS, len(gate.looks)) - 1] + gate.aa_pairs
+    return gate.looks[min(SURE_LOOKS, len(gate.looks)) - 1] + aa_pairs_of(gate, resident=resident)
 
 
 def seconds_of_sure_pairs(
@@ -77,7 +82,7 @@ def seconds_of_sure_pairs(
 
     Of sides that are ``lone``, each loads in every pair.
     """
-    pairs = sure_pairs(gate)
+    pairs = sure_pairs(gate, resident=resident)
     if call_seconds >= SLOW_CALL_SECONDS:
         calls = _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
         return pairs * 2 * (start_seconds + calls * call_seconds)
@@ -93,8 +98,9 @@ def seconds_of_sure_pairs(
     first_look = gate.looks[0]
     of_first_starts = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds, first_look=first_look)
     of_later_starts = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
-    starts = math.ceil(first_look / of_first_starts) + (gate.aa_pairs > 0)
-    starts += math.ceil((pairs - gate.aa_pairs - first_look) / of_later_starts)
+    aa_pairs = aa_pairs_of(gate, resident=True)
+    starts = math.ceil(first_look / of_first_starts) + (aa_pairs > 0)
+    starts += math.ceil((pairs - aa_pairs - first_look) / of_later_starts)
     return starts * start_seconds + pairs * pair_seconds
 
 
@@ -183,7 +189,7 @@ class PairsPlan:
         and as much faster in another's (benchmarks/gate/FINDINGS.md, section 5). The new servers start while pairs
         run, on another CPU: without one, both sides of a pair wait equally.
         """
-        aa_pairs, seed = config.gate.aa_pairs, config.measure.seed
+        aa_pairs, seed = aa_pairs_of(config.gate, resident=resident), config.measure.seed
         starts = draw_plans(
             seed,
             workload,

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
@@ -96,13 +96,13 @@ def measure_stretches(
     """Measure stretches of a workload until, at a look, ``is_decided`` or the quads are used up.
 
     ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. As with pairs, two looks are worth their time on
-    any machine, and no further one begins beyond the budget. Calls of SLOW_CALL_SECONDS have none. A start that fails ends it.
+    any machine, and no further one begins beyond the budget. Calls of SLOW_CALL_SECONDS have none, nor have sides of which the
+    device holds one: processes that take no turns may meet different machines. A start that fails ends it.
     """
-    if quads >= looks[0] and is_decided():
+    if sides.bench.holds_one or (quads >= looks[0] and is_decided()):
         return
     clock = sides.observer.monotonic
-    turns = LoneStretchTurns if sides.residents is not None and sides.bench.holds_one else StretchTurns
-    stretches = turns(sides, quads)
+    stretches = StretchTurns(sides, quads)
     starts = stretches.starts()
     engine = Engine(
         stretches,
@@ -156,7 +156,7 @@ class StretchTurns:
                 second_leads=lots.second_leads,
             )
 
-    def _begin(self, start: Start) -> None:
+    def start(self, start: Start, _: Standing, /) -> Quads:
         self._start = start
         self._blocks = 0
         self.sides.before_start()
@@ -164,9 +164,6 @@ class StretchTurns:
             "{workload}: a long stretch of calls, start {number}", workload=self._name, number=self._starts + 1
         )
         self._bench.say(text)
-
-    def start(self, start: Start, _: Standing, /) -> Quads:
-        self._begin(start)
         block_seconds = self._block_seconds
         places = [WarmPlace(self._checkouts[side]) for side in start.order]
         origins = self._warm.get(places, start, block_seconds=block_seconds)
@@ -219,57 +216,12 @@ class StretchTurns:
         of_base = base.replicate(self._start, 0, self._cpus)
         of_head = head.replicate(self._start, 1, self._cpus)
         self._measured.uncounted = self._measured.uncounted or base.uncounted or head.uncounted
-        self._add(of_base, _with_lines(of_base, of_head, head))
-
-    def _add(self, of_base: Replicate, of_head: Replicate) -> None:
         assert self._plan is not None, "a start plans"
         self._measured.base.append(of_base)
-        self._measured.head.append(of_head)
+        self._measured.head.append(_with_lines(of_base, of_head, head))
         self._starts += 1
         self._quads += self._plan.quads
         self.done += self._plan.quads
-
-
-@dataclass
-class LoneStretchTurns(StretchTurns):
-    """Stretches of whole processes, where the device holds only one: each side has it once in a start."""
-
-    _replicates: dict[int, Replicate] = field(default_factory=dict)
-
-    def start(self, start: Start, _: Standing, /) -> Quads:
-        self._begin(start)
-        member, seconds = self._load(start.order[0])
-        if member.call_seconds >= SLOW_CALL_SECONDS:
-            return Quads.exactly(0)
-        if self._plan is None:
-            self._plan = StretchPlan.of(seconds, block_seconds=self._block_seconds)
-        self._visit(start.order[0], member)
-        return Quads.exactly(1)
-
-    def quad(self, quad: QuadTurns) -> bool:  # noqa: ARG002 - a visit has all quads
-        side = self._start.order[1]
-        member, _ = self._load(side)
-        self._visit(side, member)
-        return True
-
-    def _load(self, side: int) -> tuple[Member, dict[str, float]]:
-        place = WarmPlace(self._checkouts[side])
-        (origin,) = self._warm.get([place], self._start, block_seconds=self._block_seconds)
-        return self.sides.member(origin, origin.worker), seconds_of_calls(origin.warm, self._block_seconds)
-
-    def _visit(self, side: int, member: Member) -> None:
-        """Let a side take its turns of all quads, and end."""
-        assert self._plan is not None, "a start plans"
-        for index in range(self._plan.quads):
-            for shape, calls in self._plan.calls.items():
-                for _ in range(_TURNS_OF_A_SIDE):
-                    self._run_block(member, shape, calls, index)
-        self._replicates[side] = member.replicate(self._start, side, self._cpus)
-        self._measured.uncounted = self._measured.uncounted or member.uncounted
-        self._warm.close_kept()
-
-    def _keep(self) -> None:
-        self._add(self._replicates[0], self._replicates[1])
 
 
 def _with_lines(of_base: Replicate, of_head: Replicate, head: Member) -> Replicate:

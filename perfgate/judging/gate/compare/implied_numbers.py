@@ -98,7 +98,7 @@ def _reason(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) 
         if reason is not None:
             return reason
     if comparison.metric in OF_STRETCHES:
-        return why_stretch_informs(comparison.metric, evidence, comparison.place)
+        return why_stretch_informs(evidence, comparison.place)
     if comparison.metric == INSTRUCTIONS:
         return _why_instructions_inform(comparison, of_place, evidence)
     if not comparison.is_of_job or not comparison.gating or comparison.outcome != "inconclusive":

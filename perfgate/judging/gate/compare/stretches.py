@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from scipy.special import ndtr, ndtri
 
 from perfgate.catalogue.lookup import FAMILIES
-from perfgate.catalogue.names import LATENCY_STALLS, MEAN
+from perfgate.catalogue.names import MEAN
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.shape import ShapePlace
@@ -223,21 +223,12 @@ def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bo
             allowed = max(allowed, comparison.tolerance or 0.0)
     if sample.effect > LEANING_SHARE * allowed and _p_above(sample, 0.0) <= LEANING_P:
         return True
-    if not sample.in_turns:
-        return False
     return sample.effect > STALLS_MATTER and p_more_stalls(sample) <= LEANING_STALLS_P
 
 
-def why_stretch_informs(metric: str, evidence: Evidence, place: ShapePlace) -> Message | None:
-    """The reason that a number of the stretches of a place does not decide; None if it does.
-
-    The test by signs needs disturbances that may as well have hit the other side.
-    """
+def why_stretch_informs(evidence: Evidence, place: ShapePlace) -> Message | None:
+    """The reason that the stretches of a place do not decide; None if they do."""
     sample = stretches_of(evidence, place)
-    if sample is None:
-        return None
-    if sample.waited:
+    if sample is not None and sample.waited:
         return Message("gate.host-waited")
-    if metric == LATENCY_STALLS and not sample.in_turns:
-        return Message("gate.not-in-turns")
     return None

@@ -120,8 +120,8 @@ def _computing_share(excesses: Sequence[Floats], computed: Sequence[Floats]) -> 
 class StretchSample(NamedTuple):
     """The stretches of a shape, of ``starts`` with luck of an sd of ``start_luck``, timed by ``clock``.
 
-    ``line`` is the line of most slow calls of the head, None if it is not known. Sides that were not ``in_turns`` ran as whole
-    processes, one after the other. If the host ``waited`` for CPUs, times of the device contain these waits.
+    ``line`` is the line of most slow calls of the head, None if it is not known. If the host ``waited`` for CPUs, times of the
+    device contain these waits.
     """
 
     base: StretchSide
@@ -130,7 +130,6 @@ class StretchSample(NamedTuple):
     line: str | None = None
     start_luck: float = START_LUCK
     clock: Clock = "awake"
-    in_turns: bool = True
     waited: bool = False
 
     @property
@@ -147,7 +146,7 @@ class StretchSample(NamedTuple):
 
 
 def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
-    """The undisturbed quads of a shape; None without any."""
+    """The undisturbed quads of a shape, of sides that took turns; None without any."""
     of_base: list[SideQuad] = []
     of_head = []
     starts = set()
@@ -158,6 +157,8 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
         if place.shape not in first.shapes or place.shape not in second.shapes:
             continue
         blocks = first.shapes[place.shape], second.shapes[place.shape]
+        if not are_in_turns(*blocks):
+            continue
         measured = len(of_base)
         for base, head in _quads_of(*blocks):
             of_base.append(base)
@@ -169,34 +170,29 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
         is_resident = first.start is not None
     if not of_base:
         return None
-    in_turns = all(_are_in_turns(base, head) for base, head in used)
     on_device = place in evidence.on_device
     return StretchSample(
         StretchSide.of(of_base),
         StretchSide.of(of_head),
         len(starts),
         line=_line_of_stalls(pairs, place.shape),
-        # Minutes may lie between processes that were not on the device together.
-        start_luck=evidence.start_luck(place.workload) if is_resident and in_turns else START_LUCK,
+        start_luck=evidence.start_luck(place.workload) if is_resident else START_LUCK,
         clock="device" if on_device else "awake",
-        in_turns=in_turns,
-        waited=on_device and _have_waited(used, in_turns=in_turns),
+        waited=on_device and _have_waited(used),
     )
 
 
-def _are_in_turns(base: BlockColumns, head: BlockColumns) -> bool:
-    """Whether the blocks of both sides alternated: those of whole processes follow each other."""
+def are_in_turns(base: BlockColumns, head: BlockColumns) -> bool:
+    """Whether the blocks of both sides alternated: those of whole processes follow each other.
+
+    The test of stretches by signs needs disturbances that may as well have hit the other side.
+    """
     return max(base.sequence) > min(head.sequence) and max(head.sequence) > min(base.sequence)
 
 
-def _have_waited(stretches: Sequence[tuple[BlockColumns, BlockColumns]], *, in_turns: bool) -> bool:
-    """Whether the host's processes waited for CPUs.
-
-    Sides in turns both wait on a busy machine; one that waits alone keeps its CPUs busy itself. Sides that ran one after the
-    other may have met different machines.
-    """
-    shares = [waited_share(side) or 0.0 for side in zip(*stretches)]
-    return (min(shares) if in_turns else max(shares)) >= WAITED
+def _have_waited(stretches: Sequence[tuple[BlockColumns, BlockColumns]]) -> bool:
+    """Whether the host's processes waited for CPUs, on both sides: one that waits alone keeps its CPUs busy itself."""
+    return min(waited_share(side) or 0.0 for side in zip(*stretches)) >= WAITED
 
 
 def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:

@@ -25,7 +25,7 @@ from perfgate.catalogue.names import (
 )
 from perfgate.document.decision import NamedBy, Policy
 from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND, CounterSet, RunDocument, WorkloadRecord
-from perfgate.document.samples import STOPPED, BlockColumns, unpack
+from perfgate.document.samples import AA_PAIRS_OF_A_START, STOPPED, BlockColumns, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.bounds import bounds_with_lost_values
 from perfgate.judging.gate.evidence.clocks import awake_by_block
@@ -50,6 +50,7 @@ from perfgate.judging.gate.evidence.rows import (
     rows_of_workloads,
 )
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
+from perfgate.judging.gate.evidence.stretches import are_in_turns
 from perfgate.judging.gate.evidence.trusted import Required, harness_of
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, clean_pair
 from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
@@ -176,7 +177,10 @@ class WorkloadPlan(EvidencePlan):
                         self.require(Row(self._name, "", LATENCY, "aa", number, (member,)), side="base")
                 elif number in measured or number not in failed:
                     self.require(Row(self._name, "", LATENCY, "ab", number))
-        for number in range(self._required.aa_pairs):
+        aa_pairs = self._required.aa_pairs
+        if any(run.testbed.device_kind != "cpu" for run in self._evidence.runs):
+            aa_pairs = min(aa_pairs, AA_PAIRS_OF_A_START)
+        for number in range(aa_pairs):
             self.require(Row(self._name, "", TWINS, key=(number,)), named_by="configuration", side="base")
 
     def _require_lanes(self) -> None:
@@ -200,7 +204,7 @@ class WorkloadPlan(EvidencePlan):
                     self.require(process._replace(shape=lane.shape, metric=lane.metric), side=side)
 
     def _require_stretches(self) -> None:
-        """Require the blocks of stretches that either side has, and enough usable blocks if calls are fast.
+        """Require the blocks of stretches that either side has, and enough usable blocks if fast calls took turns.
 
         A stretch that failed is reported as that.
         """
@@ -208,7 +212,8 @@ class WorkloadPlan(EvidencePlan):
             if pair.workload == self._name and pair.arm == "stretch":
                 return
         blocks = self.tables.of_metric(MEAN)
-        if not blocks and not (self._required.stretches and self._has_fast_calls()):
+        is_expected = self._required.stretches and self._has_fast_calls() and self._has_turns()
+        if not blocks and not is_expected:
             return
         for shape in self._shapes:
             of_shape = self.tables.of_metric(MEAN, shape)
@@ -225,6 +230,14 @@ class WorkloadPlan(EvidencePlan):
             if shape in first.shapes and shape in second.shapes:
                 usable += len(_usable_quads(first.shapes[shape], second.shapes[shape]))
         return quads >= STRETCH_LOOKS[0] and usable >= LEAST_CLEAN * quads
+
+    def _has_turns(self) -> bool:
+        """Whether the sides took turns in a pair: whole processes that follow each other have no stretches."""
+        for first, second in self._evidence.pairs.get(self._name, ()):
+            for shape in first.shapes.keys() & second.shapes.keys():
+                if are_in_turns(first.shapes[shape], second.shapes[shape]):
+                    return True
+        return False
 
     def _has_fast_calls(self) -> bool:
         """Whether calls of the base are certainly fast enough for stretches, by its pairs: it is the trusted side."""
