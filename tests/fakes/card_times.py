@@ -292,7 +292,6 @@ class CardGate:
         }
 
     def _replicate(self, process: _Process, number: int, arm: Arm, start: int, member: str) -> Replicate:
-        kernels = {} if arm == "stretch" else {SHAPE: _kernel_blocks(process)}
         return Replicate(
             pair=number,
             arm=arm,
@@ -303,7 +302,7 @@ class CardGate:
             ),
             start=start,
             shapes={SHAPE: _columns(process)},
-            kernels=kernels,
+            kernels={SHAPE: _kernel_blocks(process)},
         )
 
 
