@@ -164,7 +164,7 @@ def test_try__code_may_run_unseen__doubted(try_workload: Trial, fields: str, mor
             "import sys\nfor tool in range(6):\n"
             "    if sys.monitoring.get_tool(tool):\n        sys.monitoring.free_tool_id(tool)\n"
         )
-    _, watching = try_workload(more=more, fields=fields, seconds=1.0)
+    _, watching = try_workload(more=more, fields=fields, seconds=0.1)
     assert doubt in watching["doubts"]
 
 
@@ -183,12 +183,12 @@ def test_try__code_may_run_unseen__doubted(try_workload: Trial, fields: str, mor
 def test_try__processes_texts_and_code_that_is_read__told(
     try_workload: Trial, more: str, seen: tuple[str, object]
 ) -> None:
-    _, watching = try_workload(more=more, seconds=1.0)
+    _, watching = try_workload(more=more, seconds=0.1)
     name, value = seen
     assert watching[name] == value
 
 
 def test_try__code_in_a_forked_child__its_lines_are_seen(try_workload: Trial) -> None:
     child = "import os, model\nif os.fork() == 0:\n    model.never(1)\n    os._exit(0)\nos.wait()\n"
-    lines, _ = try_workload(more=child, seconds=1.0)
+    lines, _ = try_workload(more=child, seconds=0.1)
     assert NEVER + 1 in lines
