@@ -62,22 +62,6 @@ def test_check__append_to_an_undecided_job__pairs_of_both_jobs_one_decision_that
 
 
 @pytest.mark.slow
-def test_check__append_after_another_commit__refused_and_nothing_is_lost(
-    perfgate: Perfgate, clone: Clone, tmp_path: Path
-) -> None:
-    _undecidable(clone)
-    out = tmp_path / "out"
-    arguments = ("check", "--base", "main", "--out", str(out), "--steps", "4")
-    perfgate(*arguments, cwd=clone.root)
-    before = [(out / name).read_bytes() for name in ("decision.json", "base/run.json", "head/run.json")]
-    clone.commit("another commit")
-    done = perfgate(*arguments, "--append", cwd=clone.root)
-    assert done.returncode == 2
-    assert "measure it anew without --append" in done.stderr
-    assert [(out / name).read_bytes() for name in ("decision.json", "base/run.json", "head/run.json")] == before
-
-
-@pytest.mark.slow
 def test_check__append_from_earlier_attempts__the_newest_that_fits_else_everything_anew(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

@@ -42,14 +42,13 @@ from perfgate.locale import sentence
 @click.option(
     "--append",
     is_flag=True,
-    help="Add pairs to the earlier result in --out if it has the same commits, instead of starting again.",
+    help="Add pairs to the earlier result in --out, as --append-from does.",
 )
 @click.option(
     "--append-from",
     type=PATH,
     metavar="DIR",
-    help="Add pairs to the result of an earlier attempt of this CI job in DIR, if commits, settings and "
-    "machine are the same.",
+    help="Add pairs to the newest result in DIR if commits, settings and machine are the same, instead of starting again.",
 )
 @click.option(
     "--base-python",
@@ -95,13 +94,9 @@ def COMMAND(
     from perfgate.judging.report.render.terminal import render_terminal
 
     spoken = report_language(language, directory)
-    request = options.record(
-        CheckOptions,
-        out=out,
-        append=append,
-        append_from=append_from,
-        language=spoken,
-    )
+    if append:
+        append_from = out
+    request = options.record(CheckOptions, out=out, append_from=append_from, language=spoken)
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
             decision = check_change(directory, request, progress)

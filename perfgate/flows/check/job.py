@@ -55,10 +55,13 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     purpose = f"perfgate check in {change.directory.resolve()}"
     patience = min(LOCK_SECONDS, options.time_budget)
     with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=patience) as queued:
-        earlier = find_earlier(change, options, progress.note)
+        earlier, adds_here = None, False
+        if options.append_from:
+            earlier = find_earlier(options.append_from, change, progress.note)
+            adds_here = options.append_from.resolve() == options.out
         remove_results(options.out, RESULTS_OF_DECISION)
         # Run documents that this check adds to stay until they are replaced.
-        if not (earlier and options.append):
+        if not (earlier and adds_here):
             remove_results(options.out, RUN_DOCUMENTS)
         # The session starts once we hold the machine, so the time spent waiting does not count.
         seed = change.config.measure.seed

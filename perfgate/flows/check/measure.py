@@ -16,14 +16,12 @@ from perfgate.config import WorkloadReference
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.message import Message
 from perfgate.document.run import Side
-from perfgate.document.testbed import Testbed
-from perfgate.errors import UsageError
 from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.harnesses import harnesses_of
 from perfgate.flows.check.hosts import begin_host_builds, confirm_host_builds, load_both_ahead
 from perfgate.flows.check.measured import CheckContext, Job, Measured
 from perfgate.flows.check.pairs import PairsOfWorkload
-from perfgate.flows.check.rerun import other_testbed, refuse_other_job, turns_of
+from perfgate.flows.check.rerun import earlier_record, other_testbed, say_measured_again, turns_of
 from perfgate.flows.check.sealing import seal_notes
 from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, too_slow_line, try_sides
 from perfgate.flows.check.turns import JobMeasurement
@@ -39,10 +37,7 @@ from perfgate.system.walls import can_build_walls
 
 
 def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Measured:
-    """Measure every selected workload on both sides, or add pairs to an earlier check.
-
-    If the earlier check ran on another testbed, raises UsageError, or with ``append_from`` starts afresh.
-    """
+    """Measure every selected workload on both sides, or add pairs to an earlier check on the same testbed."""
     for name in NAMES:
         (job.out / name).mkdir(exist_ok=True)
     gate, base, head = job.config.gate, job.checkouts["base"], job.checkouts["head"]
@@ -62,7 +57,8 @@ def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Mea
         of_head = of_base = bench.testbed(head.python)
         if base.python != head.python:
             of_base = bench.testbed(base.python)
-        if earlier and not _can_be_extended(earlier, job, of_head, progress):
+        if earlier and (why := other_testbed(earlier, of_head)):
+            say_measured_again(progress.note, why)
             earlier = None
         measured = Measured((of_base, of_head), earlier=earlier)
         luck = stored_start_luck(job.config_in_clone, of_base, os.environ, warn=progress.note)
@@ -150,7 +146,7 @@ def _measure_job(check: CheckContext, reference: JobReference) -> None:
     job, measured = check.job, check.measured
     record, before = record_of(reference), Reach()
     if earlier := measured.earlier:
-        record, before = refuse_other_job(earlier, record), turns_of(earlier, reference.name)
+        record, before = earlier_record(earlier, reference.name), turns_of(earlier, reference.name)
         last = Look(earlier.base, earlier.head, job.policy, workload=reference.name)
         if not last.more_turns_would_help():
             return
@@ -181,19 +177,6 @@ def _notes_of_job(bench: Bench, job: Job, refused: list[str]) -> list[Message]:
     if not can_build_walls():
         notes.append(Message("notes.no-walls"))
     return [*notes, *bench.cache_notes(), *bench.watch_notes(), *bench.leftover_notes()]
-
-
-def _can_be_extended(earlier: CheckDocuments, job: Job, testbed: Testbed, progress: Progress) -> bool:
-    """Whether an earlier check ran on this testbed. Raises UsageError if it did not and the user named it."""
-    why = other_testbed(earlier, testbed)
-    if why is None:
-        return True
-    if job.options.append_from is None:
-        raise UsageError("{why}; measure anew without --append", why=why)
-    progress.note(
-        sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why)
-    )
-    return False
 
 
 def _note_uncounted(measured: Measured, progress: Progress) -> None:

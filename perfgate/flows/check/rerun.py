@@ -23,9 +23,9 @@ from perfgate.document.job import JobRecord
 from perfgate.document.run import RunDocument, Session
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
-from perfgate.errors import EXIT_MEASURING, DocumentError, UsageError
+from perfgate.errors import EXIT_MEASURING, DocumentError
 from perfgate.flows.check.change import Change
-from perfgate.flows.shared.options import CheckOptions, exit_code
+from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.session import log_artifacts
 from perfgate.judging.gate.unmeasured import measured_nothing
 from perfgate.locale import Activity, sentence
@@ -34,25 +34,8 @@ from perfgate.version import __version__
 MOST_ROUNDS = 20
 
 
-def find_earlier(change: Change, options: CheckOptions, say: Callable[[str], None]) -> CheckDocuments | None:
-    """The earlier result that this check adds to: in its own folder, or of an earlier attempt of its CI job; else None.
-
-    Raises UsageError if the result in its own folder belongs to other commits or has been added to too often, and DocumentError
-    if it is damaged.
-    """
-    if options.append_from:
-        return _attempt_in(options.append_from, change, say)
-    if not options.append:
-        return None
-    out = options.out
-    earlier = _read(out)
-    if earlier and (why := _misfit(earlier, change)):
-        raise UsageError("{out} {why}; measure it anew without --append, or into another --out", out=out, why=why)
-    return earlier
-
-
-def _attempt_in(folder: Path, change: Change, say: Callable[[str], None]) -> CheckDocuments | None:
-    """The newest attempt in a folder that can be added to; if there is none, report the reason and return None.
+def find_earlier(folder: Path, change: Change, say: Callable[[str], None]) -> CheckDocuments | None:
+    """The newest result in a folder that can be added to; if there is none, report the reason and return None.
 
     Its documents come from a job that ran the change's code, as does this job, so they are read as hostile input.
     """
@@ -66,8 +49,12 @@ def _attempt_in(folder: Path, change: Change, say: Callable[[str], None]) -> Che
         if not misfit:
             return earlier
         why = Activity("it {misfit}", misfit=misfit)
-    say(sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why))
+    say_measured_again(say, why)
     return None
+
+
+def say_measured_again(say: Callable[[str], None], why: str) -> None:
+    say(sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why))
 
 
 def _newest_in(folder: Path) -> CheckDocuments | None:
@@ -170,20 +157,9 @@ def other_testbed(earlier: CheckDocuments, testbed: Testbed) -> str | None:
     return None
 
 
-def refuse_other_job(earlier: CheckDocuments, record: JobRecord) -> JobRecord:
-    """The record of the earlier turns of a job. Raises UsageError if there is none, or if its settings differ."""
-    records = {each.name: each for each in earlier.head.jobs.records}
-    before = records.get(record.name)
-    if before is not None and before.sha256 == record.sha256:
-        return before
-    why = Activity("there are none")
-    if before is not None:
-        why = Activity("its settings were others")
-    raise UsageError(
-        "no turns can be added to the earlier turns of {name}: {why}; measure anew without --append",
-        name=record.name,
-        why=why,
-    )
+def earlier_record(earlier: CheckDocuments, name: str) -> JobRecord:
+    """The record of a job in an earlier result, which has the same jobs."""
+    return next(record for record in earlier.head.jobs.records if record.name == name)
 
 
 def add_to(

@@ -62,15 +62,13 @@ class ChangeOptions:
 class CheckOptions(ChangeOptions):
     """The options of a check: how the change is measured, and where the results go.
 
-    ``append`` adds pairs to an earlier job's in ``out``, if any; ``append_from`` is a folder with earlier attempts of a CI job,
-    to which pairs are added if they are compatible. ``steps`` of the checklist run on both sides, None is all;
-    ``checklist_budget`` are the seconds for their turns. After ``time_budget`` seconds no new part begins. Without ``cost`` no
-    pairs are measured once counters fail the gate. With ``decided`` pairs end when it holds, not when the verdict is clear,
-    and none are profiled.
+    Pairs are added to the newest result in the folder ``append_from`` that is compatible. ``steps`` of the checklist run on
+    both sides, None is all; ``checklist_budget`` are the seconds for their turns. After ``time_budget`` seconds no new part
+    begins. Without ``cost`` no pairs are measured once counters fail the gate. With ``decided`` pairs end when it holds, not
+    when the verdict is clear, and none are profiled.
     """
 
     out: Path
-    append: bool = False
     append_from: Path | None = None
     steps: tuple[int, ...] | None = None
     checklist_budget: float | None = None
