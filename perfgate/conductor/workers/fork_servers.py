@@ -132,11 +132,14 @@ class ForkServers:
         Raises MeasuringError when a preloaded module fails, with the device's fault.
         """
         server = self.running[key] = self._launch(key)
+        self._await(key, server)
+        return server
+
+    def _await(self, key: ServerKey, server: ForkServer) -> None:
         try:
             server.wait_ready(timeout=max(self.settings.config.measure.load_timeout, PRELOAD_SECONDS))
         except MeasuringError as error:
             raise self.settings.explain(error, key.python, self._say) from error
-        return server
 
     def get(self, key: ServerKey) -> ForkServer:
         """The fork server of a key, started if it does not run. Raises WorkerError if one was lost."""
@@ -188,10 +191,21 @@ class ForkServers:
             self._close(server)
 
     def redraw(self, hash_seed: int) -> None:
-        """End every fork server: the next worker gets one with other addresses and other hashes."""
+        """End every fork server: the next worker gets one with other addresses and other hashes.
+
+        Servers that ``start_next`` has begun to start take their place, unless they import parts.
+        """
+        following: dict[ServerKey, ForkServer] = {}
+        if not self._have_parts:
+            following, self._starting = self._starting, {}
         self.close()
         self.draws += 1
-        self.settings.hash_seed = hash_seed
+        if not following:
+            self.settings.hash_seed = hash_seed
+            return
+        self.running.update(following)
+        for key, server in following.items():
+            self._await(key, server)
 
     def forget_parts(self) -> None:
         """End the fork servers if they imported parts: the first load of a workload must include those imports."""

@@ -338,7 +338,9 @@ class ForkServer(WorkerSource):
 
     def wait_ready(self, *, timeout: float) -> None:
         """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
-        self._note_start(self._wait(timeout=timeout, doing=Activity("importing the preloaded modules"), worker_id=None))
+        if not self._ready:
+            message = self._wait(timeout=timeout, doing=Activity("importing the preloaded modules"), worker_id=None)
+            self._note_start(message)
 
     def is_ready(self) -> bool:
         """Whether the preloaded modules are imported, without waiting. Raises MeasuringError when one fails."""

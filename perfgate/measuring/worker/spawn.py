@@ -15,6 +15,8 @@ from perfgate.system.processes import children, threads_of
 
 # torch's compilation folders; it looks them up at each compilation, and stores its own choice there.
 _SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
+# Every worker imports modules of ours, such as that of its device, within milliseconds.
+_OURS = "perfgate"
 
 
 class OpenFile(NamedTuple):
@@ -46,15 +48,19 @@ class Holdings(NamedTuple):
         return cls(open_files(), frozenset(shared), frozenset(sys.modules), dict(os.environ))
 
     def imported_since(self) -> list[str]:
-        """The modules imported since, in order, of packages that were there; none if the environment has changed."""
+        """The modules imported since, in order, of packages that were there.
+
+        Without our own, and none if the environment has changed.
+        """
         changed = dict(self.environment.items() ^ os.environ.items())
         if changed.keys() - _SET_BY_TORCH:
             return []
+        packages = self.modules - {_OURS}
         modules: list[str] = []
         for name, module in list(sys.modules.items()):
             # Names that users made up have no spec to be found by.
             has_spec = getattr(module, "__spec__", None) is not None
-            if has_spec and name not in self.modules and name.partition(".")[0] in self.modules:
+            if has_spec and name not in self.modules and name.partition(".")[0] in packages:
                 modules.append(name)
         return modules
 

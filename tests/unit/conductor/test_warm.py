@@ -280,6 +280,8 @@ def test_warm_up__parts__what_it_imported_of_known_packages_unless_it_changed_th
     with warmed(bench, write(tmp_path, build=build)) as (_, answer):
         assert ("torch.utils.benchmark" in answer.parts) == imported
         assert not {"model", "perfgate_workload", "wave"} & set(answer.parts)
+        # Servers that imported parts are started anew after the pairs: those of most workloads have none.
+        assert not [part for part in answer.parts if part.startswith("perfgate.")]
 
 
 def test_common_parts__modules_of_one_side_alone_or_before_the_other_is_there__not_for_the_next_servers(
@@ -315,3 +317,15 @@ def test_start_beside__parts__imported_unless_they_fail_and_forgotten_by_the_nex
         with warmed(bench, checkout):
             assert (tmp_path / "wave.txt").read_text() == expected
         bench.servers.forget_parts()
+
+
+def test_redraw__servers_that_start_already__take_the_place_of_those_before(bench: Bench, tmp_path: Path) -> None:
+    checkout = write(tmp_path)
+    before = bench.servers.get(checkout.server)
+    bench.servers.start_next(7)
+    following = bench.servers.get_next(checkout.server)
+    bench.servers.redraw(8)
+    assert bench.servers.all() == [following]
+    assert (before.running, following.running) == (False, True)
+    with warmed(bench, checkout):
+        assert bench.servers.get(checkout.server) is following
