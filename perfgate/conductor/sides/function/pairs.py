@@ -120,6 +120,8 @@ def measure_pairs(
         is_in_time = engine.run()
         measured.seconds += engine.seconds
         profiles.analyse_late()
+        # Long stretches of calls may follow.
+        sides.bench.servers.finish_starting()
     if not is_in_time and not measured.head:
         pairs.fail_at(plan.starts[pairs.done], ErrorDetail(kind="timeout", message=TIME_SPENT))
 
