@@ -69,7 +69,7 @@ class EventSheet:
         rows = zip(*[column.tolist() for column in columns])
         for row, (start, duration, track, name, kind, correlation) in enumerate(rows):
             args: dict[str, str | int] = {"request_id": served.names[requests[row]]}
-            if correlation != NO_CORRELATION:
+            if correlation > NO_CORRELATION:
                 args["correlation"] = correlation
             if timeline.device is not None and KINDS[kind] in DEVICE_KINDS:
                 args["device"] = timeline.device

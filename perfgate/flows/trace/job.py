@@ -235,17 +235,16 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
     for gap in gaps.longest(choice.limit):
         start = (gap.start_ns - origin) / _NS
         rows.append(GapRow(start=start, duration=gap.duration_ns / _NS, cause=gap.cause))
-    window_ns = device.end_ns - device.start_ns
     groups = gap_groups(events, device, uncertain=events is not intact)
     return GapTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,
         device=pick.timeline.device,
         origin_ns=origin,
-        window=window_ns / _NS,
+        window=device.window_ns / _NS,
         busy=device.busy_ns / _NS,
         gaps_in_all=len(gaps),
-        causes=_causes(window_ns, gaps),
+        causes=_causes(device.window_ns, gaps),
         gaps=rows,
         groups=groups[: choice.limit],
     )

@@ -20,7 +20,7 @@ from perfgate.trace.model.events import CALL, DEVICE_KINDS, EventTable, EventTab
 from perfgate.trace.model.faults import time_faults
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
-from perfgate.trace.model.steps import STEP_NAME, distinct_marks, step_number
+from perfgate.trace.model.steps import STEP_NAME, step_number, unit_marks
 
 _FEWEST = 3  # units that establish the usual amount of work
 _NO_ROWS = np.zeros(0, dtype=np.intp)
@@ -100,18 +100,14 @@ def cut_ends(timeline: Timeline) -> list[CutUnit]:
 
 
 def _marked(events: EventTable) -> _Units | None:
-    of_user = events.is_kind("annotation", "host_op")
-    marks = np.flatnonzero(of_user & events.is_named(CALL.__eq__))
-    if not marks.size:
-        marks = np.flatnonzero(of_user & events.is_named(STEP_NAME.fullmatch))
-    rows = marks[distinct_marks(events.select(marks))]
-    if not rows.size:
+    units = unit_marks(events)
+    if not units.rows.size:
         return None
     names = []
-    for place, code in enumerate(events.name[rows].tolist()):
+    for place, code in enumerate(units.marks.name.tolist()):
         number = step_number(events.names[code])
         names.append(str(place if number is None else number))
-    return _Units(rows, tuple(names), Intervals(events.start[rows], events.end[rows]))
+    return _Units(units.rows, tuple(names), units.marks.intervals)
 
 
 def _tabled(timeline: Timeline) -> _Units | None:

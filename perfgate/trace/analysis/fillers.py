@@ -32,7 +32,6 @@ def gap_groups(events: EventTable, device: DeviceGaps, *, uncertain: bool = Fals
         ended_by, track = ends.at(gap.start_ns + gap.duration_ns)
         frame, operator = host.fillers(place, track)
         groups[_Filler(frame, operator, ended_by, gap.cause)].append(gap.duration_ns)
-    window_ns = device.end_ns - device.start_ns
     rows = []
     for filler, durations in groups.items():
         row = GapGroupRow(
@@ -43,7 +42,7 @@ def gap_groups(events: EventTable, device: DeviceGaps, *, uncertain: bool = Fals
             count=len(durations),
             total=sum(durations) / 1e9,
             longest=max(durations) / 1e9,
-            share=sum(durations) / window_ns,
+            share=sum(durations) / device.window_ns,
         )
         rows.append(row)
     return sorted(rows, key=lambda row: -row.total)

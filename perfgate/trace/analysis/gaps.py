@@ -24,6 +24,7 @@ from perfgate.trace.model.arithmetic import (
     joined,
     union,
 )
+from perfgate.trace.model.cycles import pauses
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
@@ -89,12 +90,14 @@ class Gaps(Sequence[Gap]):
 class DeviceGaps(NamedTuple):
     """The gaps of one device in time order, between its first event and the end of its last.
 
-    ``busy_ns`` is the time in which anything ran, on any stream.
+    ``busy_ns`` is the time in which anything ran, on any stream. Pauses of the profiler between its cycles are no part of the
+    gaps or of ``window_ns``.
     """
 
     start_ns: int
     end_ns: int
     busy_ns: int
+    window_ns: int
     gaps: Gaps
 
 
@@ -109,11 +112,13 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
     if not busy.start.size:
         return None
     start, end = int(busy.start[0]), int(busy.end[-1])
-    idle = gaps(busy, (start, end))
+    paused = pauses(events)
+    idle = gaps(joined(busy, paused), (start, end))
+    window_ns = busy.length + idle.length
     idle_gaps = Gaps(idle.start, idle.end - idle.start, _causes(idle, events, work))
     if exposed:
         idle_gaps = _with_exposed(idle_gaps, events)
-    return DeviceGaps(start, end, busy.length, idle_gaps)
+    return DeviceGaps(start, end, busy.length, window_ns, idle_gaps)
 
 
 def _with_exposed(idle: Gaps, events: EventTable) -> Gaps:

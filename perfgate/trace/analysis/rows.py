@@ -136,7 +136,7 @@ def _idle_seconds(stacks: Stacks) -> float | None:
     gaps = device_gaps(stacks.events)
     if gaps is None:
         return None
-    return (gaps.end_ns - gaps.start_ns - gaps.busy_ns) / stacks.units / 1e9
+    return (gaps.window_ns - gaps.busy_ns) / stacks.units / 1e9
 
 
 def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top | None:

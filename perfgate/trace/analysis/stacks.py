@@ -24,7 +24,7 @@ from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.stacks import Stacks, selected
-from perfgate.trace.model.steps import STEP_NAME, distinct_marks
+from perfgate.trace.model.steps import unit_marks
 from perfgate.trace.scanner.nesting import enclosing_calls
 
 if TYPE_CHECKING:
@@ -184,19 +184,15 @@ class _Units(NamedTuple):
 
 def _units(events: EventTable) -> _Units | None:
     """The calls that perfgate marked, else the profiler's steps, without an empty last one; None if there are none."""
-    marks = events.is_kind("annotation", "host_op")
-    calls = events.select(marks & events.is_named(CALL.__eq__))
-    if len(calls):
-        order = np.argsort(calls.start, kind="stable")
-        return _Units(Intervals(calls.start[order], calls.end[order]), "call")
-    steps = events.select(marks & events.is_named(STEP_NAME.fullmatch))
-    steps = steps.select(distinct_marks(steps))
-    if not len(steps):
+    marks = unit_marks(events).marks
+    if not len(marks):
         return None
-    spans = steps.intervals
+    spans = marks.intervals
+    if marks.names[marks.name[0]] == CALL:
+        return _Units(spans, "call")
     in_last = (events.start > spans.start[-1]) & (events.start < spans.end[-1])
     has_work = (in_last & events.is_kind("host_op", *DEVICE_KINDS)).any()
-    if len(steps) > 1 and not has_work:
+    if len(marks) > 1 and not has_work:
         spans = Intervals(spans.start[:-1], spans.end[:-1])
     return _Units(spans, "profiler step")
 

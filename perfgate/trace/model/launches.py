@@ -8,6 +8,8 @@ from perfgate.trace.loops import earliest_calls
 from perfgate.trace.model.arithmetic import Codes, IntColumn
 
 NO_CORRELATION = -1
+# Of a call that launched work of another device.
+LAUNCHED_ELSEWHERE = -2
 NOT_RECORDED = -1
 _PLACES_A_NUMBER = 8  # in a table of positions by number; if numbers lie further apart they are sorted
 

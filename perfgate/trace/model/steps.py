@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, Covered, IntColumn, Intervals, Mask, joined
-from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
+from perfgate.trace.model.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
 from perfgate.trace.model.faults import untimed_work
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Kernel, ProfilerStep
@@ -22,6 +23,7 @@ from perfgate.trace.model.spans import OUTSIDE, span_of
 
 # The name that torch.profiler and torch_npu.profiler give the span between two calls of step().
 STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
+_ROUNDING_NS = 2000  # of times in whole microseconds
 _LATEST = int(np.iinfo(np.int64).max)
 
 
@@ -36,15 +38,61 @@ def step_number(name: str) -> int | None:
 def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
     """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given.
 
-    A step that is marked on several threads, or inside another step, is one; a mark without a length does not count, and
-    neither does a mark around several others of its thread: a step ends where the next begins.
+    A step that is marked on several threads, or inside another step, is one.
     """
     marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
-    marks = marks.of_kind(*(kinds or ("annotation",)))
-    marks = marks.select(~_surround_others(marks))
-    marks = marks.select(distinct_marks(marks))
+    marks = separate_marks(marks.of_kind(*(kinds or ("annotation",)))).marks
     rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
     return [ProfilerStep(step_number(marks.names[name]), start, end) for name, start, end in rows]
+
+
+class SeparateMarks(NamedTuple):
+    """The marks that are separate units, in time order, with their positions; ``clipped`` lasted beyond the next."""
+
+    rows: IntColumn
+    marks: EventTable
+    clipped: int
+
+
+def unit_marks(events: EventTable) -> SeparateMarks:
+    """The calls that perfgate marked, else the profiler's steps, by their positions among the events."""
+    of_user = events.is_kind("annotation", "host_op")
+    rows = np.flatnonzero(of_user & events.is_named(CALL.__eq__))
+    if not rows.size:
+        rows = np.flatnonzero(of_user & events.is_named(STEP_NAME.fullmatch))
+    separate = separate_marks(events.select(rows))
+    return separate._replace(rows=rows[separate.rows])
+
+
+def separate_marks(marks: EventTable) -> SeparateMarks:
+    """Leave out marks without a length, marks around several others of their thread, and marks that share most of their time.
+
+    Of the latter the first counts, and of two that begin together the longer. A mark that lasts beyond the begin of the mark
+    with the next number ends there: its length is damaged.
+    """
+    is_long, duration = _beyond_next(marks)
+    marks = replace(marks, duration=duration)
+    rows = np.flatnonzero(~_surround_others(marks) & (marks.duration > 0))
+    rows = rows[_distinct(marks.select(rows))]
+    return SeparateMarks(rows, marks.select(rows), int(is_long.sum()))
+
+
+def _beyond_next(marks: EventTable) -> tuple[Mask, IntColumn]:
+    """Which marks last beyond the begin of the mark with the next number on their thread, and the duration up to it."""
+    number_of_name = [step_number(name) for name in marks.names]
+    numbers = np.array([NO_NUMBER if number is None else number for number in number_of_name], dtype=np.int64)
+    order = np.lexsort((marks.start, marks.track))
+    before, after = order[:-1], order[1:]
+    number = numbers[marks.name]
+    follows = (marks.track[after] == marks.track[before]) & (number[before] != NO_NUMBER)
+    follows &= number[after] == number[before] + 1
+    before, after = before[follows], after[follows]
+    longest = marks.start[after] - marks.start[before]
+    is_long = np.zeros(len(marks), dtype=bool)
+    is_long[before] = marks.duration[before] > longest + _ROUNDING_NS
+    duration = marks.duration.copy()
+    duration[before] = np.minimum(duration[before], longest)
+    return is_long, duration
 
 
 def _surround_others(marks: EventTable) -> Mask:
@@ -59,13 +107,9 @@ def _surround_others(marks: EventTable) -> Mask:
     return surround
 
 
-def distinct_marks(marks: EventTable) -> IntColumn:
-    """The positions of marks that are separate steps, in time order.
-
-    Of marks that share most of their time the first counts, and of two that begin together the longer.
-    """
+def _distinct(marks: EventTable) -> IntColumn:
+    """The positions of marks that do not share most of their time with an earlier one."""
     order = np.lexsort((-marks.duration, marks.start))
-    order = order[marks.duration[order] > 0]
     if order.size < 2 or (marks.start[order][1:] >= marks.end[order][:-1]).all():
         return order
     chosen = []

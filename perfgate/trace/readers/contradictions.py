@@ -8,20 +8,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from perfgate.document.message import Message, MessageValue
-from perfgate.trace.model.arithmetic import IntColumn, Mask, counts_by_name
+from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn, Mask, counts_by_name, totals_by_name
+from perfgate.trace.model.cycles import pauses
 from perfgate.trace.model.events import DEVICE_KINDS, NO_CORRELATION, NO_TEXT, EventTable
 from perfgate.trace.model.faults import are_short, clock_offset, time_faults
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK
-from perfgate.trace.model.launches import NOT_RECORDED
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.launches import LAUNCHED_ELSEWHERE, NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import KERNEL_LAUNCH
+from perfgate.trace.model.steps import unit_marks
 from perfgate.trace.scanner.nesting import enclosing_calls
 
 # The step times of torch_npu went through a float, which costs 0.25 us per kernel.
 _TOLERANCE = 0.01
 _EXAMPLES = 3
 _MICROSECOND_NS = 1000
+# Of op_statistic.csv, which has three decimals of a microsecond, and of a time of a row.
+_DECIMALS_NS = 1
+# Of a wait and the times around it, written with three decimals, and as floats of a time since 1970 in microseconds.
+_EXACT_NS, _FLOAT_NS = 2, 500
 _ODD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 # Launches into a graph that is being captured do not run.
 _CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture")
@@ -33,6 +40,7 @@ def contradictions(timeline: Timeline) -> list[Message]:
         *impossible_times(timeline),
         *possible_losses(timeline),
         *_of_types(timeline),
+        *_of_waits(timeline.kernel_columns),
         *_of_events(timeline),
         *_of_steps(timeline),
     ]
@@ -41,7 +49,14 @@ def contradictions(timeline: Timeline) -> list[Message]:
 def possible_losses(timeline: Timeline) -> list[Message]:
     """Signs that events are missing or repeated, or that a time was changed, in a file that can be read."""
     events = timeline.events
-    return [*timeline.losses, *_of_launches(events), *_of_operators(events), *_of_repeats(events)]
+    return [*timeline.losses, *_of_marks(events), *_of_launches(events), *_of_operators(events), *_of_repeats(events)]
+
+
+def _of_marks(events: EventTable) -> Iterator[Message]:
+    """Steps that last beyond the begin of the next."""
+    clipped = unit_marks(events).clipped
+    if clipped:
+        yield Message("notes.steps-overlap", {"count": clipped})
 
 
 def _of_launches(events: EventTable) -> Iterator[Message]:
@@ -57,7 +72,7 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
         return
     joined = events.start[events.launch[launched]]
     begin = joined.min()
-    launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls]]
+    launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls] & (events.correlation[calls] != LAUNCHED_ELSEWHERE)]
     if (events.name[events.launch[launched]] == events.name[launched]).all():
         # torch's own profiler writes a launch on an NPU as an instant with the name of its kernel (sample
         # torch-native-privateuse1).
@@ -67,7 +82,7 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     # At Level2, CANN also records the call of the runtime within the launch, and that call is joined.
     bare = int(np.count_nonzero(~_contain_any(events, without_work, events.launch[launched])))
     numbers = events.correlation[calls]
-    numbers = numbers[numbers != NO_CORRELATION]
+    numbers = numbers[numbers > NO_CORRELATION]
     alone = work[events.launch[work] == NOT_RECORDED]
     number = events.correlation[alone]
     is_inside = (number > numbers.min()) & (number < numbers.max()) & (events.start[alone] > begin)
@@ -136,8 +151,12 @@ def doubts_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
 
 
 def caveats_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
-    """Differences of clocks and tasks of unknown types, with which totals stay true."""
-    return [*_about_each(timelines, _of_clocks), *_about_each(timelines, _of_unknown_tasks)]
+    """Differences of clocks, tasks of unknown types and pauses between cycles, with which totals stay true."""
+    return [
+        *_about_each(timelines, _of_clocks),
+        *_about_each(timelines, _of_unknown_tasks),
+        *_about_each(timelines, _of_pauses),
+    ]
 
 
 def contradictions_of(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
@@ -165,6 +184,12 @@ def _of_clocks(timeline: Timeline) -> Iterator[Message]:
             yield Message("notes.clock-offset-launch", values)
         else:
             yield Message("notes.clock-offset", {**values, "microseconds": offset.before_operator_ns / 1e3})
+
+
+def _of_pauses(timeline: Timeline) -> Iterator[Message]:
+    paused = pauses(timeline.events)
+    if paused.start.size:
+        yield Message("notes.profiler-paused", {"count": paused.start.size, "seconds": paused.length / 1e9})
 
 
 def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
@@ -218,17 +243,47 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
     if not timeline.totals.types or not timeline.kernels:
         return
     table = timeline.kernel_columns
-    types = table.codes["type"][~table.is_collective]
-    by_code = counts_by_name(types[types != NO_TEXT], len(table.texts))
-    counted = Counter(dict(zip(table.texts, by_code.tolist())))
-    totals: Counter[str] = Counter()
+    typed = table.select(~table.is_collective & (table.codes["type"] != NO_TEXT))
+    types = typed.codes["type"]
+    counted = Counter(dict(zip(table.texts, counts_by_name(types, len(table.texts)).tolist())))
+    timed = Counter(dict(zip(table.texts, totals_by_name(types, typed.duration, len(table.texts)).tolist())))
+    counts: Counter[str] = Counter()
+    times: Counter[str] = Counter()
     for total in timeline.totals.types:
-        totals[total.name] += total.count
-    differing = sorted(kind for kind in totals if totals[kind] != counted[kind])
+        counts[total.name] += total.count
+        times[total.name] += total.total_ns
+    differing = sorted(kind for kind in counts if counts[kind] != counted[kind])
     if differing:
-        examples = [f"{kind} {totals[kind]} and {counted[kind]}" for kind in differing[:_EXAMPLES]]
+        examples = [f"{kind} {counts[kind]} and {counted[kind]}" for kind in differing[:_EXAMPLES]]
         names = ", ".join(examples)
-        yield Message("notes.kernel-counts-differ", {"said": totals.total(), "counted": types.size, "named": names})
+        yield Message("notes.kernel-counts-differ", {"said": counts.total(), "counted": types.size, "named": names})
+        return
+    otherwise = sorted(kind for kind in times if abs(times[kind] - timed[kind]) > _DECIMALS_NS * counts[kind])
+    if otherwise:
+        values = {"said": times.total() / 1e6, "seen": timed.total() / 1e6, "named": ", ".join(otherwise[:_EXAMPLES])}
+        yield Message("notes.kernel-times-differ", values)
+
+
+def _of_waits(table: KernelTable) -> Iterator[Message]:
+    """Rows that did not wait as long as they say after the row before: a row between them is missing, or a time was changed.
+
+    The first row waits for nothing. Some builds write starts that went through a float, which is known by all rows alike. If
+    most rows disagree, the table is an excerpt, or its profiler means another wait.
+    """
+    timed = np.flatnonzero(table.start != NO_NUMBER)
+    rows = timed[np.argsort(table.start[timed], kind="stable")]
+    if rows.size < 2:
+        return
+    start, wait = table.start[rows], table.numbers["wait_ns"][rows]
+    end = start + table.duration[rows]
+    idle = np.append(0, np.maximum(start[1:] - end[:-1], 0))
+    judged = wait > 0
+    judged[0] = wait[0] != NO_NUMBER
+    error = np.abs(idle - wait)[judged]
+    tolerance = _EXACT_NS if 2 * np.count_nonzero(error <= _EXACT_NS) > error.size else _FLOAT_NS
+    differing = int(np.count_nonzero(error > tolerance))
+    if differing and 2 * differing <= error.size:
+        yield Message("notes.waits-differ", {"count": differing, "rows": rows.size})
 
 
 def _of_events(timeline: Timeline) -> Iterator[Message]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,8 @@ from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import IntColumn, Mask
-from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
+from perfgate.trace.model.events import DEVICE_KINDS, NO_CORRELATION, EventKind, EventTable
+from perfgate.trace.model.launches import LAUNCHED_ELSEWHERE
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.steps import MarkedSteps
@@ -231,10 +233,20 @@ def timelines_by_device(
     for device in devices or [UNNAMED]:
         own = events
         if len(devices) > 1:
-            own = events.select((device_of == HOST) | (device_of == device))
+            own = _of_device(events, device_of, device)
         number = None if device == UNNAMED else device
         timelines.append(Timeline(rank, number, own, steps=MarkedSteps.of(own)))
     return tuple(timelines)
+
+
+def _of_device(events: EventTable, device_of: IntColumn, device: int) -> EventTable:
+    """The events of a device and of the host; calls that launched work of other devices say so."""
+    is_other = (device_of != HOST) & (device_of != device)
+    own = events.select(~is_other)
+    launched = own.correlation[own.is_kind(*DEVICE_KINDS)]
+    elsewhere = np.setdiff1d(events.correlation[is_other], np.append(launched, NO_CORRELATION))
+    correlation = np.where(np.isin(own.correlation, elsewhere), LAUNCHED_ELSEWHERE, own.correlation)
+    return replace(own, correlation=correlation)
 
 
 def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:

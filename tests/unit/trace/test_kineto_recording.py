@@ -16,9 +16,10 @@ from perfgate.errors import DocumentError
 from perfgate.trace.model.events import KINDS, EventTable
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.model.spans import launch_starts
+from perfgate.trace.readers.contradictions import contradictions
 from perfgate.trace.readers.formats import kineto
 from tests.samples import recorded
-from tests.wording import text_of
+from tests.wording import text_of, worded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
 
@@ -222,11 +223,23 @@ def test_read_chrome__names_of_processes_and_threads__say_what_ran_where(tmp_pat
     assert all("serve" in texts(timeline.events, "name") for timeline in recording.timelines)
 
 
-def test_read_chrome__span_that_ends_before_it_begins__refused(tmp_path: Path) -> None:
-    events = [{"name": "a", "ph": "B", "ts": 5, "pid": 1}, {"ph": "E", "ts": 4, "pid": 1}]
+def test_read_chrome__span_that_ends_before_it_begins__left_out_alone_and_said_first(tmp_path: Path) -> None:
+    events = [
+        {"name": "a", "ph": "B", "ts": 0, "pid": 1},
+        {"name": "b", "ph": "B", "ts": 5, "pid": 1},
+        {"ph": "E", "ts": 4, "pid": 1},
+        {"ph": "E", "ts": 9, "pid": 1},
+        {"ph": "E", "ts": 9, "pid": 1},
+    ]
 
-    with pytest.raises(DocumentError, match=r"event 1 \(None\): it ends before it begins"):
-        read(tmp_path, events)
+    recording = read(tmp_path, events)
+
+    (timeline,) = recording.timelines
+    assert (texts(timeline.events, "name"), timeline.events.duration.tolist()) == (["a"], [9000])
+    assert worded(contradictions(timeline)) == [
+        "1 of 2 spans end before they begin; their times are damaged, and they are left out"
+    ]
+    assert text_of(recording.absent["begins of spans"]).startswith("1 spans ended without a start")
 
 
 def test_readers__process_without_torch_and_scipy__read_analyse_and_draw() -> None:

@@ -18,7 +18,7 @@ from perfgate.flows.trace.gathering import trace_reduce
 from perfgate.flows.trace.places import Place
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.trace.model.events import CALL
-from perfgate.trace.readers.contradictions import contradictions
+from perfgate.trace.readers.contradictions import contradictions, possible_losses
 
 STEPS, OPERATORS = 4, 3
 Event = dict[str, Any]
@@ -516,3 +516,18 @@ def test_ranks__a_rank_lost_a_kernel__said_as_by_top(tmp_path: Path) -> None:
     doubt = Message("notes.launches-unmatched", {"launches": 1, "work": 0})
     assert note == Message("verdict.about", {"place": str(tmp_path / "rank-1.pt.trace.json"), "what": doubt})
     assert reduced.notes == again.notes == [note]
+
+
+def test_losses__work_of_two_devices_launched_by_one_process__every_launch_has_its_kernel(tmp_path: Path) -> None:
+    events = []
+    for number in range(8):
+        arguments = {"correlation": number, "device": number % 2, "stream": 7}
+        begin = {"ph": "X", "ts": 100 * number, "dur": 5, "args": arguments}
+        events.append({**begin, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1})
+        events.append({**begin, "cat": "kernel", "name": "gemm", "pid": number % 2, "tid": 7, "ts": 100 * number + 10})
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+    timelines = trace.read(path).timelines
+
+    assert [possible_losses(timeline) for timeline in timelines] == [[], []]

@@ -10,7 +10,7 @@ from perfgate import trace
 from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Kernel, ProfilerStep
-from perfgate.trace.model.steps import profiler_steps, steps_of_tables
+from perfgate.trace.model.steps import profiler_steps, separate_marks, steps_of_tables
 from perfgate.trace.readers.ascend.timeline import events_of_tables
 
 from .ascend import ALEXNET, sample
@@ -36,10 +36,21 @@ def test_profiler_steps__no_device__length_alone() -> None:
 
 
 def test_profiler_steps__mark_around_several_others__is_none() -> None:
-    """Its length was changed, or it marks an epoch: a step ends where the next begins."""
-    marks = [step(0, 0, 400), step(1, 100, 90), step(2, 200, 90)]
+    """It marks an epoch."""
+    marks = [step(0, 0, 400), step(5, 100, 90), step(6, 200, 90)]
 
-    assert profiler_steps(table(*marks)) == (ProfilerStep(1, 100, 190), ProfilerStep(2, 200, 290))
+    assert profiler_steps(table(*marks)) == (ProfilerStep(5, 100, 190), ProfilerStep(6, 200, 290))
+
+
+def test_profiler_steps__mark_lasts_beyond_the_next_number__ends_where_it_begins() -> None:
+    marks = [step(0, 0, 400_000), step(1, 100_000, 90_000), step(2, 200_000, 90_000)]
+
+    assert separate_marks(table(*marks)).clipped == 1
+    assert profiler_steps(table(*marks)) == (
+        ProfilerStep(0, 0, 100_000),
+        ProfilerStep(1, 100_000, 190_000),
+        ProfilerStep(2, 200_000, 290_000),
+    )
 
 
 def parts(step: ProfilerStep) -> tuple[int | None, ...]:

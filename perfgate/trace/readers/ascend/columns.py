@@ -56,8 +56,8 @@ _Value = TypeVar("_Value", bound=Hashable)
 class TableColumns:
     """Some columns of a table; a column that the table lacks has empty cells only.
 
-    ``names`` are the names of all columns of the table, ``texts`` the distinct text cells as written, and ``short`` the places
-    of rows that lack cells and were left out.
+    ``names`` are the names of all columns of the table, ``texts`` the distinct text cells as written, ``short`` the places
+    of rows that lack cells and were left out, and ``long`` the number of rows with too many cells.
     """
 
     def __init__(
@@ -67,11 +67,13 @@ class TableColumns:
         columns: Mapping[str, Any],
         texts: Sequence[str],
         short: Sequence[int] = (),
+        long: int = 0,
     ) -> None:
         self.names = names
         self.rows = rows
         self.texts = texts
         self.short = short
+        self.long = long
         self._columns = columns
 
     def select(self, rows: Positions) -> TableColumns:
@@ -156,7 +158,7 @@ def read_columns(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = F
     texts: dict[str, int] = {}
     columns = []
     short = []
-    rows = 0
+    rows = long = 0
     for place, row in enumerate(rows_of(path, limit=MAX_ROWS)):
         if not names:
             names = tuple(row.columns)
@@ -172,8 +174,9 @@ def read_columns(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = F
         for column, cell in zip(columns, cells):
             column.cells.append(cell)
         rows += 1
+        long += row.is_long
     arrays = {column.name: column.array() for column in columns}
-    return TableColumns(names, rows, arrays, tuple(texts), short)
+    return TableColumns(names, rows, arrays, tuple(texts), short, long)
 
 
 class _Column:

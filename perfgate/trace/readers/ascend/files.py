@@ -50,16 +50,18 @@ _Item = TypeVar("_Item")
 class TableRow:
     """One line of a table. A cell is None if the column or the cell is absent.
 
-    ``columns`` maps the lower-case names of this module to their position.
+    ``columns`` maps the lower-case names of this module to their position. A row that ``is_long`` has cells behind the last
+    column, as two rows have without the line end between them.
     """
 
-    __slots__ = ("_cells", "_line", "_path", "columns")
+    __slots__ = ("_cells", "_line", "_path", "columns", "is_long")
 
-    def __init__(self, path: Path, line: int, columns: Mapping[str, int], cells: list[str]) -> None:
+    def __init__(self, path: Path, line: int, columns: Mapping[str, int], cells: list[str], *, is_long: bool) -> None:
         self._path = path
         self._line = line
         self._cells = cells
         self.columns = columns
+        self.is_long = is_long
 
     @property
     def is_short(self) -> bool:
@@ -187,12 +189,13 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
             reader = csv.reader(_lines(stream, path))
-            columns = _columns(next(reader, []))
+            header = next(reader, [])
+            columns = _columns(header)
             for number, cells in enumerate(reader, start=1):
                 if limit is not None and number > limit:
                     raise DocumentError("{path}: more than {limit} rows; profile fewer steps", path=path, limit=limit)
                 if cells:
-                    yield TableRow(path, reader.line_num, columns, cells)
+                    yield TableRow(path, reader.line_num, columns, cells, is_long=any(cells[len(header) :]))
     except csv.Error as error:
         raise DocumentError(
             "{path}: is not a CSV table: {error}; analyse the profile again", path=path, error=error

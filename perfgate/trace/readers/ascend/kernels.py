@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from perfgate.trace.readers.ascend.files import Device, clean_cell, refuse_chang
 
 # CANN's GE_OP_MODEL_ID of a kernel that belongs to no graph (msprof constant.py).
 EAGER_MODEL_ID = 4294967295
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?")
 # Columns by the field names of Kernel.
 _NUMBERS = {
     "start_ns": "start time(us)",
@@ -55,11 +57,18 @@ def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
     columns = columns_of(path, KINDS, leave_short=True)
     if columns.names and not {"name", "duration(us)"} <= set(columns.names):
         raise DocumentError("{path}: no columns Name and Duration(us); this is not a table of kernels", path=path)
+    numbers = list(filter(_NUMBER.fullmatch, columns.names))
+    if numbers:
+        raise DocumentError(
+            "{path}: the first line is damaged: {number!r} stands among the names of columns; analyse the profile again",
+            path=path,
+            number=numbers[0],
+        )
     return kernel_rows(columns, counters.of(columns))
 
 
 def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[Device, KernelTable], int]:
-    """The kernels of a table by device, without rows that lack a duration, and the number of rows that lack a required cell."""
+    """The kernels of a table by device, without rows that lack a duration, and the number of damaged rows."""
     values = CodedValues()
     codes = {"hf32": columns.coded("hf32 eligible", flag_of, HF32)}
     for name, column in _TEXTS.items():
@@ -76,7 +85,7 @@ def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[D
     by_device = {}
     for number in distinct(owner[whole]):
         by_device[known_number(number)] = every.select(whole & (owner == number))
-    return by_device, columns.rows - int(whole.sum()) + len(columns.short)
+    return by_device, columns.rows - int(whole.sum()) + len(columns.short) + columns.long
 
 
 def of_graph(models: IntColumn) -> IntColumn:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import IntColumn, group_rows
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventKind, EventTable
@@ -97,21 +96,25 @@ def read(path: Path) -> Recording:
 
 def _read_file(path: Path) -> Recording:
     file = scan(path, texts=(_REQUEST, TRACK_NAME, TRACK_LABELS, COUNTER_ARGUMENTS))
-    pairs, unended = _pairs(file.others)
+    pairs = _pairs(file.others)
     start, duration = file.complete.times()
     spans = replace(file.complete, start=start, duration=duration)
     names = track_names(file.others)
-    table, device_of = _table(spans.with_others(pairs), names)
+    table, device_of = _table(spans.with_others(pairs.spans), names)
     is_counter = file.others.is_phase("C")
     counters, unread = read_counters(file.others.select(is_counter))
     is_counter[is_counter] = ~unread
     losses = file.others.of_unknown_phase(_PHASES)
+    if pairs.backwards:
+        losses = (Message("notes.pairs-backwards", {"count": pairs.backwards, "pairs": pairs.all}), *losses)
     timelines = []
     for timeline in timelines_by_device(path, table, device_of, rank=rank_in_name(path)):
         timelines.append(replace(timeline, losses=losses))
     absent = dict(absent_device(timelines))
-    if unended:
-        absent["spans"] = Message("notes.unended-spans", {"spans": unended})
+    if pairs.unended:
+        absent["spans"] = Message("notes.unended-spans", {"spans": pairs.unended})
+    if pairs.unbegun:
+        absent["begins of spans"] = Message("notes.unbegun-spans", {"spans": pairs.unbegun})
     return Recording(
         path,
         "chrome",
@@ -137,8 +140,18 @@ def _with_readings(
     return tuple(complete)
 
 
-def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
-    """The events that begin a span of two, in the order in which the spans end; and the number of spans without an end."""
+class _Pairs(NamedTuple):
+    """The spans of a begin and an end each, placed where the end is; the numbers of pairs, and of begins and ends left out."""
+
+    spans: ScannedEvents
+    all: int
+    backwards: int
+    unended: int
+    unbegun: int
+
+
+def _pairs(others: ScannedEvents) -> _Pairs:
+    """An end closes the span that its thread began last."""
     marks = others.select(others.is_phase("B", "E"))
     times, _ = marks.times(durations=False)
     (tracks,), _ = marks.of.number_tracks(marks)
@@ -147,19 +160,21 @@ def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
     ended = np.zeros(len(marks), dtype=bool)
     begins = marks.phase == ord("B")
     open_spans: dict[int, list[int]] = defaultdict(list)
-    for row, (track, time) in enumerate(zip(tracks.tolist(), times.tolist())):
+    unbegun = 0
+    for row, track in enumerate(tracks.tolist()):
         if begins[row]:
             open_spans[track].append(row)
-        # An end closes the span that the thread began last; an end without one lost its beginning before the recording.
         elif open_spans[track]:
             begun = open_spans[track].pop()
-            if time < times[begun]:
-                marks.of.refuse(int(marks.event[row]), int(marks.name[row]), Activity("it ends before it begins"))
             ended[begun] = True
-            duration[begun] = time - times[begun]
+            duration[begun] = times[row] - times[begun]
             event[begun] = marks.event[row]
-    spans = replace(marks, start=times, duration=duration, event=event)
-    return spans.select(ended), sum(map(len, open_spans.values()))
+        else:
+            unbegun += 1
+    intact = ended & (duration >= 0)
+    spans = replace(marks, start=times, duration=duration, event=event).select(intact)
+    pairs = int(ended.sum())
+    return _Pairs(spans, pairs, pairs - len(spans), sum(map(len, open_spans.values())), unbegun)
 
 
 def _table(spans: ScannedEvents, names_of_tracks: TrackNames) -> tuple[EventTable, IntColumn]:

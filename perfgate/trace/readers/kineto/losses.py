@@ -43,7 +43,7 @@ def losses_of(events: EventTable, spans: ScannedEvents, indices: IntColumn, mark
 
 
 def _missing_indices(indices: IntColumn) -> Iterator[Message]:
-    """A note on events of the host that are missing or repeated; none for an excerpt."""
+    """A note on events of the host that are missing or repeated; none for an excerpt. torch numbers them from 0."""
     if not indices.size:
         return
     first = int(indices.min())
@@ -51,9 +51,9 @@ def _missing_indices(indices: IntColumn) -> Iterator[Message]:
     if width > _MOST_OF_INDICES * indices.size:
         return
     counts = np.bincount(indices - first, minlength=width)
-    missing, repeated = int((counts == 0).sum()), int((counts > 1).sum())
+    missing, repeated = first + int((counts == 0).sum()), int((counts > 1).sum())
     if missing or repeated:
-        yield Message("notes.indices-differ", {"missing": missing, "repeated": repeated, "events": width})
+        yield Message("notes.indices-differ", {"missing": missing, "repeated": repeated, "events": first + width})
 
 
 def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
