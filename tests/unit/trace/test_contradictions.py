@@ -158,3 +158,58 @@ def test_gate__recording_that_contradicts_itself__is_what_the_title_says(contrad
     title = next(line for line in comment.splitlines() if line.startswith("## "))
     assert "INCONCLUSIVE – head: op_statistic counts" in title.replace("`", "")
     assert "3 kernels, the table of kernels has 2" in title.replace("`", "")
+
+
+def kernels_waiting(*rows: tuple[float, float, float]) -> str:
+    """A table of kernels with their starts, durations and waits in microseconds."""
+    lines = ["Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us)"]
+    for number, (start, duration, wait) in enumerate(rows):
+        lines.append(f"1,mm{number},MatMul,AI_CORE,{start:.3f}\t,{duration},{wait}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        ([(10, 5, 0), (20, 5, 5), (30, 5, 5), (40, 5, 5)], 0),
+        ([(10, 5, 0), (20, 5, 5), (40, 5, 5)], 1),
+        ([(20, 5, 5), (30, 5, 5), (40, 5, 5)], 1),
+        ([(10, 5, 0), (20, 3.5, 5), (30, 5, 5), (40, 5, 5)], 1),
+        # Rows overlap, and the profiler writes no negative wait.
+        ([(10, 5, 0), (12, 5, 0), (20, 5, 3), (30, 5, 5)], 0),
+    ],
+)
+def test_contradictions__waits_of_the_table_of_kernels__rows_missing_or_changed_show(
+    rows: list[tuple[float, float, float]], count: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / "host_1_20250109150000123_ascend_pt"
+    written(folder, f"{OUTPUT}/kernel_details.csv", kernels_waiting(*rows))
+
+    notes = contradictions(trace.read(folder).timelines[0])
+
+    assert [note.values["count"] for note in notes if note.code == "notes.waits-differ"] == [count][: count > 0]
+
+
+def test_contradictions__another_total_time_of_a_type__named(tmp_path: Path) -> None:
+    folder = tmp_path / "host_1_20250109150000123_ascend_pt"
+    written(folder, f"{OUTPUT}/kernel_details.csv", KERNELS)
+    written(folder, f"{OUTPUT}/op_statistic.csv", TYPES.replace("MatMul,AI_CORE,2,4", "MatMul,AI_CORE,1,12"))
+
+    (note,) = worded(contradictions(trace.read(folder).timelines[0]))
+
+    assert note == "op_statistic has 0.014 ms of kernels, the table of kernels 0.004 ms (of MatMul)"
+
+
+def test_read__two_rows_without_the_line_end_between_them__counted(tmp_path: Path) -> None:
+    folder = tmp_path / "host_1_20250109150000123_ascend_pt"
+    written(folder, f"{OUTPUT}/kernel_details.csv", KERNELS.replace("10.000,2\n", "10.000,2,"))
+
+    assert text_of(trace.read(folder).absent["kernels, some"]) == "1 rows of kernel_details lack cells or have too many"
+
+
+def test_read__number_among_the_names_of_columns__refused(tmp_path: Path) -> None:
+    folder = tmp_path / "host_1_20250109150000123_ascend_pt"
+    written(folder, f"{OUTPUT}/kernel_details.csv", KERNELS.replace("Duration(us)\n", "Duration(us),"))
+
+    with pytest.raises(DocumentError, match=r"the first line is damaged: '1' stands among the names of columns"):
+        trace.read(folder)
