@@ -50,7 +50,7 @@ _FORMATS = (
     _Format(
         "UTF-16 text",
         _matches(rb"\xff\xfe|\xfe\xff|(?:\s\x00)*[\[{]\x00|(?:\x00\s)*\x00[\[{]"),
-        Activity("convert it: iconv -f UTF-16 -t UTF-8 FILE > trace.json"),
+        Activity("convert it: iconv -f UTF-16 -t UTF-8 FILE > CONVERTED"),
     ),
     _Format(
         "a report of Nsight Systems",
