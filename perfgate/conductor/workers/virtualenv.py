@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.metadata
 import json
 import os
 import site
@@ -29,6 +28,7 @@ from perfgate.locale import Activity, sentence, shown
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back, safe_point
 from perfgate.system.logs import bound_log, log_tail, one_line
+from perfgate.system.packages import installed_packages
 from perfgate.system.processes import adopt_orphans, children, kill_children, kill_group
 from perfgate.toml import tomllib
 
@@ -82,10 +82,7 @@ class SetupPlan:
     @property
     def key(self) -> str:
         """The cache key of the environment, a hash of everything it depends on."""
-        packages = sorted(
-            f"{package.metadata['Name']}=={package.version}" for package in importlib.metadata.distributions()
-        )
-        parent = [sys.executable, sys.version, packages]
+        parent = [sys.executable, sys.version, installed_packages()]
         sources = [_LAYOUT, self.command, dict(self.requirements), self.inherit, *parent]
         return hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()[:24]
 
