@@ -260,8 +260,8 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
         return
     otherwise = sorted(kind for kind in times if abs(times[kind] - timed[kind]) > _DECIMALS_NS * counts[kind])
     if otherwise:
-        values = {"said": times.total() / 1e6, "seen": timed.total() / 1e6, "named": ", ".join(otherwise[:_EXAMPLES])}
-        yield Message("notes.kernel-times-differ", values)
+        said, seen, names = times.total() / 1e6, timed.total() / 1e6, _examples(otherwise)
+        yield Message("notes.kernel-times-differ", {"said": said, "seen": seen, "named": names})
 
 
 def _of_waits(table: KernelTable) -> Iterator[Message]:
