@@ -13,7 +13,6 @@ from perfgate.conductor.workers.bench import open_bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import CONFIG_NAME, load_config
-from perfgate.document.schema import schema_path
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.init.files import render_starter, written_files
 from perfgate.flows.init.inputs import Forge, InitOptions, inputs_of, needs_lock, python_of
@@ -66,8 +65,6 @@ _USUAL_HOST: Mapping[Forge, str] = {
     "gitea": "codeberg.org",
 }
 CHOICES = "--github, --gitlab, --gitee, --gitcode or --gitea"
-# The schema of perfgate.toml for editors, if no server is known to have it.
-_SCHEMA = ".perfgate/config.schema.json"
 
 
 @dataclass(frozen=True)
@@ -169,8 +166,6 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
         if declared:
             lock, imported = _lock(declared, folder, options, project, loaded)
             _replace_lock(folder, lock)
-    if starter.schema == _SCHEMA and not options.ci_only:
-        _lay_schema(folder)
     files = [*texts, *lock_files]
     lines = ""
     if added:
@@ -260,14 +255,6 @@ def _is_our_lock(path: Path) -> bool:
     return path.is_file() and not path.is_symlink() and path.read_text(errors="replace").startswith(HEADER)
 
 
-def _lay_schema(folder: Path) -> None:
-    """Copy the schema of perfgate.toml to the path in its first line; git ignores the folder."""
-    place = folder / _SCHEMA
-    place.parent.mkdir(exist_ok=True)
-    (place.parent / ".gitignore").write_text("*\n")
-    place.write_text(schema_path("config").read_text(encoding="utf-8"), encoding="utf-8")
-
-
 def _refuse_odd_values(options: InitOptions) -> None:
     texts = {
         "--setup": options.setup,
@@ -349,11 +336,11 @@ def _called(forge: Forge, revision: Revision, origin: str) -> CalledFiles:
 
 
 def _schema_address(revision: Revision | None) -> str:
-    """The address of the schema of perfgate.toml for editors: on the server of this perfgate, else a copy in the project."""
+    """The address of the schema of perfgate.toml for editors, on the server of this perfgate; empty if none has it."""
     try:
-        return (revision or installed_revision()).file_address("schemas/config.schema.json") or _SCHEMA
+        return (revision or installed_revision()).file_address("schemas/config.schema.json")
     except UsageError:
-        return _SCHEMA
+        return ""
 
 
 def _starter_variables(
