@@ -93,7 +93,8 @@ def test_item_13__head_changes_what_base_runs__never_green_and_every_file_named(
     (clone.root / "weights").mkdir()
     (clone.root / "weights" / "w.txt").write_text("1")
     (clone.root / ".gitignore").write_text("weights\nout\n")
-    settings = (clone.root / "perfgate.toml").read_text()
+    # Two fresh processes count what differs, not five: that it differs is planted.
+    settings = (clone.root / "perfgate.toml").read_text().replace("[gate]\n", "[gate]\nbudget = 1\n")
     (clone.root / "perfgate.toml").write_text(f'{settings}\n[measure]\nlink = ["weights"]\n')
     clone.git("checkout", "-q", "main")
     clone.commit("settings")
