@@ -96,7 +96,9 @@ def measure_pairs(
     profiles = PairProfiles(sides, needs_names, traces)
 
     def decides() -> bool:
+        began = clock()
         profiles.analyse_late()
+        budget.leave_out(clock() - began)
         return is_decided()
 
     turns = LonePairTurns if is_resident and sides.bench.holds_one else PairTurns
