@@ -29,10 +29,12 @@ def _of(decision: dict[str, Any], metric: str) -> dict[str, Any]:
     return next(found for found in decision["comparisons"] if found["metric"] == metric)
 
 
-def test_check__refactoring__passes_and_sides_stay_for_several_pairs(project: Project) -> None:
+def test_check__refactoring__passes_unless_the_host_is_busy_and_sides_stay_for_several_pairs(project: Project) -> None:
     project.commit("other words", ("return self.last(x)", "scores = self.last(x)\n        return scores"))
     done, decision, comment = project.check()
-    assert (done.returncode, decision["verdict"]) == (0, "PASS"), comment
+    # Only a host whose workers waited for CPUs may leave it open.
+    is_open = (done.returncode, decision["verdict"]) == (4, "INCONCLUSIVE") and "**Busy machine:**" in comment
+    assert is_open or (done.returncode, decision["verdict"]) == (0, "PASS"), comment
     assert decision["measured"]["pairs"] in (8, 16, 32)
     run = json.loads((project.root / "out" / "head" / "run.json").read_text())
     starts = Counter(replicate["start"] for replicate in run["pairs"]["replicates"] if replicate["arm"] == "ab")
