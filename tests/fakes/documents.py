@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
 from perfgate.document.coverage import ChangedFunction, Coverage
@@ -55,9 +56,9 @@ from perfgate.document.samples import (
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.judging.advice.advise import suggested
-from perfgate.judging.gate.explain.causes import with_causes
-from perfgate.judging.gate.explain.operator_table import joined
-from perfgate.judging.gate.explain.regressions import with_regressions
+from perfgate.judging.gate.evidence.changed_code import HeadCode
+from perfgate.judging.gate.explain.explain import explain
+from perfgate.judging.gate.explain.operators import joined
 from tests.fakes.records import built
 
 BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"
@@ -178,9 +179,18 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
         "pairs": 14,
         "duration": 190.0,
     }
-    head = make_run("head", source=Source(commit=HEAD_COMMIT, changes=changes)) if changes else None
     decision = built(DecisionDocument, {"verdict": verdict, **values, **fields})
-    return suggested(with_regressions(with_causes(decision, None, head)))
+    return suggested(explained(decision, HeadCode(changes or ())))
+
+
+def explained(
+    decision: DecisionDocument,
+    code: HeadCode | None = None,
+) -> DecisionDocument:
+    """Return the decision with its comparisons explained by the work that it lists."""
+    is_acceptable = decision.verdict == "FAIL" and decision.sides.comparing == "code" and not decision.sides.head.dirty
+    result = explain(decision.comparisons, decision.explained, code or HeadCode(), {}, acceptable=is_acceptable)
+    return replace(decision, comparisons=result.comparisons, explained=result.explained)
 
 
 def partial_coverage() -> Coverage:

@@ -27,6 +27,7 @@ from perfgate.errors import EXIT_MEASURING, DocumentError
 from perfgate.flows.check.change import Change
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.session import log_artifacts
+from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.unmeasured import measured_nothing
 from perfgate.locale import Activity, sentence
 from perfgate.version import __version__
@@ -71,7 +72,7 @@ def _read(folder: Path) -> CheckDocuments | None:
     if not (base.exists() and head.exists()):
         return None
     documents = CheckDocuments(read_run(base), read_run(head))
-    if measured_nothing(documents.head):
+    if measured_nothing(RunIndex(documents.head)):
         return None
     return documents
 

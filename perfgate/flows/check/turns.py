@@ -29,6 +29,7 @@ from perfgate.document.run import FailedPair
 from perfgate.flows.check.measured import CheckContext, documents_of
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.compare.jobs import foreseen, smallest_tolerance
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.quads import looks_of
 from perfgate.judging.gate.look import Look
 from perfgate.locale import sentence
@@ -103,8 +104,8 @@ class JobMeasurement:
             reach = taker.reach()
             visible = None
             if reach.quads:
-                documents = documents_of(job, check.measured)
-                visible = foreseen(*documents, job.policy, reference.name, quads=reach.quads, starts=reach.starts)
+                evidence = Evidence(*documents_of(job, check.measured))
+                visible = foreseen(evidence, job.policy, reference.name, quads=reach.quads, starts=reach.starts)
             check.progress.note(_outlook(reference.name, reach, visible, fewest=looks[0], budget=budget))
 
         def look() -> Look:

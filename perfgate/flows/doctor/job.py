@@ -34,6 +34,7 @@ from perfgate.errors import (
 from perfgate.flows.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.flows.shared.doors import Progress
 from perfgate.judging.gate.compare.resolution import resolutions
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.locale import sentence, speaking, translate
 from perfgate.measuring.devices.registry import device_kinds
 from perfgate.version import __version__
@@ -236,8 +237,8 @@ def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
     for result in results:
         if result.metric is None and result.verdict is not None:
             folder = out / result.name
-            base, head = read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json")
-            resolved += resolutions(base, head, read_decision(folder / "decision.json"))
+            evidence = Evidence(read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json"))
+            resolved += resolutions(evidence, read_decision(folder / "decision.json"))
     return resolved
 
 

@@ -10,14 +10,14 @@ from perfgate.document.budget import judges_subroutines
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
 from perfgate.document.decision import Policy
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.compare.alpha import AlphaShares, subjects_of
+from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.counters import is_differing_count
 from perfgate.judging.gate.compare.harmless_counts import fails_alone
 from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower
 from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
-from perfgate.judging.gate.evidence.index import Evidence, of_workload
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.evidence.start_luck import ASSUMED, StartLuck
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged
 
@@ -39,7 +39,7 @@ class Look:
         to_come: int = 0,
         start_luck: StartLuck = ASSUMED,
     ) -> None:
-        subjects = 1 + subjects_of(head, but=[workload]) + to_come
+        subjects = 1 + len(RunIndex(head).subjects - {workload}) + to_come
         shares = AlphaShares.of_subjects(policy, subjects=subjects, interim=True)
         self._policy = policy
         self._evidence = Evidence(of_workload(base, workload), of_workload(head, workload), start_luck)

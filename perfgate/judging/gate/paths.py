@@ -10,7 +10,7 @@ from perfgate.config import CI_FILES, DOCUMENTATION, Config, PathSettings
 from perfgate.document.decision import ComparedSides, DecisionDocument, Measurement, Policy, Procedure
 from perfgate.document.message import Message
 from perfgate.document.run import Source
-from perfgate.judging.gate.sides import side_of
+from perfgate.judging.gate.evidence.sides import side_of
 from perfgate.version import __version__
 
 _IRRELEVANT = "[paths] relevant"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfgate.document.coverage import Coverage
 from perfgate.document.decision import Policy, Verdict
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument
+from perfgate.judging.gate.evidence.index import RunIndex
 
 _VERDICTS: dict[str, Verdict] = {"skip": "SKIPPED", "warn": "WARN", "fail": "FAIL"}
 
@@ -22,19 +22,18 @@ def settles(coverage: Coverage | None, policy: Policy) -> bool:
     return is_told or policy.unmeasured == "skip"
 
 
-def measured_nothing(head: RunDocument) -> bool:
+def measured_nothing(head: RunIndex) -> bool:
     """Whether the change was not measured because no workload runs its code."""
-    measured = head.workloads or head.jobs.records or head.pairs.replicates or head.jobs.turns
-    return head.source.coverage is not None and head.source.coverage.runs_nothing and not measured
+    return head.coverage is not None and head.coverage.runs_nothing and head.is_empty
 
 
-def unmeasured(head: RunDocument, changed: frozenset[str] | None, policy: Policy) -> tuple[Verdict, Message] | None:
+def unmeasured(head: RunIndex, changed: frozenset[str] | None, policy: Policy) -> tuple[Verdict, Message] | None:
     """The verdict on a change of which no workload runs anything, and its reason; None if it has to be measured.
 
     ``changed`` are the files of the change as the trusted side knows them: each must have been looked at. A change of text
     alone needs no workload, whatever the policy requires for code.
     """
-    coverage = head.source.coverage
+    coverage = head.coverage
     if coverage is None or not coverage.files or not settles(coverage, policy) or not measured_nothing(head):
         return None
     if changed is not None and not changed <= set(coverage.files):

@@ -9,13 +9,12 @@ from typing import NamedTuple
 from perfgate.catalogue.names import SETTINGS
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact
 from perfgate.document.decision import (
-    Comparing,
+    ComparedSides,
     DecisionDocument,
+    EvidenceGaps,
     Failure,
     HarnessChange,
-    Invalid,
     Missing,
-    TestbedDifference,
     UnfitHarness,
     Verdict,
 )
@@ -40,15 +39,11 @@ class VerdictBasis:
     a side: its tables contradict each other, or are cut off.
     """
 
-    comparing: Comparing
-    comparisons: list[Comparison] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    differences: list[TestbedDifference] = field(default_factory=list)
-    invalid: list[Invalid] = field(default_factory=list)
-    changes: list[HarnessChange] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
-    untimed: list[str] = field(default_factory=list)
-    uncounted: list[Message] = field(default_factory=list)
+    sides: ComparedSides
+    comparisons: Sequence[Comparison] = ()
+    gaps: EvidenceGaps = field(default_factory=EvidenceGaps)
+    untimed: Sequence[str] = ()
+    uncounted: Sequence[Message] = ()
 
     @property
     def undecided(self) -> list[Comparison]:
@@ -73,7 +68,7 @@ def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
     for comparison in basis.comparisons:
         if comparison.gating and comparison.outcome == "regressed":
             regressed.append(_name(comparison))
-    if basis.comparing == "stack":
+    if basis.sides.comparing == "stack":
         first = [*_unmeasured(basis), VerdictRule("WARN", "regressed", regressed)]
     else:
         first = [VerdictRule("FAIL", "regressed", regressed), *_unmeasured(basis)]
@@ -84,23 +79,25 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     """The rules on evidence that is missing or worthless: it may be the very evidence of a regression."""
     failed = set()
     counted_only = []
-    for failure in basis.failures:
+    for failure in basis.gaps.failures:
         if failure.error.lacks_time_for_pairs:
             counted_only.append(_about(failure.workload, failure.error.message))
-        elif _is_error(failure, basis.changes):
+        elif _is_error(failure, basis.sides.harness_changes):
             failed.add(f"{failure.side} {failure.workload} {failure.what}")
     invalid = []
-    for entry in basis.invalid:
+    for entry in basis.gaps.invalid:
         invalid.append(Message("verdict.place", {"place": "/".join(entry.place), "what": entry.message}))
     other_files = [
-        _about(change.workload, change.message) for change in basis.changes if isinstance(change, UnfitHarness)
+        _about(change.workload, change.message)
+        for change in basis.sides.harness_changes
+        if isinstance(change, UnfitHarness)
     ]
     testbeds: list[str] = []
-    if basis.comparing == "code":
-        testbeds += [difference.field for difference in basis.differences]
+    if basis.sides.comparing == "code":
+        testbeds += [difference.field for difference in basis.sides.testbed_differences]
     # The reason for missing numbers is more helpful than their names.
-    uncounted: list[Message] = []
-    if basis.missing:
+    uncounted: Sequence[Message] = ()
+    if basis.gaps.missing:
         uncounted = basis.uncounted
     bounds = [_name(bound) for bound in basis.undecided if isinstance(bound, Bound) and bound.gating]
     return [
@@ -110,7 +107,7 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
         VerdictRule("INCONCLUSIVE", "harness", other_files),
         VerdictRule("INCONCLUSIVE", "testbed", testbeds),
         VerdictRule("INCONCLUSIVE", "uncounted", uncounted),
-        VerdictRule("INCONCLUSIVE", "missing", list(map(_missing_name, basis.missing))),
+        VerdictRule("INCONCLUSIVE", "missing", list(map(_missing_name, basis.gaps.missing))),
         VerdictRule("INCONCLUSIVE", "not-judged", bounds),
         VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
     ]
@@ -151,7 +148,7 @@ def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
         if comparison.accepted:
             values = {"place": _name(comparison), "by": comparison.accepted}
             accepted.append(Message("verdict.accepted-by", values))
-    hiding = [_about(change.workload, change.message) for change in basis.changes if change.hides]
+    hiding = [_about(change.workload, change.message) for change in basis.sides.harness_changes if change.hides]
     return [
         VerdictRule("WARN", "harness", hiding),
         VerdictRule("WARN", "doubtful", doubtful),

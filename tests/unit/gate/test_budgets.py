@@ -16,7 +16,7 @@ from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.bounds import broken_metrics, compare_bounds
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.index import RunIndex
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.records import changed
@@ -108,8 +108,8 @@ def test_budget__broken_in_every_turn__broken_and_the_mildest_is_said() -> None:
     base, head = with_turns(base, 0.01, 0.01), with_turns(head, 0.7, 0.03, 0.2)
     found = compared(base, head, P99)
     assert (found.outcome, found.gating, found.head) == ("regressed", True, 0.03)
-    assert broken_metrics(base, head, Policy(budgets=[P99]), workload="encoder") == {"latency.p99"}
-    assert broken_metrics(base, head, Policy(budgets=[P99]), workload="another") == set()
+    assert broken_metrics(Evidence(base, head), Policy(budgets=[P99]), "encoder") == {"latency.p99"}
+    assert broken_metrics(Evidence(base, head), Policy(budgets=[P99]), "another") == set()
 
 
 def test_budget__base_breaks_it_in_one_turn__nobody_is_blamed() -> None:

@@ -8,9 +8,8 @@ import pytest
 from perfgate.document.explanation import Origin, Part
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CodeChange
-from perfgate.judging.gate.evidence.changed_code import ChangedCode
-from perfgate.judging.gate.explain.causes import with_causes
-from tests.fakes.documents import make_counter, make_decision, make_run
+from perfgate.judging.gate.evidence.changed_code import ChangedCode, HeadCode
+from tests.fakes.documents import explained, make_counter, make_decision, make_run
 from tests.fakes.records import changed
 
 FUNCTIONS = [
@@ -44,33 +43,33 @@ TOP = place("m.py", 12, "forward", 10, 20)
 def test_origin__what_changed_and_who_calls__nearest_changed_place(
     changes: list[CodeChange], line: str, origin: Origin | None
 ) -> None:
-    assert ChangedCode(changes, FUNCTIONS).origin(line) == origin
+    assert ChangedCode(changes, FUNCTIONS).line(line).origin == origin
 
 
-def test_chain_of__line_that_the_only_change_reaches__its_chain_whatever_is_imported() -> None:
+def test_chain__line_that_the_only_change_reaches__its_chain_whatever_is_imported() -> None:
     imports = msgspec.structs.replace(place("m.py", 3), imports=True, chains=[[(3, 3)]])
     one = msgspec.structs.replace(LOOP, last=16, chains=[[(15, 15), (16, 16)]])
     two = msgspec.structs.replace(LOOP, last=16, chains=[[(15, 15)], [(16, 16)]])
-    assert ChangedCode([imports, one], FUNCTIONS).origin("other.py:5") == Origin(
+    assert ChangedCode([imports, one], FUNCTIONS).line("other.py:5").origin == Origin(
         line="m.py:15", reach="elsewhere", function="forward"
     )
-    assert ChangedCode([imports, one], FUNCTIONS).chain_of("other.py:5") == ("m.py", 15)
-    assert ChangedCode([imports, one], FUNCTIONS).chain_of("m.py:19") == ("m.py", 15)
+    assert ChangedCode([imports, one], FUNCTIONS).line("other.py:5").chain == ("m.py", 15)
+    assert ChangedCode([imports, one], FUNCTIONS).line("m.py:19").chain == ("m.py", 15)
     # Which of two it is would be a guess.
     for changes in ([two], [one, TOP], [one, place("service.py", 7, "call", 1, 9)]):
-        assert ChangedCode(changes, FUNCTIONS).chain_of("other.py:5") is None
-    assert ChangedCode([imports]).origin("other.py:5") == Origin(line="m.py:3", reach="elsewhere")
+        assert ChangedCode(changes, FUNCTIONS).line("other.py:5").chain is None
+    assert ChangedCode([imports]).line("other.py:5").origin == Origin(line="m.py:3", reach="elsewhere")
 
 
-def test_chain__functions_that_call_each_other__ends() -> None:
+def test_callers__functions_that_call_each_other__ends() -> None:
     loop = [
         CalledFunction(name="a", file="m.py", first=1, last=3, callers=["m.py:5"]),
         CalledFunction(name="b", file="m.py", first=4, last=6, callers=["m.py:2"]),
     ]
-    assert ChangedCode([], loop).chain("m.py:2") == ["m.py:2", "m.py:5"]
+    assert ChangedCode([], loop).callers("m.py:2") == ["m.py:2", "m.py:5"]
 
 
-def test_with_causes__more_calls_on_an_unchanged_line_and_on_a_changed_one__the_changed_line_leads() -> None:
+def test_causes__more_calls_on_an_unchanged_line_and_on_a_changed_one__the_changed_line_leads() -> None:
     parts = [
         Part(name="aten::clone", base=1, head=4, line="m.py:18"),
         Part(name="aten::select", base=0, head=3, line="m.py:15"),
@@ -81,6 +80,6 @@ def test_with_causes__more_calls_on_an_unchanged_line_and_on_a_changed_one__the_
         msgspec.structs.replace(head.checklist.counters[0], workload="encoder", shape="long", functions=FUNCTIONS)
     ]
     head = changed(head, counters=counters, source=msgspec.structs.replace(head.source, changes=[LOOP]))
-    assert [cause.line for cause in with_causes(decision).explained.causes] == ["m.py:18", "m.py:15"]
-    (lead, *_) = with_causes(decision, None, head).explained.causes
+    assert [cause.line for cause in explained(decision).explained.causes] == ["m.py:18", "m.py:15"]
+    (lead, *_) = explained(decision, HeadCode.of(head)).explained.causes
     assert (lead.line, lead.origin) == ("m.py:15", Origin(line="m.py:15", reach="line", function="forward"))

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from perfgate.conductor.code.code_changes import code_changes
-from perfgate.document.decision import Policy
+from perfgate.document.decision import Explanations, Policy
 from perfgate.document.explanation import Cause
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.explain.causes import with_causes
-from tests.fakes.documents import make_decision, make_run
+from perfgate.judging.gate.explain.causes import attribute
+from tests.fakes.documents import make_run
 from tests.fakes.records import changed
 from tests.unit.counting.planted import FIRST_LINE, count
 
@@ -37,10 +37,11 @@ def explained(folder: Path, base: str, head: str) -> list[Cause]:
     )
     changes = code_changes(folder / "base", folder / "head", ["model.py"])
     after = msgspec.structs.replace(after, source=msgspec.structs.replace(after.source, changes=changes))
-    comparisons = compare_counters(Evidence(before, after), Policy())
-    decision = with_causes(make_decision("FAIL", comparisons=comparisons), before, after)
-    named = {c.cause for c in decision.comparisons if c.cause is not None and c.outcome == "regressed"}
-    return [decision.explained.causes[number] for number in sorted(named)]
+    evidence = Evidence(before, after)
+    comparisons = compare_counters(evidence, Policy())
+    attributed = attribute(comparisons, Explanations(), evidence.code, evidence.run_seconds)
+    named = {c.cause for c in attributed.comparisons if c.cause is not None and c.outcome == "regressed"}
+    return [attributed.causes[number] for number in sorted(named)]
 
 
 def lines_of(causes: list[Cause]) -> list[set[int]]:

@@ -14,9 +14,8 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import PackedArray
-from perfgate.judging.gate.compare.alpha import subjects_of
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.index import of_workload
+from perfgate.judging.gate.evidence.index import RunIndex, of_workload
 from perfgate.judging.gate.look import Look
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
@@ -125,11 +124,10 @@ def test_noise_floor__another_workload_has_more_pairs__is_of_the_own() -> None:
     ]
 
 
-def test_subjects_of__workloads_with_pairs_and_jobs__each_once_and_the_named_left_out() -> None:
+def test_subjects__workloads_with_pairs_and_jobs__each_once() -> None:
     _, head = together(sides([1.0] * 4), sides([1.0] * 4), sides([]))
     head = changed(head, records=[job()])
-    assert subjects_of(head) == 3
-    assert subjects_of(head, but=[WORKLOAD]) == 2
+    assert len(RunIndex(head).subjects) == 3
 
 
 @pytest.mark.parametrize(

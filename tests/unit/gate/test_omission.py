@@ -32,7 +32,7 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.job_rows import rows_of_job
 from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables, rows_of_workloads
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
@@ -156,8 +156,8 @@ def function_check() -> Check:
         plan.require_evidence(timed=True)
         return plan.missing()
 
-    of_base = rows_of_workloads(base, "base", profiles=True)
-    of_head = rows_of_workloads(head, "head", profiles=True)
+    of_base = rows_of_workloads(RunIndex(base), "base", profiles=True)
+    of_head = rows_of_workloads(RunIndex(head), "head", profiles=True)
     return Check(SideTables(of_base[WORKLOAD], of_head[WORKLOAD]), missing)
 
 
@@ -282,7 +282,8 @@ def judged(documents: Documents, required: Required, policy: Policy = POLICY) ->
 
 
 def missing_of(documents: Documents, required: Required) -> list[Missing]:
-    return missing_evidence(Evidence(*documents), harness_changes(*documents), required, POLICY, timed=True)
+    evidence = Evidence(*documents)
+    return missing_evidence(evidence, harness_changes(evidence), required, POLICY, timed=True)
 
 
 def metrics_of(decision: DecisionDocument) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.explain.operator_changes import operator_changes
+from perfgate.judging.gate.explain.operators import operator_changes
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 

@@ -10,7 +10,7 @@ from perfgate.document.message import quote
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.judging.gate.compare.operators import compare_operators
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.explain.operator_table import operator_times
+from perfgate.judging.gate.explain.operators import operator_times
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 

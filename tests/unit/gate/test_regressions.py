@@ -8,8 +8,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.explanation import Part
 from perfgate.document.history import History
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.explain.regressions import with_regressions
-from tests.fakes.documents import make_comparison, make_counter, make_decision, make_run, suggestions
+from tests.fakes.documents import explained, make_comparison, make_counter, make_decision, make_run, suggestions
 from tests.fakes.records import changed
 
 SLOWER = make_comparison("latency.low", outcome="regressed", delta=0.068, interval=(0.059, 0.077))
@@ -31,7 +30,7 @@ def named(decision: DecisionDocument) -> list[tuple[list[str], list[str]]]:
 
 def test_regressions__times_of_one_call__the_one_that_decides_leads_not_the_largest() -> None:
     others = [make_comparison(name, outcome="regressed", delta=0.3) for name in ("latency.p50", "latency.p99")]
-    decision = with_regressions(make_decision("FAIL", comparisons=[*others, SLOWER]))
+    decision = make_decision("FAIL", comparisons=[*others, SLOWER])
     assert [comparison.metric for comparison in decision.comparisons] == ["latency.low", "latency.p50", "latency.p99"]
     assert named(decision) == [([], ["latency.low", "latency.p50", "latency.p99"])]
 
@@ -81,5 +80,5 @@ def test_regressions__altered_in_a_decision__made_again_from_the_documents() -> 
     decided = decide(make_run("base"), make_run("head", slowdown=0.1), policy=Policy(), history=History())
     assert decided.explained.regressions
     altered = changed(decided, regressions=[], comparisons=decided.comparisons[::-1])
-    again = with_regressions(altered)
+    again = explained(altered)
     assert again.explained.regressions == decided.explained.regressions

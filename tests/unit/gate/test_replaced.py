@@ -6,7 +6,7 @@ import pytest
 
 from perfgate.document.run import CounterSet, CounterSite, Side
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.explain.operator_changes import replaced_operators
+from perfgate.judging.gate.explain.operators import replaced_operators
 from tests.fakes.documents import make_run
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD

@@ -16,6 +16,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate
 from perfgate.judging.gate.compare.resolution import resolutions
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.look import Look
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
@@ -173,7 +174,7 @@ def test_decide__slower_by_less_than_luck_of_one_layout__regresses_where_layouts
 def _resolutions(ratios: list[float]):
     base, head = sides(ratios)
     decision = decide(base, head, policy=Policy(), history=History())
-    return decision, {entry.metric: entry for entry in resolutions(base, head, decision)}
+    return decision, {entry.metric: entry for entry in resolutions(Evidence(base, head), decision)}
 
 
 def test_resolutions__known_effects__spread_and_smallest_of_the_decision() -> None:

@@ -19,6 +19,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.compare.jobs import foreseen
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.quads import LOOKS
 from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -655,7 +656,7 @@ def test_comment__several_undecided_numbers__advice_is_for_the_one_that_looks_wo
 
 def test_foreseen__more_quads_and_starts__show_less() -> None:
     documents = runs(quads=4)
-    seen = [foreseen(*documents, Policy(), NAME, quads=quads, starts=quads // 8) for quads in (16, 64, 256)]
+    seen = [foreseen(Evidence(*documents), Policy(), NAME, quads=quads, starts=quads // 8) for quads in (16, 64, 256)]
     assert all(one is not None and one > 0.02 for one in seen)
     assert seen == sorted(seen, key=lambda one: -(one or 0))
 

@@ -8,7 +8,18 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparing, HarnessChange, HarnessRemoval, Invalid, Missing, Policy, UnfitHarness
+from perfgate.document.decision import (
+    ComparedSides,
+    Comparing,
+    EvidenceGaps,
+    HarnessChange,
+    HarnessRemoval,
+    Invalid,
+    Missing,
+    Policy,
+    SideSummary,
+    UnfitHarness,
+)
 from perfgate.document.history import History
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CALLS_TOO_SLOW, ErrorDetail, FailedPair
@@ -134,7 +145,15 @@ def basis_of(*rows: Row, comparing: Comparing) -> VerdictBasis:
             evidence[name] += records
     if not any(row.reason == "nothing-compared" for row in rows):
         evidence["comparisons"] = [*evidence["comparisons"], UNCHANGED]
-    return VerdictBasis(**evidence, comparing=comparing)
+    sides = ComparedSides(
+        comparing=comparing,
+        base=SideSummary(),
+        head=SideSummary(),
+        testbed_differences=evidence["differences"],
+        harness_changes=evidence["changes"],
+    )
+    gaps = EvidenceGaps(failures=evidence["failures"], invalid=evidence["invalid"], missing=evidence["missing"])
+    return VerdictBasis(sides, evidence["comparisons"], gaps, evidence["untimed"], evidence["uncounted"])
 
 
 def expected(first: Row, second: Row, order: list[Row]) -> Row:

@@ -6,13 +6,11 @@ and, if a tolerance names them, to numbers of the checklist and to operators; th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import FAMILIES
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import Policy
-from perfgate.document.run import RunDocument
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, REPEATED
 from perfgate.judging.gate.evidence.tolerance import repeated_metrics
 
@@ -53,12 +51,3 @@ class AlphaShares(NamedTuple):
             return self.subject
         share = FAMILIES[family].share if family in FAMILIES else _SHARES[family]
         return self.unit * share
-
-
-def subjects_of(head: RunDocument, *, but: Iterable[str] = ()) -> int:
-    """The workloads that were timed and the jobs of a run, without the names in ``but``."""
-    subjects = {job.name for job in head.jobs.records}
-    for replicate in head.pairs.replicates:
-        if replicate.arm == "ab":
-            subjects.add(replicate.workload)
-    return len(subjects.difference(but))

@@ -9,10 +9,9 @@ from perfgate.catalogue.names import P99, SLA
 from perfgate.document.comparison import Bound
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.bounds import HeadBound, bounds_of, by_turn
-from perfgate.judging.gate.evidence.index import RunIndex, of_workload
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.values import rounded_if_known
 
 
@@ -25,7 +24,7 @@ def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> lis
     and then, and code that is too slow does each time.
     """
     comparisons = []
-    for workload in head.run.workloads:
+    for workload in head.workloads:
         for limit in bounds_of(workload, policy):
             for shape in workload.shapes:
                 if limit.budget.place.covers(workload.name, shape):
@@ -88,12 +87,12 @@ def _longest_kernel(head: RunIndex, place: ShapePlace) -> Message | None:
     return None
 
 
-def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> set[str]:
+def broken_metrics(evidence: Evidence, policy: Policy, workload: str) -> set[str]:
     """The metrics of a workload that seem to break a bound, and that a repeated measurement could settle."""
-    before = RunIndex(of_workload(base, workload))
-    after = RunIndex(of_workload(head, workload))
     broken = set()
-    for comparison in compare_bounds(before, after, policy):
+    for comparison in compare_bounds(evidence.base, evidence.head, policy):
+        if comparison.workload != workload:
+            continue
         if comparison.outcome == "regressed" and not metric(comparison.metric).origin.counted:
             broken.add(P99 if comparison.metric == SLA else comparison.metric)
     return broken

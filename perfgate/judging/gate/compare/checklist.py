@@ -116,8 +116,8 @@ class _Checklist:
         if number.metric == BATCH_KNEE:
             gain = self._policy.limits.get(KNEE_GAIN, float(LIMITS[KNEE_GAIN].default))
             return self._evidence.checklist.knees(number, gain)
-        for record in self._evidence.head.run.workloads:
-            if record.name == number.workload and record.sla_p99 is not None:
+        for record in self._evidence.head.records_of(number.workload):
+            if record.sla_p99 is not None:
                 return None
         return self._evidence.checklist.best_sizes(number)
 

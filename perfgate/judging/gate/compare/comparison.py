@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.comparison import Checked, Comparison, Exact, Outcome, Paired, Recorded
-from perfgate.document.decision import HarnessChange, UnfitHarness
+from perfgate.document.decision import HarnessChange, SideSummary, UnfitHarness
 from perfgate.document.explanation import Part
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument, Source
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.numbers import Levels, Number
 from perfgate.judging.gate.evidence.tolerance import key_matches
@@ -96,11 +95,11 @@ def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
     return checked(place, name, "regressed", base=1.0, head=0.0, reason=reason)
 
 
-def not_compared(head: RunDocument, changes: Iterable[HarnessChange]) -> list[Comparison]:
+def not_compared(places: Iterable[ShapePlace], changes: Iterable[HarnessChange]) -> list[Comparison]:
     """A comparison for every shape that has none because the base does not run under the head's file."""
     reasons = {change.workload: change.message for change in changes if isinstance(change, UnfitHarness)}
     comparisons: list[Comparison] = []
-    for place in head.places:
+    for place in places:
         reason = reasons.get(place.workload)
         if reason is not None:
             comparisons.append(compared(Paired, place, LATENCY, "not_comparable", gating=False, reason=reason))
@@ -108,7 +107,7 @@ def not_compared(head: RunDocument, changes: Iterable[HarnessChange]) -> list[Co
 
 
 def with_accepted(
-    comparisons: Iterable[Comparison], head: Source, acceptances: Iterable[Acceptance]
+    comparisons: Iterable[Comparison], head: SideSummary, acceptances: Iterable[Acceptance]
 ) -> list[Comparison]:
     """The comparisons, with those accepted for this very commit no longer gating.
 

@@ -37,7 +37,7 @@ _CORRECT = {"passed": 1.0, "failed": 0.0}
 
 def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Checked]:
     """Compare every correctness check of the head that has a result; the base's is shown too."""
-    for check in head.run.checklist.correctness:
+    for check in head.correctness:
         if check.status not in _CORRECT:
             continue
         before = _check_of_base(base, check)
@@ -53,7 +53,7 @@ def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Check
 
 def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Checked]:
     """Compare the output signatures that changed: an equal signature is not evidence that would make a gate pass."""
-    for check in head.run.checklist.correctness:
+    for check in head.correctness:
         before = _check_of_base(base, check)
         if before and before.signature and check.signature and check.signature != before.signature:
             reason = Message("gate.output-changed", {"old": before.signature, "new": check.signature})
@@ -76,7 +76,7 @@ def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Bound]:
     """
     if not policy.kernels:
         return
-    for workload in head.run.workloads:
+    for workload in head.workloads:
         kernels: list[ShapeKernels] = []
         for step in head.steps.get(workload.name, ()):
             kernels += step.kernels

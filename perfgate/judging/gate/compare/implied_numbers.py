@@ -10,10 +10,8 @@ cycles of its kernels and the host's time compare. Stretches of calls that one s
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -35,12 +33,11 @@ from perfgate.catalogue.names import (
 )
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import CPU_DECIDES, SAME_WORK
-from perfgate.document.job import Turn
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import why_stretch_informs
-from perfgate.judging.gate.evidence.clocks import ALIKE, COMPUTES, WAITED
+from perfgate.judging.gate.evidence.cpu_demand import waited_where_cpu_is_fair
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.operating_point import clock_shift_at
 from perfgate.judging.gate.evidence.same_work import SAME_WORK_MARGIN, is_same_work
@@ -134,66 +131,9 @@ def _why_device_time_informs(comparison: Paired, evidence: Evidence) -> Message 
 
 def _why_instructions_inform(comparison: Paired, of_place: Sequence[Paired], evidence: Evidence) -> Message | None:
     """The reason that more instructions need be no loss; None if they gate."""
-    for replicate in evidence.head.run.pairs.replicates:
-        columns = replicate.shapes.get(comparison.shape)
-        # The slower the device, the longer the host polls it, and every poll takes instructions.
-        if replicate.workload == comparison.workload and columns and columns.times.cpu_source == "device":
-            return Message("gate.host-waits")
+    # The slower the device, the longer the host polls it, and every poll takes instructions.
+    if comparison.place in evidence.head.timed_by_device:
+        return Message("gate.host-waits")
     if any(row.metric == LATENCY and row.outcome == "improved" for row in of_place):
         return Message("gate.calls-take-less")
     return None
-
-
-# --- the CPU time of jobs
-
-
-class _Demand(NamedTuple):
-    """The CPUs that a process of a side wanted on average, and the share of that it waited for."""
-
-    cpus: float
-    waited: float
-
-
-def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> float | None:
-    """The share of the CPU time that both sides wanted and did not get; None if the wall clock decides.
-
-    The wall clock decides on an idle host, and if a side does not want to compute for most of its turns, or the sides differ in
-    that: their other waits show on the wall clock alone.
-    """
-    before = _demand(base)
-    after = _demand(head)
-    if before is None or after is None:
-        return None
-    waited = (before.waited + after.waited) / 2
-    computes = min(before.cpus, after.cpus) >= COMPUTES
-    are_alike = abs(after.cpus - before.cpus) <= ALIKE * max(1.0, before.cpus, after.cpus)
-    if computes and are_alike and waited >= WAITED:
-        return waited
-    return None
-
-
-def waited_of_jobs(evidence: Evidence) -> float | None:
-    """The share of the CPU time that the threads of a job wanted and did not get, of the job that waited most."""
-    shares = []
-    for job in evidence.head.run.jobs.records:
-        for turns in evidence.turns(job.name):
-            demand = _demand(turns)
-            if demand is not None:
-                shares.append(demand.waited)
-    return max(shares, default=None)
-
-
-def _demand(turns: Sequence[Turn]) -> _Demand | None:
-    """The demand of a side; None if a turn lacks the data."""
-    used = waited = seconds = 0.0
-    for turn in turns:
-        if turn.cpu is None or turn.cpu.waited is None:
-            return None
-        used += max(0.0, turn.cpu.used)
-        waited += max(0.0, turn.cpu.waited)
-        seconds += max(0.0, turn.cpu.seconds)
-    # Sums of damaged documents may be infinite.
-    if not 0 < seconds < math.inf or not 0 < used + waited < math.inf:
-        return None
-    processes = max(1, turns[0].work.get("ranks", 1))
-    return _Demand((used + waited) / seconds / processes, waited / (used + waited))

@@ -10,7 +10,6 @@ from perfgate.document.comparison import Checked, Comparison, Exact
 from perfgate.document.decision import Policy, QuantileComparison
 from perfgate.document.job import Turn, sample_quantiles
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared, differing_output
 from perfgate.judging.gate.compare.counts import Count, Range
@@ -39,18 +38,16 @@ _Z_ALARM = 2.9  # of a look's share of 1 %
 
 def compare_jobs(evidence: Evidence, policy: Policy) -> Iterator[Comparison]:
     """Yield the checks and the exact counts of every job."""
-    head = evidence.head.run
-    of_stacks = head.session.command == "upgrade"
-    for job in head.jobs.records:
+    for job in evidence.head.records:
         place = ShapePlace(job.name, "")
         quads = list(quads_of(evidence, job.name).values())
         yield from _other_work(place, quads)
         yield from _other_output(place, quads, policy)
         if job.is_command:
-            yield from compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
+            yield from compare_lines(place, *evidence.turns(job.name), policy, of_stacks=evidence.of_stacks)
         before = evidence.base.profiles.get(job.name)
         after = evidence.head.profiles.get(job.name)
-        lines = lines_with_more_calls(before, after, head.source.changes)
+        lines = lines_with_more_calls(before, after, evidence.code.at(place))
         yield from compare_counts(place, *turns_of(quads), policy, lines)
 
 
@@ -82,11 +79,11 @@ def _outputs(turns: Iterable[Turn]) -> set[str | None]:
 
 def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
     """The quantiles of all numbers with samples on both sides, each over all turns of its side."""
-    base, head = evidence.runs
     rows = []
-    for job in head.jobs.records:
-        after = sample_quantiles(job.name, head.jobs.turns)
-        for name, (base_count, of_base) in sample_quantiles(job.name, base.jobs.turns).items():
+    for job in evidence.head.records:
+        base, head = evidence.turns(job.name)
+        after = sample_quantiles(job.name, head)
+        for name, (base_count, of_base) in sample_quantiles(job.name, base).items():
             if name not in after:
                 continue
             head_count, of_head = after[name]
@@ -109,11 +106,8 @@ def smallest_tolerance(policy: Policy, job: str, metrics: Iterable[str]) -> floa
     return min((tolerance(policy, name, ShapePlace(job, "")) for name in metrics), default=None)
 
 
-def foreseen(
-    base: RunDocument, head: RunDocument, policy: Policy, job: str, *, quads: int, starts: int
-) -> float | None:
+def foreseen(evidence: Evidence, policy: Policy, job: str, *, quads: int, starts: int) -> float | None:
     """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
-    evidence = Evidence(base, head)
     measured = JobQuads(evidence, evidence.head.jobs[job], Rules(policy))
     shown = [_foreseen(number, quads, starts) for number in measured.reported_numbers() if number.gating]
     return min(shown, default=None)
@@ -167,7 +161,7 @@ def compare_lines(
 def notes_on_requests(evidence: Evidence) -> list[Message]:
     """Notes on how requests to servers had to be sent, and on a cache that made them easier from turn to turn."""
     notes: list[Message] = []
-    for job in evidence.head.run.jobs.records:
+    for job in evidence.head.records:
         notes += _notes_on(job.name, *evidence.turns(job.name))
     return notes
 

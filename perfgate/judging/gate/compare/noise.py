@@ -22,7 +22,7 @@ FLOOR_QUANTILE = 2.326  # 99 % one-sided normal quantile
 def noise_floors(evidence: Evidence, policy: Policy) -> list[NoiseFloor]:
     """The noise of base against base, as the half width for as many of its pairs as the workload has pairs with head."""
     floors = []
-    for place in evidence.base.run.places:
+    for place in evidence.base.places:
         pairs = len(evidence.pairs.get(place.workload, ()))
         moved = place.workload not in evidence.kept_layout
         for name, effect in evidence.effects(place, "aa").items():

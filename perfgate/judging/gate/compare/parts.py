@@ -16,11 +16,10 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.compare.rank_counts import exposed_parts
 from perfgate.judging.gate.compare.ranks import rank_parts
-from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.fast_path import QUANTILE
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
-from perfgate.judging.gate.evidence.pairs import members_of_pairs, preprocess_lanes
+from perfgate.judging.gate.evidence.pairs import preprocess_lanes
 from perfgate.judging.gate.evidence.quads import quads_of, turns_of
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.signed_rank import estimate, lower_bound
@@ -75,11 +74,10 @@ def _stages(evidence: Evidence, place: ShapePlace) -> list[Part]:
 
     Their times are the median over pairs of the 10th percentile of the calls of a process.
     """
-    base, head = evidence.runs
     of_base: dict[str, list[float]] = defaultdict(list)
     of_head: dict[str, list[float]] = defaultdict(list)
     lines = {}
-    pairs = members_of_pairs(base.pairs.replicates, head.pairs.replicates, place, "ab")
+    pairs = evidence.pairs.get(place.workload, ())
     for before, after in preprocess_lanes(pairs, place.shape):
         walls = {stage.name: stage.wall for stage in before.times.stages}
         for stage in after.times.stages:
@@ -87,10 +85,10 @@ def _stages(evidence: Evidence, place: ShapePlace) -> list[Part]:
                 of_base[stage.name].append(_low(walls[stage.name]))
                 of_head[stage.name].append(_low(stage.wall))
                 lines[stage.name] = stage.line
-    changed = ChangedCode(head.source.changes)
+    code = evidence.code.at(place)
     stages = []
     for name, line in lines.items():
-        first = line and changed.of_function(line)
+        first = line and code.of_function(line)
         before_seconds = rounded(median(of_base[name]))
         after_seconds = rounded(median(of_head[name]))
         stages.append(Part(name=name, base=before_seconds, head=after_seconds, line=first))

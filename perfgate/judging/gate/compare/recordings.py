@@ -19,10 +19,10 @@ from perfgate.document.comparison import Comparison, Outcome, Recorded
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
-from perfgate.document.run import KernelTimes, OperatorRow, RunDocument
+from perfgate.document.run import KernelTimes, OperatorRow
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
-from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.values import rounded_if_known
 from perfgate.judging.gate.evidence.work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
@@ -67,8 +67,7 @@ def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> lis
     """The places of two recordings without a comparable time, if none of them has one."""
     if any(isinstance(row, Recorded) and row.outcome != "informs" for row in comparisons):
         return []
-    base, head = evidence.runs
-    listed = dict.fromkeys([*base.places, *head.places])
+    listed = dict.fromkeys([*evidence.base.places, *evidence.head.places])
     return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in listed]
 
 
@@ -179,10 +178,9 @@ def _judged(
 
 def recorded_times(evidence: Evidence) -> list[Recorded]:
     """Times of both sides for display only: of the whole step, then of its heaviest operators."""
-    base, head = evidence.runs
-    before = _step_values(base)
+    before = _step_values(evidence.base)
     rows = []
-    for (place, name), seconds in _step_values(head).items():
+    for (place, name), seconds in _step_values(evidence.head).items():
         if (place, name) in before:
             rows.append(_shown(place, name, before[place, name], seconds))
     for place, operators in evidence.head.operators.items():
@@ -207,13 +205,14 @@ def _heaviest_operators(
     return rows
 
 
-def _step_values(run: RunDocument) -> dict[tuple[ShapePlace, str], float]:
+def _step_values(index: RunIndex) -> dict[tuple[ShapePlace, str], float]:
     values = {}
-    for step in run.checklist.steps:
-        for value in step.values:
-            if value.metric in _SHOWN and value.value is not None:
-                place = ShapePlace(step.workload, value.labels.get("shape", ""))
-                values[place, value.metric] = value.value
+    for workload, steps in index.steps.items():
+        for step in steps:
+            for value in step.values:
+                if value.metric in _SHOWN and value.value is not None:
+                    place = ShapePlace(workload, value.labels.get("shape", ""))
+                    values[place, value.metric] = value.value
     return values
 
 

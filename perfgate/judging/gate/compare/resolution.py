@@ -8,19 +8,17 @@ from collections.abc import Iterable, Iterator
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.doctor import Resolution
-from perfgate.document.run import RunDocument
-from perfgate.document.samples import Replicate
 from perfgate.judging.gate.compare.rule import spread
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.pairs import Pair
 from perfgate.judging.gate.evidence.values import rounded
 
 
-def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument) -> Iterator[Resolution]:
+def resolutions(evidence: Evidence, decision: DecisionDocument) -> Iterator[Resolution]:
     """Yield the smallest slowdown that each paired comparison of unchanged code would have shown.
 
     The spread is around its effect.
     """
-    evidence = Evidence(base, head)
     for compared in decision.comparisons:
         if not (isinstance(compared, Paired) and compared.is_of_call):
             continue
@@ -35,13 +33,13 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
             spread=rounded(math.expm1(spread(effect.differences))),
             smallest=compared.detectable,
             seconds=decision.measured.duration,
-            timed=rounded(_timed_ns([*base.pairs.replicates, *head.pairs.replicates], compared.workload) / 1e9),
+            timed=rounded(_timed_ns(evidence.pairs.get(compared.workload, ())) / 1e9),
         )
 
 
-def _timed_ns(replicates: Iterable[Replicate], workload: str) -> int:
+def _timed_ns(pairs: Iterable[Pair]) -> int:
     total = 0
-    for replicate in replicates:
-        if replicate.workload == workload and replicate.arm == "ab":
+    for pair in pairs:
+        for replicate in pair:
             total += sum(sum(blocks.worker.end_ns) - sum(blocks.worker.start_ns) for _, blocks in replicate.lanes)
     return total

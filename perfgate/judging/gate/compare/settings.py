@@ -18,7 +18,7 @@ from perfgate.judging.gate.evidence.index import Evidence
 def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
     """Yield each setting of a workload that differs, or is on one side only."""
     reported = set()
-    changes = evidence.head.run.source.changes
+    changes = evidence.code.changes
     for place, head in evidence.head.counters.items():
         base = evidence.base.counters.get(place)
         if base is None or not base.settings:

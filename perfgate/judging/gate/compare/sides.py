@@ -68,7 +68,7 @@ def compare_sides(
 
 def _of_jobs(evidence: Evidence, policy: Policy, judged: Iterable[Comparison]) -> list[Comparison]:
     """The checks and counts of jobs, job by job."""
-    order = {job.name: number for number, job in enumerate(evidence.head.run.jobs.records)}
+    order = {job.name: number for number, job in enumerate(evidence.head.records)}
     checks = [row for row in judged if not isinstance(row, Paired)]
     return sorted([*compare_jobs(evidence, policy), *checks], key=lambda row: order[row.workload])
 

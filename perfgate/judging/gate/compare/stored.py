@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY, P50, P90, P99
-from perfgate.document.conditions import conditions_of
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
-from perfgate.document.run import RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.main_level import LEVEL, prediction_interval
-from perfgate.judging.gate.evidence.checklist import NumberKey, leading_numbers, median
+from perfgate.judging.gate.evidence.checklist import NumberKey, median
+from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import key_matches
 from perfgate.judging.gate.evidence.values import relative_change, rounded, zero_of
 
@@ -27,17 +26,16 @@ _DRAWN = 60
 _OF_A_CALL = (LATENCY, P50, P90, P99)
 
 
-def compare_stored(head: RunDocument, history: History) -> list[StoredComparison]:
+def compare_stored(head: RunIndex, history: History) -> list[StoredComparison]:
     """The head's leading numbers next to main's series with a comparable run, or with runs that are not comparable."""
-    busy_steps = {(step.workload, step.step) for step in conditions_of(head) if step.is_busy}
-    numbers = {number.key: (number.step, value.value) for number, value in leading_numbers(head).items()}
+    numbers = {number.key: (number.step, value.value) for number, value in head.leading.items()}
     rows = []
     for series in history.series:
         labels = tuple(sorted(series.labels.items()))
         key = NumberKey(series.workload, series.shape, series.metric, labels)
         step, value = numbers.get(key, (0, None))
         if value is not None and (series.values or series.left_out):
-            is_busy = (series.workload, step) in busy_steps and metric(series.metric).depends_on_load
+            is_busy = (series.workload, step) in head.busy_steps and metric(series.metric).depends_on_load
             rows.append(_compare(series, value, head_is_busy=is_busy))
     return rows
 

@@ -128,8 +128,8 @@ def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: ShapePlac
     has none at all, its comparison reports that.
     """
     names = []
-    for workload in evidence.head.run.workloads:
-        if workload.name == place.workload and place.shape in workload.shapes:
+    for workload in evidence.head.records_of(place.workload):
+        if place.shape in workload.shapes:
             for limit in bounds_of(workload, policy):
                 if limit.budget.place.covers(*place) and _lacks_values(evidence, limit, place):
                     names.append(limit.name)

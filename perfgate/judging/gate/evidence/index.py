@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from perfgate.document.conditions import conditions_of
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.profile import JobProfile
 from perfgate.document.run import (
@@ -19,6 +20,7 @@ from perfgate.document.run import (
     Checklist,
     CorrectnessResult,
     CounterSet,
+    Harness,
     JobResults,
     KernelTimes,
     MeasuredPairs,
@@ -26,9 +28,11 @@ from perfgate.document.run import (
     RunDocument,
     StepResult,
     Value,
+    WorkloadRecord,
 )
 from perfgate.document.samples import Arm
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumbers, leading_numbers
 from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
@@ -41,10 +45,66 @@ Kind = Literal["operators", "subroutines"]
 
 
 class RunIndex:
-    """One run document, indexed by place."""
+    """One run document, indexed by place. Only this room reads the document itself."""
 
     def __init__(self, run: RunDocument) -> None:
         self.run = run
+        self.workloads = run.workloads
+        self.records = run.jobs.records
+        self.places = run.places
+        self.correctness = run.checklist.correctness
+        self.failed = run.pairs.failed
+        self.coverage = run.source.coverage
+        self.is_sealed = run.source.seal is not None
+        self.device_kind = run.testbed.device_kind
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was measured."""
+        return not (self.workloads or self.records or self.run.pairs.replicates or self.run.jobs.turns)
+
+    @property
+    def says_steady(self) -> bool:
+        """Whether any counter lists its steady counts, as older perfgates do not."""
+        return any(counted.steady for counted in self.run.checklist.counters)
+
+    def records_of(self, workload: str) -> list[WorkloadRecord]:
+        return [record for record in self.workloads if record.name == workload]
+
+    @cached_property
+    def harness(self) -> dict[str, Harness]:
+        return {harness.workload: harness for harness in self.run.source.harness}
+
+    @cached_property
+    def broken(self) -> set[str]:
+        """The workloads that failed to load, in a step, or in their check."""
+        names = {workload.name for workload in self.workloads if workload.error}
+        names |= {step.workload for step in self.run.checklist.steps if step.error}
+        return names | {check.workload for check in self.correctness if check.status == "error"}
+
+    @cached_property
+    def subjects(self) -> set[str]:
+        """The workloads that were timed, and the jobs."""
+        subjects = {job.name for job in self.records}
+        for replicate in self.run.pairs.replicates:
+            if replicate.arm == "ab":
+                subjects.add(replicate.workload)
+        return subjects
+
+    @cached_property
+    def timed_by_device(self) -> set[ShapePlace]:
+        """The places with calls that a device's own clock timed, in pairs or stretches."""
+        timed = set()
+        for replicate in self.run.pairs.replicates:
+            for shape, columns in replicate.shapes.items():
+                if columns.times.cpu_source == "device":
+                    timed.add(ShapePlace(replicate.workload, shape))
+        return timed
+
+    @cached_property
+    def busy_steps(self) -> set[tuple[str, int]]:
+        """The steps that were measured on a busy machine, by workload and number."""
+        return {(step.workload, step.step) for step in conditions_of(self.run) if step.is_busy}
 
     @cached_property
     def counters(self) -> dict[ShapePlace, CounterSet]:
@@ -131,7 +191,7 @@ def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
 
 
 class Evidence:
-    """Base and head of one job; ``start_luck`` is what main's stored runs showed of it."""
+    """The evidence of base and head; ``start_luck`` is what main's stored runs showed of it."""
 
     def __init__(self, base: RunDocument, head: RunDocument, start_luck: StartLuck = ASSUMED) -> None:
         self.base = RunIndex(base)
@@ -142,12 +202,48 @@ class Evidence:
         self._effects: dict[tuple[ShapePlace, Arm], dict[str, PairedEffect]] = {}
 
     @property
+    def sides(self) -> tuple[RunIndex, RunIndex]:
+        return self.base, self.head
+
+    @property
     def runs(self) -> tuple[RunDocument, RunDocument]:
         return self.base.run, self.head.run
 
     @cached_property
     def places(self) -> list[ShapePlace]:
-        return self.head.run.places
+        return self.head.places
+
+    @cached_property
+    def code(self) -> HeadCode:
+        return HeadCode.of(self.head.run)
+
+    @cached_property
+    def of_stacks(self) -> bool:
+        """Whether one commit was measured on two software stacks."""
+        return self.head.run.session.command == "upgrade"
+
+    @cached_property
+    def workload_names(self) -> list[str]:
+        """The workloads that any part of a document is about."""
+        names: dict[str, None] = {}
+        for run in self.runs:
+            names |= dict.fromkeys(workload.name for workload in run.workloads)
+            names |= dict.fromkeys(replicate.workload for replicate in run.pairs.replicates)
+            names |= dict.fromkeys(counters.workload for counters in run.checklist.counters)
+            names |= dict.fromkeys(check.workload for check in run.checklist.correctness)
+            names |= dict.fromkeys(step.workload for step in run.checklist.steps)
+        return list(names)
+
+    @cached_property
+    def run_seconds(self) -> dict[tuple[str, str, str], float]:
+        """The seconds of one run of an operator of a shape in the traces, from the head if it has them."""
+        seconds = {}
+        for index in (self.base, self.head):
+            for place, rows in index.operators.items():
+                for operator, row in rows.items():
+                    if row.count:
+                        seconds[place.workload, place.shape, operator] = row.self_time / row.count
+        return seconds
 
     @cached_property
     def recorded(self) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfgate.document.alignment import DEVICE, Work
 from perfgate.document.lines import file_of
 from perfgate.document.profile import JobProfile, ProfiledLine, ProfiledOperator
-from perfgate.document.run import CodeChange
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 
 _COLLECTIVE = "c10d::"
@@ -63,9 +61,7 @@ def _work_of(operator: ProfiledOperator, units: int) -> Work:
     )
 
 
-def lines_with_more_calls(
-    base: JobProfile | None, head: JobProfile | None, changes: Sequence[CodeChange]
-) -> dict[str, str]:
+def lines_with_more_calls(base: JobProfile | None, head: JobProfile | None, code: ChangedCode) -> dict[str, str]:
     """The line of the project at which each operator is called more often than before: a changed one of the function.
 
     Collectives have their name in the counts.
@@ -75,7 +71,6 @@ def lines_with_more_calls(
     calls_of_base: dict[CalledOperator, float] = {}
     if base is not None:
         calls_of_base = {key: work.calls for key, work in called_operators(base).items()}
-    code = ChangedCode(changes, head.functions)
     most: dict[str, float] = {}
     lines = {}
     for key, work in called_operators(head).items():

@@ -33,6 +33,7 @@ from perfgate.document.run import (
     WorkloadRecord,
 )
 from perfgate.document.samples import BlockColumns, Replicate
+from perfgate.judging.gate.evidence.index import RunIndex
 
 RowArm = Literal["run", "ab", "aa", "stretch", "turn"]
 
@@ -137,8 +138,9 @@ class SideTables(NamedTuple):
         return sorted(name for name in names if name.startswith(prefix))
 
 
-def rows_of_workloads(run: RunDocument, side: Side, *, profiles: bool = False) -> dict[str, RowTable]:
+def rows_of_workloads(index: RunIndex, side: Side, *, profiles: bool = False) -> dict[str, RowTable]:
     """The rows of each workload in a document; rows of its ``profiles`` only if they are to be judged."""
+    run = index.run
     tables: dict[str, RowTable] = defaultdict(RowTable)
     for record in run.workloads:
         _add_record(tables[record.name], record, run)

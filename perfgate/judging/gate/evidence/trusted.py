@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, RANKS_MEMORY
 from perfgate.document.job import JobNumber, JobRecord
-from perfgate.document.run import Harness, RunDocument
+from perfgate.document.run import RunDocument
 from perfgate.job_settings import UNITS, JobReference, is_gating
-from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 
 # Every command has this number in addition to the numbers that it reports.
 _COMMAND_CPU = "command.cpu"
@@ -31,18 +31,18 @@ class RequiredJob:
     work: frozenset[str] = frozenset()
     on_device: bool = False
 
-    def measured_by(self, base: RunDocument, head: RunDocument) -> JobReference | None:
+    def measured_by(self, evidence: Evidence) -> JobReference | None:
         """The settings that the job was measured by, None if neither a trusted nor a reported source accounts for them.
 
         They are the base's own. If head changed the table, they are head's, which the documents report as a change.
         """
         name = self.reference.name
         own = self.reference
-        hashes = {job.sha256 for job in (*base.jobs.records, *head.jobs.records) if job.name == name}
+        hashes = {job.sha256 for job in (*evidence.base.records, *evidence.head.records) if job.name == name}
         if hashes == {own.sha256}:
             return own
-        before = harness_of(base, name)
-        after = harness_of(head, name)
+        before = evidence.base.harness.get(name)
+        after = evidence.head.harness.get(name)
         if before is None or after is None or before.settings != own.written:
             return None
         changed = JobReference.from_written(name, after.settings, judged_by=own.settings)
@@ -52,11 +52,7 @@ class RequiredJob:
 
     def is_on_device(self, evidence: Evidence) -> bool:
         """Whether the ranks' memory is measured by an accelerator's allocator, by the configuration or else by a testbed."""
-        return self.on_device or any(run.testbed.device_kind != "cpu" for run in evidence.runs)
-
-
-def harness_of(run: RunDocument, name: str) -> Harness | None:
-    return next((harness for harness in run.source.harness if harness.workload == name), None)
+        return self.on_device or any(index.device_kind != "cpu" for index in evidence.sides)
 
 
 @dataclass(frozen=True)
@@ -76,6 +72,18 @@ class Required:
     sealed: bool = False
     stretches: bool = False
     changed: frozenset[str] | None = None
+
+    def newest_run(self, evidence: Evidence, workload: str) -> RunIndex | None:
+        """Main's newest stored run that measured a workload by the file that both sides were measured by."""
+        if evidence.recorded:
+            return None
+        files = {record.sha256 for index in evidence.sides for record in index.records_of(workload)}
+        for run in self.stored:
+            index = RunIndex(run)
+            for record in index.records_of(workload):
+                if not record.error and {record.sha256} == files:
+                    return index
+        return None
 
 
 @dataclass(frozen=True)
@@ -130,9 +138,9 @@ def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict
     A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.
     """
     numbers = {}
-    for record in evidence.head.run.jobs.records:
+    for record in evidence.head.records:
         required = jobs.get(record.name)
         if required is not None:
-            settings = required.measured_by(*evidence.runs) or required.reference
+            settings = required.measured_by(evidence) or required.reference
             numbers[record.name] = trusted_numbers(required, settings, record, evidence)
     return numbers

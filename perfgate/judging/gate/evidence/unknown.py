@@ -10,16 +10,18 @@ import msgspec
 from perfgate.catalogue.lookup import CARDS, MESSAGES, RULES, is_known
 from perfgate.document.message import QUOTE, Message, MessageValue
 from perfgate.document.run import RunDocument
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.version import __version__
 
 MAX_NAMES = 20
 
 
-def unknown_note(base: RunDocument, head: RunDocument) -> list[Message]:
+def unknown_note(evidence: Evidence) -> list[Message]:
     """A note with the names that are not known; none if all are.
 
     A change request that upgrades perfgate is measured by the new version and judged by the base's version.
     """
+    base, head = evidence.runs
     names = sorted({*_names(base), *_names(head)})
     if not names:
         return []

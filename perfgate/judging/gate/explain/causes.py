@@ -1,128 +1,155 @@
 """The causes of a decision: the changes that made calls worse, the likeliest first, and the comparisons that each explains.
 
 Everything known about an operator's work is joined into one cause (``join``), causes of a place are ranked (``ranking``), and
-each comparison that got worse gets its main cause (``main_cause``).
+each comparison that got worse gets its main cause.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from perfgate.catalogue.names import PREPROCESSING
-from perfgate.document.comparison import Bound, Comparison, Exact
-from perfgate.document.decision import DecisionDocument
-from perfgate.document.explanation import Cause
-from perfgate.document.run import RunDocument
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import PREPROCESSING, SIGNATURE
+from perfgate.catalogue.terms import Amount
+from perfgate.document.comparison import Bound, Comparison, Exact, Paired
+from perfgate.document.decision import Explanations
+from perfgate.document.explanation import Aspect, Cause, OperatorDelta, Part
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.index import RunIndex
-from perfgate.judging.gate.explain.head_code import HeadCode
-from perfgate.judging.gate.explain.join import explained_fact, joined_causes
-from perfgate.judging.gate.explain.main_cause import main_cause
-from perfgate.judging.gate.explain.ranking import PlaceRanking, RankedCause
+from perfgate.judging.gate.evidence.changed_code import HeadCode
+from perfgate.judging.gate.explain.join import explained_fact, grown_causes, located
+from perfgate.judging.gate.explain.kinds import EXPLAINS
+from perfgate.judging.gate.explain.ranking import PlaceRanking, RankedCause, changed_function
 
 
-def with_causes(
-    decision: DecisionDocument, base: RunDocument | None = None, head: RunDocument | None = None
-) -> DecisionDocument:
-    """The decision with the causes of its regressions; each comparison that a cause explains gets the cause's number.
+class Attributed(NamedTuple):
+    """The comparisons, each with the number of its cause, and the causes."""
 
-    The documents supply the changed code, the calls between functions and the weight of each operator.
+    comparisons: list[Comparison]
+    causes: list[Cause]
+
+
+def attribute(
+    comparisons: Sequence[Comparison],
+    work: Explanations,
+    code: HeadCode,
+    run_seconds: Mapping[tuple[str, str, str], float],
+) -> Attributed:
+    """Find the causes of the comparisons that got worse.
+
+    ``run_seconds`` are those of one run of an operator of a shape in the traces; they only order causes.
     """
-    code = HeadCode(head)
-    causes = _ranked(decision, code, _weights(base, head))
+    causes = _ranked(comparisons, work, code, run_seconds)
     by_place: dict[ShapePlace, list[Cause]] = defaultdict(list)
     for cause in causes:
         by_place[cause.place].append(cause)
-    comparisons = []
-    for comparison in decision.comparisons:
+    attributed = []
+    of_calls: dict[ShapePlace, int] = {}
+    for comparison in comparisons:
         number: int | None = None
-        explained: Cause | None = None
         if _is_worse(comparison):
-            explained = main_cause(comparison, by_place[comparison.place], decision, code)
-        if explained is not None:
-            if explained not in causes:
-                causes.append(explained)
-                by_place[comparison.place].append(explained)
-            number = causes.index(explained)
-        comparisons.append(replace(comparison, cause=number))
-    return replace(
-        decision,
-        comparisons=_with_causes_of_calls(comparisons),
-        explained=replace(decision.explained, causes=code.grouped(causes)),
-    )
+            of_place = by_place[comparison.place]
+            main = _called_by_ranks(comparison, of_place, comparisons) or _of_parts(comparison, of_place)
+            main = _or_tested(main, comparison, work.operators, code)
+            if main is not None:
+                if main not in causes:
+                    causes.append(main)
+                    of_place.append(main)
+                number = causes.index(main)
+        if number is not None and _is_slower(comparison):
+            of_calls.setdefault(comparison.place, number)
+        attributed.append(replace(comparison, cause=number))
+    # Timings without a cause, such as instructions and throughput, take the cause of the call.
+    for index, comparison in enumerate(attributed):
+        if comparison.cause is None and _is_slower(comparison):
+            attributed[index] = replace(comparison, cause=of_calls.get(comparison.place))
+    return Attributed(attributed, _grouped(causes, code))
 
 
-def _ranked(decision: DecisionDocument, code: HeadCode, weights: Mapping[tuple[str, str, str], float]) -> list[Cause]:
+def _ranked(
+    comparisons: Sequence[Comparison],
+    work: Explanations,
+    code: HeadCode,
+    run_seconds: Mapping[tuple[str, str, str], float],
+) -> list[Cause]:
     """The work that got worse, the likeliest cause first over all places."""
     by_place: dict[ShapePlace, list[Cause]] = defaultdict(list)
-    for cause in joined_causes(decision):
-        if cause.more_count > 0 or (cause.more_time or 0) > 0:
-            by_place[cause.place].append(code.with_origin(cause))
+    for cause in grown_causes(comparisons, work, code):
+        by_place[cause.place].append(cause)
     ranked: list[RankedCause] = []
     for place, causes in by_place.items():
-        ranked += PlaceRanking(causes, code.at(place), weights).ranked()
+        ranked += PlaceRanking(causes, code.at(place), run_seconds).ranked()
     ranked.sort(key=lambda entry: entry.order)
     listed = [entry.cause for entry in ranked]
-    return [*listed, *map(code.with_origin, _on_other_inputs(decision, listed))]
+    return [*listed, *_on_other_inputs(comparisons, work, listed, code)]
 
 
-def _weights(base: RunDocument | None, head: RunDocument | None) -> dict[tuple[str, str, str], float]:
-    """The seconds of one run of an operator in the traces, from the head if it has them."""
-    weights = {}
-    for run in (base, head):
-        operators = RunIndex(run).operators if run else {}
-        for place, rows in operators.items():
-            for operator, row in rows.items():
-                if row.count:
-                    weights[place.workload, place.shape, operator] = row.self_time / row.count
-    return weights
-
-
-def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> list[Cause]:
+def _on_other_inputs(
+    comparisons: Iterable[Comparison], work: Explanations, listed: Iterable[Cause], code: HeadCode
+) -> list[Cause]:
     """The operators on other inputs that are not yet a cause, if a count rose without naming any; the slowest first.
 
     They may allocate memory by themselves: a kernel that first converts its inputs to another layout.
     """
     named = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
-    unexplained = _places_of_unexplained_counts(decision.comparisons)
+    unexplained = _places_of_unexplained_counts(comparisons)
     slower = {}
-    for test in decision.explained.operators:
+    for test in work.operators:
         if test.outcome == "regressed":
-            slower[test.workload, test.shape, test.op] = test.seconds
-    causes: dict[tuple[object, ...], Cause] = {}
-    for explanation in decision.explained.explanations:
+            slower[test.place, test.op] = test.seconds
+    causes: dict[Hashable, Cause] = {}
+    for explanation in work.explanations:
         if explanation.place not in unexplained:
             continue
         for part in explanation.other_inputs:
             if (explanation.place, part.op) not in named:
                 cause = explained_fact(explanation.place, part.op, part)
-                causes.setdefault((explanation.place, part.op, part.line), cause)
-    return sorted(causes.values(), key=lambda cause: -slower.get((*cause.place, cause.op), 0.0))
+                causes.setdefault((explanation.place, part.op, part.line), located(cause, code))
+    return sorted(causes.values(), key=lambda cause: -slower.get((cause.place, cause.op), 0.0))
 
 
 def _places_of_unexplained_counts(comparisons: Iterable[Comparison]) -> set[ShapePlace]:
     places = set()
     for count in comparisons:
         is_regressed = isinstance(count, Exact) and count.outcome == "regressed"
-        if is_regressed and all(part.head <= part.base for part in count.parts):
+        if is_regressed and not any(map(_is_grown, count.parts)):
             places.add(count.place)
     return places
 
 
-def _with_causes_of_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons; timings without a cause, such as instructions and throughput, take the cause of the call."""
-    of_calls: dict[ShapePlace, int] = {}
-    for comparison in comparisons:
-        if _is_slower(comparison) and comparison.cause is not None:
-            of_calls.setdefault(comparison.place, comparison.cause)
-    listed = list(comparisons)
-    for index, comparison in enumerate(comparisons):
-        if _is_slower(comparison) and comparison.cause is None:
-            listed[index] = replace(comparison, cause=of_calls.get(comparison.place))
-    return listed
+def _is_grown(part: Part) -> bool:
+    return part.head > part.base
+
+
+def _grouped(causes: Sequence[Cause], code: HeadCode) -> list[Cause]:
+    """The causes; each refers to the first of its group and the first of the same effect."""
+    first_of_group: dict[Hashable, int] = {}
+    first_of_effect: dict[Hashable, int] = {}
+    grouped = []
+    for number, cause in enumerate(causes):
+        group = first_of_group.setdefault(_group(cause, code), number)
+        same = first_of_effect.setdefault(_effect(cause), number)
+        grouped.append(replace(cause, group=group, same_as=None if same == number else same))
+    return grouped
+
+
+def _group(cause: Cause, code: HeadCode) -> Hashable:
+    """The key of a group: a chain of values in the change, else a line, else the operator."""
+    chain = code.at(cause.place).line(cause.line).chain
+    if chain:
+        return "chain", chain
+    if cause.attributed_line:
+        return "line", cause.attributed_line
+    return "operator", cause.op, cause.aspect, cause.ranks
+
+
+def _effect(cause: Cause) -> Hashable:
+    """The effect of a cause, without its place; a slowdown found by a cause's own test is distinct from a count."""
+    counts = cause.base_count, cause.head_count
+    return cause.tested, cause.op, cause.aspect, cause.amount, counts, cause.line, cause.ranks
 
 
 def _is_slower(comparison: Comparison) -> bool:
@@ -140,3 +167,97 @@ def _is_worse(comparison: Comparison) -> bool:
     if comparison.better == "higher":
         return head < base
     return head > base
+
+
+# --- the main cause of one comparison
+
+
+def _called_by_ranks(
+    comparison: Comparison, causes: Iterable[Cause], comparisons: Iterable[Comparison]
+) -> Cause | None:
+    """The calls that ranks make more often: an exact count, so it precedes any evidence from noisy times."""
+    if not (isinstance(comparison, Paired) and comparison.is_of_job):
+        return None
+    more = set()
+    for count in comparisons:
+        is_here = isinstance(count, Exact) and count.place == comparison.place
+        if is_here and count.outcome == "regressed" and metric(count.metric).gate.fails_alone:
+            for part in count.parts:
+                if part.ranks and _is_grown(part):
+                    more.add((part.name, part.ranks))
+    return next((cause for cause in causes if (cause.op, cause.ranks) in more), None)
+
+
+def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
+    """For a counter its likeliest part, for a time the first of its explanation.
+
+    A graph break or recompilation explains all that follows from it. Without an explanation, the candidates are the operators
+    that run more often; the first of them is the cause.
+    """
+    grown = {(part.name, part.aspect, part.ranks) for part in comparison.parts if _is_grown(part)}
+    if grown:
+        return _of_grown_parts(metric(comparison.metric).display.amount, grown, causes)
+    if isinstance(comparison, Exact):
+        return next((cause for cause in causes if cause.inputs_change), None)
+    if comparison.metric == SIGNATURE:
+        # The change to its counts also changed its output.
+        return next((cause for cause in causes if cause.counted and cause.is_of_change), None)
+    if comparison.unit != "s":
+        return None
+    if causes and causes[0].changes_the_rest:
+        return causes[0]
+    for cause in causes:
+        if cause.rank is not None or ((cause.more_time or 0) > 0 and not cause.stage):
+            return cause
+    return None
+
+
+def _of_grown_parts(
+    amount: Amount, grown: set[tuple[str, Aspect | None, str]], causes: Iterable[Cause]
+) -> Cause | None:
+    first: Cause | None = None
+    for cause in causes:
+        is_also = cause.also is not None and (cause.op, cause.also, cause.ranks) in grown
+        if is_also or (cause.op, cause.aspect, cause.ranks) in grown:
+            if cause.amount == amount:
+                return cause
+            first = first or cause
+    return first
+
+
+def _or_tested(
+    cause: Cause | None, comparison: Comparison, operators: Iterable[OperatorDelta], code: HeadCode
+) -> Cause | None:
+    """The cause; the operator with a test that found it slower, or its function, if that lost more time in the pairs."""
+    if cause is not None and cause.rank is not None:
+        return cause
+    tested = _tested(comparison, operators)
+    if tested is None or (cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0)):
+        return cause
+    tested = located(tested, code)
+    return changed_function(tested, [tested]) or tested
+
+
+def _tested(comparison: Comparison, operators: Iterable[OperatorDelta]) -> Cause | None:
+    """The operator that lost most time in the pairs, if that explains a good part of a slower call."""
+    if not (isinstance(comparison, Paired) and comparison.is_of_call):
+        return None
+    if comparison.unit != "s" or comparison.outcome != "regressed":
+        return None
+    most: OperatorDelta | None = None
+    for test in operators:
+        is_slower = test.place == comparison.place and test.outcome == "regressed"
+        if is_slower and (most is None or test.seconds > most.seconds):
+            most = test
+    if most is None or comparison.base is None or comparison.head is None:
+        return None
+    if most.seconds < EXPLAINS * (comparison.head - comparison.base):
+        return None
+    return Cause(
+        workload=comparison.workload,
+        shape=comparison.shape,
+        op=most.op,
+        more_time=most.seconds,
+        line=most.line,
+        tested=True,
+    )

@@ -22,7 +22,6 @@ from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
-from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
 from perfgate.judging.gate.evidence.paired_times import PairedTimes
@@ -275,7 +274,7 @@ class _TracedCall:
             return delta
         line: str | None = None
         if site.row.line:
-            line = ChangedCode(self._evidence.head.run.source.changes).of_function(site.row.line)
+            line = self._evidence.code.at(self._place).of_function(site.row.line)
         return replace(delta, function=site.row.operator, line=line)
 
 

@@ -9,19 +9,19 @@ stands as measured, and a finding is dropped if its number, measured side by sid
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import RULES, metric
-from perfgate.document.comparison import Exact, Paired
-from perfgate.document.decision import CountDifference, DecisionDocument, StepComparison, StepSummary, TurnDifference
+from perfgate.document.comparison import Comparison, Exact, Paired
+from perfgate.document.decision import CountDifference, StepComparison, StepSummary, TurnDifference
 from perfgate.document.explanation import Cause
 from perfgate.document.lines import split_line
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, RunDocument, Side, StepResult
+from perfgate.document.run import Finding, Side, StepResult
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 
 # The most findings of one step about the same subject; a document may claim more.
@@ -32,22 +32,30 @@ _SUBJECT = ("shape", "kind", "by", "reason", "name", "module", "kernel", "dtype"
 _MEASURED = frozenset({"ok", "attention"})
 
 
-def with_findings(decision: DecisionDocument, base: RunDocument) -> DecisionDocument:
-    """The decision with the standing of every finding of the head, and the findings that are gone."""
-    steps_of_base = {(step.workload, step.number): step for step in base.checklist.steps}
-    moves = Moves(decision)
-    steps: list[StepSummary] = []
-    for step in decision.checklist.steps:
-        numbers = []
-        for row in decision.checklist.numbers:
+def judged_steps(
+    steps: Iterable[StepSummary],
+    steps_of_base: Mapping[str, Sequence[StepResult]],
+    numbers: Sequence[StepComparison],
+    moves: Moves,
+    causes: Sequence[Cause],
+) -> list[StepSummary]:
+    """The steps of the head with the standing of every finding, and the findings that are gone."""
+    by_number = {}
+    for workload, of_workload in steps_of_base.items():
+        for result in of_workload:
+            by_number[workload, result.number] = result
+    judged: list[StepSummary] = []
+    for step in steps:
+        measured = []
+        for row in numbers:
             if row.workload == step.workload and isinstance(row.difference, TurnDifference):
-                numbers.append(row)
-        remaining = _without_contradicted(step, numbers)
-        before = steps_of_base.get((step.workload, step.number))
+                measured.append(row)
+        remaining = _without_contradicted(step, measured)
+        before = by_number.get((step.workload, step.number))
         if before is not None and {before.status, remaining.status} <= _MEASURED:
-            remaining = _with_standing(remaining, before, numbers, moves, decision.explained.causes)
-        steps.append(remaining)
-    return replace(decision, checklist=replace(decision.checklist, steps=steps))
+            remaining = _with_standing(remaining, before, measured, moves, causes)
+        judged.append(remaining)
+    return judged
 
 
 def _without_contradicted(step: StepSummary, numbers: Sequence[StepComparison]) -> StepSummary:
@@ -137,19 +145,23 @@ class _Number(NamedTuple):
 
 
 class Moves:
-    """The numbers that moved according to the decision, and the operators that run more or less often."""
+    """The numbers that moved, and the operators that run more or less often.
 
-    def __init__(self, decision: DecisionDocument) -> None:
-        # On another testbed the counts differ too, with the same code.
-        self._comparable = not (decision.sides.testbed_differences and decision.sides.comparing == "code")
+    On another testbed the counts differ too, with the same code, so nothing is ``comparable``.
+    """
+
+    def __init__(
+        self, numbers: Iterable[StepComparison], comparisons: Iterable[Comparison], *, comparable: bool
+    ) -> None:
+        self._comparable = comparable
         self._moved: dict[_Number, set[int]] = defaultdict(set)
-        for row in decision.checklist.numbers:
+        for row in numbers:
             number = _Number(row.workload, row.shape, row.metric)
             if isinstance(row.difference, CountDifference):
                 self._add_counts(number, row.base, row.head)
             elif row.difference is not None:
                 self._add_interval(number, row.difference.interval)
-        for comparison in decision.comparisons:
+        for comparison in comparisons:
             name = comparison.metric
             if name.startswith(OPERATOR_COUNT):
                 name = OPERATOR_COUNT + _plain(name)

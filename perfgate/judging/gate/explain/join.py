@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -11,9 +11,10 @@ from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import BUSY, PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
 from perfgate.document.comparison import Comparison, NumberComparison, Recorded
-from perfgate.document.decision import DecisionDocument
-from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, OperatorDelta, Part
+from perfgate.document.decision import Explanations
+from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 from perfgate.judging.gate.explain.kinds import EXPLAINS
 
@@ -44,18 +45,26 @@ class _Identity(NamedTuple):
         return self._replace(aspect=None, amount="calls")
 
 
-def joined_causes(decision: DecisionDocument) -> list[Cause]:
-    """Everything that the decision knows about work that changed, one cause for each."""
+def grown_causes(comparisons: Sequence[Comparison], work: Explanations, code: HeadCode) -> list[Cause]:
+    """Everything known about work that grew, one cause for each, at its place in the head's code."""
     causes: dict[_Identity, Cause] = {}
-    for fact in (*_compared(decision.comparisons), *_changed(decision.explained.operators), *_explained(decision)):
+    for fact in (*_compared(comparisons), *_changed(work.operators), *_explained(work.explanations)):
         identity = _Identity.of(fact)
         cause = causes.get(identity)
         causes[identity] = fact if cause is None else _join(cause, fact)
-    compiled = _compiled_operators(decision.comparisons)
-    joined = []
+    compiled = _compiled_operators(comparisons)
+    grown = []
     for cause in _without_covered(causes):
-        joined.append(replace(cause, compiling=compiled.get((cause.place, cause.op))))
-    return joined
+        if cause.more_count > 0 or (cause.more_time or 0) > 0:
+            compiling = compiled.get((cause.place, cause.op))
+            grown.append(located(replace(cause, compiling=compiling), code))
+    return grown
+
+
+def located(cause: Cause, code: HeadCode) -> Cause:
+    """The cause with the text of its line, and the changed place behind it."""
+    line = code.at(cause.place).line(cause.line)
+    return replace(cause, code=line.text, origin=line.origin)
 
 
 def _join(cause: Cause, fact: Cause) -> Cause:
@@ -147,9 +156,9 @@ def _changed(operators: Iterable[OperatorDelta]) -> Iterator[Cause]:
             )
 
 
-def _explained(decision: DecisionDocument) -> Iterator[Cause]:
+def _explained(explanations: Iterable[Explanation]) -> Iterator[Cause]:
     """Yield the parts of the explanations of slower calls, with their rank in it: the seconds are measured in pairs."""
-    for explanation in decision.explained.explanations:
+    for explanation in explanations:
         if (explanation.measured or 0.0) <= 0:
             continue
         for rank, part in enumerate(explanation.contributions):

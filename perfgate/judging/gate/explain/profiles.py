@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from perfgate.document.alignment import Work
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Explanation, OperatorDelta
-from perfgate.document.lines import split_line
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledLine
-from perfgate.document.run import CodeChange, RunDocument
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.profiled_work import (
@@ -55,29 +54,28 @@ _MOST_FUNCTIONS = 10
 
 def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[Explanation]:
     """For every slower job that both sides profiled, the functions that take longer, most first."""
-    head = evidence.head.run
     explanations: list[Explanation] = []
-    for job in slower_jobs(head, comparisons):
+    for job in _slower_jobs(evidence, comparisons):
         before = evidence.base.profiles.get(job)
         after = evidence.head.profiles.get(job)
-        if before is not None and after is not None:
-            explanations += _explain(before, after, head.source.changes)
+        if before is not None and after is not None and before.per == after.per:
+            explanations += _explain(before, after, evidence.code.at(ShapePlace(job, "")))
     return explanations
 
 
-def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[str]:
+def _slower_jobs(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[str]:
     """The jobs with a number that got worse."""
     worse = set()
     for comparison in comparisons:
         if isinstance(comparison, Paired) and comparison.outcome == "regressed":
             worse.add(comparison.workload)
-    return [job.name for job in head.jobs.records if job.name in worse]
+    return [job.name for job in evidence.head.records if job.name in worse]
 
 
 def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[Message]:
     """Messages for jobs that got slower without a profile of both sides to name a cause."""
     notes = []
-    for job in slower_jobs(evidence.head.run, comparisons):
+    for job in _slower_jobs(evidence, comparisons):
         sides = []
         if job not in evidence.base.profiles:
             sides.append("base")
@@ -88,13 +86,11 @@ def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> l
     return notes
 
 
-def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[Explanation]:
-    if base.per != head.per:
-        return []
-    grown = grown_functions(base, head, changes)
+def _explain(base: JobProfile, head: JobProfile, code: ChangedCode) -> list[Explanation]:
+    grown = _grown_functions(base, head, code)
     total = max(head.cpu - base.cpu, math.fsum(function.seconds for function in grown))
     functions = [function for function in grown if function.seconds >= EXPLAINS * total][:_MOST_FUNCTIONS]
-    parts = _parts(functions, grown_operators(base, head, changes))
+    parts = _parts(functions, _grown_operators(base, head, code))
     if not parts:
         return []
     seconds = [part.seconds for part in parts]
@@ -180,20 +176,19 @@ class _Time(NamedTuple):
         return after.cpu - self.cpu + max(0.0, after.waited - self.waited * stretch)
 
 
-def grown_functions(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[GrownFunction]:
+def _grown_functions(base: JobProfile, head: JobProfile, code: ChangedCode) -> list[GrownFunction]:
     """The functions that take longer beyond the spread of their samples, most first, each with its line that grew most."""
     # Background waits last longer if the work takes longer.
     stretch = 1.0
     if base.seconds > 0:
         stretch = max(1.0, head.seconds / base.seconds)
-    code = ChangedCode(changes, head.functions)
     functions_of_base = lines_by_function(base)
     grown = []
     for function, lines in lines_by_function(head).items():
         base_lines = functions_of_base.get(function, [])
         before = _Time.of(base_lines)
         after = _Time.of(lines)
-        is_expected = _is_changed(lines, changes) or _is_called_by_change(lines, code)
+        is_expected = _is_of_change(lines, code)
         if not is_expected and before.waited > _BACKGROUND * base.seconds:
             before = before._replace(waited=0.0)
             after = after._replace(waited=0.0)
@@ -204,23 +199,12 @@ def grown_functions(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
     return sorted(grown, key=lambda growth: (-growth.seconds, growth.function))
 
 
-def _is_called_by_change(lines: Iterable[ProfiledLine], code: ChangedCode) -> bool:
-    for line in lines:
-        origin = code.origin(line.line)
-        if origin is not None and origin.reach == "caller":
-            return True
-    return False
-
-
-def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) -> bool:
-    """Whether the change touches a function, by the lines of it that ran."""
-    numbers = [split_line(line.line) for line in lines]
-    for change in changes:
-        first = change.file, change.begins or change.first
-        last = change.file, change.ends or change.last
-        if any(first <= number <= last for number in numbers):
-            return True
-    return False
+def _is_of_change(lines: Sequence[ProfiledLine], code: ChangedCode) -> bool:
+    """Whether the change touches a function, or calls it, by the lines of it that ran."""
+    if code.touches(line.line for line in lines):
+        return True
+    origins = [code.line(line.line).origin for line in lines]
+    return any(origin is not None and origin.reach == "caller" for origin in origins)
 
 
 def _most_grown_line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:
@@ -253,7 +237,7 @@ class GrownOperator(NamedTuple):
     delta: OperatorDelta
 
 
-def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[GrownOperator]:
+def _grown_operators(base: JobProfile, head: JobProfile, code: ChangedCode) -> list[GrownOperator]:
     """The operators that take longer beyond the spread of their calls, most first; of equal operators, a changed one first.
 
     Base's calls are scaled to the number of head's batches.
@@ -263,7 +247,6 @@ def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
     before = called_operators(base)
     after = called_operators(head)
     pace = _pace(before, after)
-    code = ChangedCode(changes, head.functions)
     grown = []
     for key, work in after.items():
         old = before.get(key, Work(work.operator, 0.0, 0.0))

@@ -36,13 +36,13 @@ class _LineTotals:
 
 
 class PlaceRanking:
-    """The causes of one place, in their order; ``weights`` are the seconds of one run of an operator, for ordering alone."""
+    """The causes of one place, in their order; ``run_seconds`` are those of one run of an operator in a trace."""
 
     def __init__(
-        self, causes: Sequence[Cause], code: ChangedCode, weights: Mapping[tuple[str, str, str], float]
+        self, causes: Sequence[Cause], code: ChangedCode, run_seconds: Mapping[tuple[str, str, str], float]
     ) -> None:
         self._code = code
-        self._weights = weights
+        self._run_seconds = run_seconds
         self._causes = _with_ranks_of_lines(causes)
         self._lines: dict[str | None, _LineTotals] = defaultdict(_LineTotals)
         for cause in self._causes:
@@ -99,10 +99,10 @@ class PlaceRanking:
             line.calls += max(cause.more_count, 0.0)
 
     def _cost(self, cause: Cause) -> float:
-        """The seconds that a cause adds: from the pairs, else from the weight of its runs in a trace."""
+        """The seconds that a cause adds: from the pairs, else by its runs in a trace."""
         if cause.more_time is not None:
             return max(cause.more_time, 0.0)
-        return max(cause.more_count, 0.0) * self._weights.get((*cause.place, cause.op), 0.0)
+        return max(cause.more_count, 0.0) * self._run_seconds.get((*cause.place, cause.op), 0.0)
 
     def _explains(self, cause: Cause, top: Cause) -> bool:
         """Whether a cause on a changed line may be the reason for the cause that would otherwise be named first.
@@ -196,4 +196,5 @@ def changed_function(top: Cause, causes: Iterable[Cause]) -> Cause | None:
         stage=True,
         inclusive=True,
         origin=replace(origin, reach="line"),
+        code=origin.code,
     )

@@ -25,9 +25,9 @@ from perfgate.document.comparison import (
     Paired,
     Recorded,
 )
-from perfgate.document.decision import DecisionDocument, Regression
+from perfgate.document.decision import Regression
+from perfgate.document.explanation import Cause
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.explain.operator_table import mark_alone
 
 _OUTCOMES = ("regressed", "improved", "inconclusive")
 _EVIDENCE: tuple[EvidenceUnit, ...] = ("pair", "turn", "quad")
@@ -42,9 +42,8 @@ _MOST_KEYS = 12
 _PATTERN = re.compile(r"[*?\[@]")
 
 
-def with_regressions(decision: DecisionDocument) -> DecisionDocument:
-    """The decision with its comparisons and explanations in reading order, the regressions, and the operators slower alone."""
-    comparisons = sorted(decision.comparisons, key=reading_order)
+def leading(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """The comparisons that regressed. Single operators explain metrics; they lead only if no metric regressed."""
     regressed = []
     operators = []
     for comparison in comparisons:
@@ -54,22 +53,14 @@ def with_regressions(decision: DecisionDocument) -> DecisionDocument:
             operators.append(comparison)
         else:
             regressed.append(comparison)
-    # Single operators explain metrics; they lead only if no metric regressed.
-    if not regressed:
-        regressed = operators
-    ranks: dict[ShapePlace, int] = {}
-    for rank, comparison in enumerate(regressed):
-        ranks.setdefault(comparison.place, rank)
-    explanations = sorted(decision.explained.explanations, key=lambda entry: ranks.get(entry.place, len(ranks)))
-    decision = replace(
-        decision, comparisons=comparisons, explained=replace(decision.explained, explanations=explanations)
-    )
-    return replace(
-        decision,
-        explained=replace(
-            decision.explained, operators=mark_alone(decision), regressions=_Regressions(decision, regressed).ranked()
-        ),
-    )
+    return regressed or operators
+
+
+def regressions_of(
+    comparisons: Sequence[Comparison], regressed: Iterable[Comparison], causes: Sequence[Cause], *, acceptable: bool
+) -> list[Regression]:
+    """The regressions among the comparisons, which are in reading order; ``acceptable`` is whether they can be accepted."""
+    return _Regressions(comparisons, regressed, causes).ranked(acceptable=acceptable)
 
 
 @dataclass(frozen=True)
@@ -87,20 +78,20 @@ class _Group:
     slower: list[Comparison]
 
     @classmethod
-    def of(cls, comparisons: list[Comparison], decision: DecisionDocument) -> _Group:
-        causes = set()
+    def of(cls, comparisons: list[Comparison], causes: Sequence[Cause]) -> _Group:
+        numbers = set()
         places = set()
         slower = []
         more_time = 0.0
         for comparison in comparisons:
             places.add(comparison.place)
             if comparison.cause is not None:
-                causes.add(comparison.cause)
-                more_time = max(more_time, decision.explained.causes[comparison.cause].more_time or 0.0)
+                numbers.add(comparison.cause)
+                more_time = max(more_time, causes[comparison.cause].more_time or 0.0)
             if comparison.is_timed:
                 slower.append(comparison)
         slower.sort(key=lambda comparison: comparison.metric != LATENCY)
-        return cls(sorted(causes), comparisons, places, more_time, slower)
+        return cls(sorted(numbers), comparisons, places, more_time, slower)
 
     @property
     def is_judged(self) -> bool:
@@ -113,45 +104,40 @@ class _Group:
 
 
 class _Regressions:
-    """The regressed comparisons of a decision by cause; those without one by place if they are times, else by metric."""
+    """The regressed comparisons by cause; those without one by place if they are times, else by metric."""
 
-    def __init__(self, decision: DecisionDocument, regressed: Sequence[Comparison]) -> None:
-        self._decision = decision
+    def __init__(
+        self, comparisons: Sequence[Comparison], regressed: Iterable[Comparison], causes: Sequence[Cause]
+    ) -> None:
         self._numbers: dict[int, int] = {}
         self._fast_paths: list[Paired] = []
-        for number, row in enumerate(decision.comparisons):
+        for number, row in enumerate(comparisons):
             self._numbers[id(row)] = number
             if isinstance(row, Paired) and row.is_of_call and row.metric == LATENCY:
                 self._fast_paths.append(row)
         self._failing: Counter[str] = Counter()
         members: dict[Hashable, list[Comparison]] = {}
         for comparison in regressed:
-            members.setdefault(self._key(comparison), []).append(comparison)
+            members.setdefault(_key(comparison, causes), []).append(comparison)
             self._failing[comparison.metric] += comparison.gating
         # How many regressions slow a place down.
         self._slower: Counter[ShapePlace] = Counter()
         self._timed: Counter[ShapePlace] = Counter()
         self._groups: list[_Group] = []
-        for comparisons in members.values():
-            group = _Group.of(comparisons, decision)
+        for of_key in members.values():
+            group = _Group.of(of_key, causes)
             self._groups.append(group)
             if group.slower:
                 self._slower.update(group.places)
             if group.slower or group.more_time:
                 self._timed.update(group.places)
 
-    def ranked(self) -> list[Regression]:
-        return list(map(self._regression, sorted(self._groups, key=self._order)))
-
-    def _key(self, comparison: Comparison) -> Hashable:
-        if comparison.cause is not None:
-            group = self._decision.explained.causes[comparison.cause].group
-            if group is None:
-                group = comparison.cause
-            return "cause", group
-        if comparison.is_timed:
-            return "time", comparison.place
-        return type(comparison), comparison.metric, comparison.name
+    def ranked(self, *, acceptable: bool) -> list[Regression]:
+        regressions = []
+        for group in sorted(self._groups, key=self._order):
+            accepts = self._accepts(group) if acceptable else []
+            regressions.append(replace(self._regression(group), accepts=accepts))
+        return regressions
 
     def _order(self, group: _Group) -> tuple[float, ...]:
         first = self._numbers[id(group.comparisons[0])]
@@ -174,7 +160,6 @@ class _Regressions:
             slower=self._numbered(slower),
             apart=apart,
             at_most=at_most,
-            accepts=self._accepts(group),
         )
 
     def _numbered(self, comparisons: Iterable[Comparison]) -> list[int]:
@@ -182,9 +167,6 @@ class _Regressions:
 
     def _accepts(self, group: _Group) -> list[str]:
         """The metrics to accept exactly this, with places if others would be accepted too; empty if none can be accepted."""
-        decision = self._decision
-        if decision.verdict != "FAIL" or decision.sides.head.dirty or decision.sides.comparing != "code":
-            return []
         failing = [row for row in group.comparisons if row.gating and not isinstance(row, Checked)]
         of_group = Counter(comparison.metric for comparison in failing)
         keys: dict[str, None] = {}
@@ -200,6 +182,17 @@ class _Regressions:
         if len(keys) > _MOST_KEYS:
             return []
         return list(keys)
+
+
+def _key(comparison: Comparison, causes: Sequence[Cause]) -> Hashable:
+    if comparison.cause is not None:
+        group = causes[comparison.cause].group
+        if group is None:
+            group = comparison.cause
+        return "cause", group
+    if comparison.is_timed:
+        return "time", comparison.place
+    return type(comparison), comparison.metric, comparison.name
 
 
 def _certain_costs(fast_paths: Iterable[Paired]) -> Sequence[Comparison]:

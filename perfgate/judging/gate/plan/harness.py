@@ -15,17 +15,18 @@ from perfgate.document.decision import (
     UnreadHarness,
 )
 from perfgate.document.message import Message
-from perfgate.document.run import Harness, RunDocument
+from perfgate.document.run import Harness
+from perfgate.judging.gate.evidence.index import Evidence
 
 MAX_LINES = 12
 _Kind: TypeAlias = type[HarnessRemoval] | type[HarnessEdit] | type[HarnessAddition] | type[UnreadHarness]
 _Difference = tuple[_Kind, Message]
 
 
-def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]:
+def harness_changes(evidence: Evidence) -> list[HarnessChange]:
     """The changes, workload by workload; none if both sides' own files measure the same."""
-    before = {harness.workload: harness for harness in base.source.harness}
-    after = {harness.workload: harness for harness in head.source.harness}
+    before = evidence.base.harness
+    after = evidence.head.harness
     changes: list[HarnessChange] = []
     for name in {**before, **after}:
         lines: list[str] = []
@@ -34,7 +35,7 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
         for kind, message in _differences(name, before.get(name), after.get(name)):
             changes.append(kind(workload=name, message=message, lines=lines))
     # If the base fails, the head does not, and their files differ, the head's file is not for the base's code.
-    broken = _broken_workloads(base) - _broken_workloads(head)
+    broken = evidence.base.broken - evidence.head.broken
     for name, harness in after.items():
         if name in broken:
             code = "harness.base-does-not-run" if name in before else "harness.workload-new-to-base"
@@ -124,14 +125,3 @@ def _job_settings(base: Harness, head: Harness) -> Iterator[_Difference]:
         if before or after:
             values = {"setting": name, "before": before or "", "after": after or ""}
             yield HarnessEdit, Message("harness.setting-changed", values)
-
-
-def _broken_workloads(run: RunDocument) -> set[str]:
-    names = {workload.name for workload in run.workloads if workload.error}
-    for step in run.checklist.steps:
-        if step.error:
-            names.add(step.workload)
-    for check in run.checklist.correctness:
-        if check.status == "error":
-            names.add(check.workload)
-    return names

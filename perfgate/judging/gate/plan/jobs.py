@@ -148,9 +148,8 @@ def _settings_of(name: str, evidence: Evidence, required: RequiredJob | None) ->
     """The settings that both sides were measured by, if the trusted side knows the job and its kind."""
     if required is None:
         return None
-    base, head = evidence.runs
-    settings = required.measured_by(base, head)
-    kinds = {job.kind for job in (*base.jobs.records, *head.jobs.records) if job.name == name}
+    settings = required.measured_by(evidence)
+    kinds = {job.kind for job in (*evidence.base.records, *evidence.head.records) if job.name == name}
     if settings is None or kinds != {settings.kind}:
         return None
     return settings

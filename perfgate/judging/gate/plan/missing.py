@@ -27,20 +27,19 @@ def missing_evidence(
     ``timed`` is False if the sides cannot be compared by time, which is reported elsewhere, as are workloads that fail to load,
     that the change removed, or that the base cannot run, and turns that failed.
     """
-    base, head = evidence.runs
-    workloads = _workload_names(evidence, required.workloads)
+    workloads = list(dict.fromkeys([*required.workloads, *evidence.workload_names]))
     missing = _missing_seals(evidence, [*workloads, *_job_names(evidence, required.jobs)], required)
     reported = _reported_elsewhere(evidence, changes)
     failed = set()
     untimed = set()
-    for pair in head.pairs.failed:
+    for pair in evidence.head.failed:
         failed.add(pair.workload)
         # The verdict gives the reason why these have no times.
         if pair.error.lacks_time_for_pairs:
             untimed.add(pair.workload)
     profiles = judges_subroutines(policy.tolerances)
-    of_base = rows_of_workloads(base, "base", profiles=profiles)
-    of_head = rows_of_workloads(head, "head", profiles=profiles)
+    of_base = rows_of_workloads(evidence.base, "base", profiles=profiles)
+    of_head = rows_of_workloads(evidence.head, "head", profiles=profiles)
     for name in workloads:
         if name not in reported:
             plan = WorkloadPlan(name, evidence, SideTables(of_base[name], of_head[name]), required, policy)
@@ -57,30 +56,18 @@ def missing_evidence(
     return missing
 
 
-def _workload_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
-    names = list(required)
-    for run in evidence.runs:
-        names += [workload.name for workload in run.workloads]
-        names += [replicate.workload for replicate in run.pairs.replicates]
-        names += [counters.workload for counters in run.checklist.counters]
-        names += [check.workload for check in run.checklist.correctness]
-        names += [step.workload for step in run.checklist.steps]
-    return list(dict.fromkeys(names))
-
-
 def _job_names(evidence: Evidence, required: Iterable[str]) -> list[str]:
     names = dict.fromkeys(required)
-    for run in evidence.runs:
-        names |= dict.fromkeys(job.name for job in run.jobs.records)
+    for index in evidence.sides:
+        names |= dict.fromkeys(job.name for job in index.records)
     names |= dict.fromkeys(evidence.base.turns)
     return list(names)
 
 
 def _reported_elsewhere(evidence: Evidence, changes: Sequence[HarnessChange]) -> set[str]:
-    base, head = evidence.runs
     listed = set()
     reported = set()
-    for workload in (*base.workloads, *head.workloads):
+    for workload in (*evidence.base.workloads, *evidence.head.workloads):
         listed.add(workload.name)
         if workload.error:
             reported.add(workload.name)
@@ -94,8 +81,8 @@ def _missing_seals(evidence: Evidence, names: Collection[str], required: Require
     """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
     plan = EvidencePlan(SideTables(RowTable(), RowTable()))
     is_sealed = required.sealed
-    for table, run in zip(plan.tables, evidence.runs):
-        if run.source.seal is not None:
+    for table, index in zip(plan.tables, evidence.sides):
+        if index.is_sealed:
             is_sealed = True
             for name in names:
                 table.add(Row(name, "", SEAL))

@@ -24,7 +24,7 @@ from perfgate.catalogue.names import (
     SLA,
 )
 from perfgate.document.decision import NamedBy, Policy
-from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND, CounterSet, RunDocument, WorkloadRecord
+from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND
 from perfgate.document.samples import AA_PAIRS_OF_A_START, STOPPED, BlockColumns, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.bounds import bounds_with_lost_values
@@ -51,7 +51,7 @@ from perfgate.judging.gate.evidence.rows import (
 )
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.evidence.stretches import are_in_turns
-from perfgate.judging.gate.evidence.trusted import Required, harness_of
+from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, clean_pair
 from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 from perfgate.judging.gate.plan.profiles import require_profiles
@@ -76,7 +76,7 @@ class WorkloadPlan(EvidencePlan):
         self._evidence = evidence
         self._required = required
         self._policy = policy
-        self._stored_run = self._newest_stored_run()
+        self._stored_run = required.newest_run(evidence, name)
         self._stored = RowTable()
         if self._stored_run is not None:
             self._stored = rows_of_workloads(self._stored_run, "base")[name]
@@ -111,18 +111,6 @@ class WorkloadPlan(EvidencePlan):
                 self.require(Row(self._name, shape, bound, key=("every value",)), side="head")
             self._require_counters(shape)
             self._require_checks(shape)
-
-    def _newest_stored_run(self) -> RunDocument | None:
-        """Main's newest stored run that measured this workload by the file that both sides were measured by."""
-        base, head = self._evidence.runs
-        if self._evidence.recorded:
-            return None
-        files = {record.sha256 for record in (*_records(base, self._name), *_records(head, self._name))}
-        for run in self._required.stored:
-            for record in _records(run, self._name):
-                if not record.error and {record.sha256} == files:
-                    return run
-        return None
 
     def _named_by(self, row: Row) -> NamedBy:
         """Who requires a row of a document: main's stored run, if it has that row too."""
@@ -167,7 +155,7 @@ class WorkloadPlan(EvidencePlan):
         twins = {row.unit for row in base if row.arm == "aa"} - pairs_of_base
         measured = pairs_of_base | twins | {row.unit for row in head if row.arm == "ab" and not row.key}
         failed = set()
-        for pair in self._evidence.head.run.pairs.failed:
+        for pair in self._evidence.head.failed:
             if pair.workload == self._name and pair.arm != "stretch":
                 failed.add(pair.pair)
         for first, numbers in groupby(sorted(measured | failed), key=lambda number: number // PAIRS_PER_ROUND):
@@ -208,7 +196,7 @@ class WorkloadPlan(EvidencePlan):
 
         A stretch that failed is reported as that.
         """
-        for pair in self._evidence.head.run.pairs.failed:
+        for pair in self._evidence.head.failed:
             if pair.workload == self._name and pair.arm == "stretch":
                 return
         blocks = self.tables.of_metric(MEAN)
@@ -262,7 +250,7 @@ class WorkloadPlan(EvidencePlan):
         blocks = set(self.tables.of_metric(BUSY))
         for row in sorted(blocks):
             self.require(row)
-        kinds = {run.testbed.device_kind for run in self._evidence.runs}
+        kinds = {index.device_kind for index in self._evidence.sides}
         if not blocks and kinds.isdisjoint(_KINDS_WITH_KERNELS):
             return
         pairs = set()
@@ -306,13 +294,12 @@ class WorkloadPlan(EvidencePlan):
 
         A change of the workload file has a harness, even if no document has one any more.
         """
-        base, head = self._evidence.runs
-        before = harness_of(base, self._name)
-        after = harness_of(head, self._name)
+        before = self._evidence.base.harness.get(self._name)
+        after = self._evidence.head.harness.get(self._name)
         whole = Row(self._name, "", HARNESS)
         # Whether the head says that code of the workload file differs from the base's.
-        files = {record.reference.rpartition(":")[0] for record in _records(head, self._name)}
-        if before or any(change.file in files for change in head.source.changes):
+        files = {record.reference.rpartition(":")[0] for record in self._evidence.head.records_of(self._name)}
+        if before or any(change.file in files for change in self._evidence.code.changes):
             self.require(whole, side="head")
         if not after or self._name in after.added:
             return
@@ -359,13 +346,10 @@ class WorkloadPlan(EvidencePlan):
     @cached_property
     def _says_steady(self) -> bool:
         """Whether any counter of the runs lists its steady counts, as older perfgates do not."""
-        runs = [*self._evidence.runs]
+        runs = [*self._evidence.sides]
         if self._stored_run is not None:
             runs.append(self._stored_run)
-        counters: list[CounterSet] = []
-        for run in runs:
-            counters += run.checklist.counters
-        return any(counted.steady for counted in counters)
+        return any(index.says_steady for index in runs)
 
     def _require_checks(self, shape: str) -> None:
         check = Row(self._name, shape, CORRECTNESS)
@@ -383,10 +367,6 @@ class WorkloadPlan(EvidencePlan):
 
 def _processes(table: RowTable) -> list[Row]:
     return [row for row in table.of_metric(LATENCY) if row.arm != "run" and not row.shape]
-
-
-def _records(run: RunDocument, name: str) -> list[WorkloadRecord]:
-    return [record for record in run.workloads if record.name == name]
 
 
 def _usable_quads(first: BlockColumns, second: BlockColumns) -> set[int]:

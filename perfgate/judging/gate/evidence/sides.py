@@ -1,0 +1,282 @@
+"""What a decision repeats of its documents besides rows: both sides, how they were measured, failures, notes, and steps."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Set
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from perfgate.catalogue.lookup import CARDS
+from perfgate.catalogue.records import GATE_STEP
+from perfgate.document.decision import (
+    ComparedSides,
+    Comparing,
+    Failure,
+    Measurement,
+    PackageDifference,
+    SideSummary,
+    StepSummary,
+    TestbedDifference,
+)
+from perfgate.document.files import content_sha256
+from perfgate.document.message import Message
+from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, RunDocument, Side, Source
+from perfgate.document.testbed import IDENTITY
+from perfgate.errors import DocumentError
+from perfgate.judging.gate.evidence.cpu_demand import waited_of_jobs
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.operating_point import power_cap
+from perfgate.judging.gate.evidence.undisturbed import waited_share
+from perfgate.judging.gate.evidence.values import rounded_if_known
+
+LEFT_OUT = "left_out"
+
+
+class Header(NamedTuple):
+    """The parts of a decision that repeat its documents."""
+
+    project: str
+    seed: int
+    sides: ComparedSides
+    measured: Measurement
+    steps: list[StepSummary]
+    warnings: list[Message]
+
+
+def header_of_head(head: RunDocument) -> Header:
+    """The header of a decision about the head alone."""
+    ci = head.session.ci
+    side = replace(side_of(head.source), sha256=content_sha256(head))
+    if side.commit and ci is not None and ci.head_sha != side.commit:
+        side = replace(side, reviewed=ci.head_sha)
+    measured = Measurement(
+        device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
+        machine=head.testbed.observed.get(IDENTITY) or head.testbed.observed.get("host", ""),
+        coverage=head.source.coverage,
+        links=_kept_files(head, "head"),
+        recorded=head.session.command == FROM_PROFILE,
+        in_ci=ci is not None,
+        duration=_duration_of(head),
+    )
+    sides = ComparedSides(base=SideSummary(), head=side)
+    return Header(head.project, head.session.seed, sides, measured, summarize_steps(head), head.warnings)
+
+
+def header_of_unmeasured(base: RunDocument, head: RunDocument, chosen_because: Message | None) -> Header:
+    """The header of a decision on a change that was not measured."""
+    header = header_of_head(head)
+    side = replace(side_of(base.source, chosen_because), sha256=content_sha256(base))
+    return header._replace(sides=replace(header.sides, base=side), warnings=notes_of_sides(base, head))
+
+
+def header_of(evidence: Evidence, chosen_because: Message | None) -> Header:
+    """The header of a decision about both sides.
+
+    Raises DocumentError if a document calls itself an upgrade report and its sides are of two commits: such a report cannot
+    fail, so a change must not be able to hide in one.
+    """
+    base, head = evidence.runs
+    header = header_of_unmeasured(base, head, chosen_because)
+    sides = replace(
+        header.sides,
+        comparing=_comparing(base, head),
+        testbed_differences=_testbed_differences(base, head),
+        package_differences=_package_differences(base, head),
+    )
+    rounds = [len(head.session.earlier), *(replicate.round for replicate in head.pairs.replicates)]
+    measured = replace(
+        header.measured,
+        links=_kept_files(base, "base") + header.measured.links,
+        pairs=_most_pairs(head),
+        rounds=1 + max(rounds),
+        waited=_waited(evidence),
+        power_cap=power_cap(base.pairs.replicates, head.pairs.replicates),
+        unmoved=sorted(evidence.kept_layout),
+        recorded=evidence.recorded,
+    )
+    return header._replace(sides=sides, measured=measured)
+
+
+def check_session(base: RunDocument, head: RunDocument) -> None:
+    """Raise DocumentError if the two were not measured as the two sides of one session."""
+    if base.pairs.replicates and base.session.id != head.session.id:
+        raise DocumentError(
+            "the pairs of these two runs come from different sessions ({base}, {head}), so they were not measured "
+            "side by side; judge the two run.json of one check folder",
+            base=base.session.id,
+            head=head.session.id,
+        )
+
+
+def uncounted(evidence: Evidence) -> list[Message]:
+    """The reasons that a recording has no counts, by side."""
+    reasons = []
+    for side, index in (("head", evidence.head), ("base", evidence.base)):
+        for note in index.run.warnings:
+            if note.code == "notes.nothing-counted":
+                reasons.append(Message("verdict.about", {"place": side, "what": note}))
+    return reasons
+
+
+def _comparing(base: RunDocument, head: RunDocument) -> Comparing:
+    """The subject of the comparison: code, or in an upgrade report the stacks under the same code."""
+    if head.session.command != "upgrade":
+        return "code"
+    if base.source.commit is None or base.source.commit != head.source.commit or head.source.dirty:
+        raise DocumentError(
+            "an upgrade report has the same commit on both sides, and these are of two; use perfgate check"
+        )
+    return "stack"
+
+
+def side_of(source: Source, chosen_because: Message | None = None) -> SideSummary:
+    side = msgspec.convert(source, SideSummary, from_attributes=True)
+    return replace(side, chosen_because=chosen_because)
+
+
+def _testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
+    before = base.testbed.fingerprint
+    after = head.testbed.fingerprint
+    if before == after:
+        return []
+    fields = _differing(base.testbed.comparable, head.testbed.comparable)
+    return fields or [TestbedDifference(field="fingerprint", base=before, head=after)]
+
+
+def _package_differences(base: RunDocument, head: RunDocument) -> list[PackageDifference]:
+    before = base.testbed.environment
+    after = head.testbed.environment
+    if before is None or after is None:
+        return []
+    is_known = before.loaded is not None and after.loaded is not None
+    loaded = {*(before.loaded or ()), *(after.loaded or ())}
+    packages = []
+    for package in _differing(before.packages, after.packages):
+        is_loaded = not is_known or package.field in loaded
+        packages.append(PackageDifference(field=package.field, base=package.base, head=package.head, loaded=is_loaded))
+    return packages
+
+
+def _most_pairs(head: RunDocument) -> int:
+    """The pairs of the workload that has most."""
+    pairs = Counter(replicate.workload for replicate in head.pairs.replicates if replicate.arm == "ab")
+    return max([pairs[workload.name] for workload in head.workloads], default=0)
+
+
+def _waited(evidence: Evidence) -> float | None:
+    """The share of the measured time in which workers, or else threads of jobs, waited for a CPU."""
+    blocks = []
+    for run in evidence.runs:
+        for replicate in run.pairs.replicates:
+            blocks += [columns for _, columns in replicate.lanes]
+    waited = waited_share(blocks)
+    if waited is None:
+        waited = waited_of_jobs(evidence)
+    return rounded_if_known(waited)
+
+
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[TestbedDifference]:
+    """The fields with differing values."""
+    differences = []
+    for name in sorted(before.keys() | after.keys()):
+        difference = TestbedDifference(field=name, base=before.get(name), head=after.get(name))
+        if difference.base != difference.head:
+            differences.append(difference)
+    return differences
+
+
+def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
+    """The failures of a run, except of steps that only inform: the checklist shows those failures."""
+    failures = []
+    failed_to_load = set()
+    for workload in run.workloads:
+        if workload.error:
+            failed_to_load.add(workload.name)
+            failures.append(Failure(side=side, workload=workload.name, what="load", error=workload.error))
+    for step in run.checklist.steps:
+        if step.status == "error" and step.number in deciding and step.workload not in failed_to_load:
+            why = step.reason or Message("gate.step-failed")
+            error = step.error or ErrorDetail(kind="exception", message=why)
+            failures.append(Failure(side=side, workload=step.workload, what=step.slug, error=error))
+    for check in run.checklist.correctness:
+        if check.status == "error":
+            reason = check.message or Message("gate.check-could-not-run")
+            error = ErrorDetail(kind="exception", message=reason)
+            failures.append(Failure(side=side, workload=check.workload, what="correctness", error=error))
+    return failures
+
+
+def failures_of_both(evidence: Evidence, deciding: Set[int]) -> list[Failure]:
+    """The failures of both sides, then the pairs, stretches and turns of jobs that failed."""
+    base, head = evidence.runs
+    failures = [*failures_of(base, "base", deciding), *failures_of(head, "head", deciding)]
+    for failed in head.pairs.failed:
+        what = f"pair {failed.pair}"
+        if failed.side:
+            what = "turns"
+        elif failed.arm == "stretch":
+            what = f"stretch {failed.pair}"
+        failures.append(Failure(side=failed.side or "pair", workload=failed.workload, what=what, error=failed.error))
+    return failures
+
+
+def notes_of_sides(base: RunDocument, head: RunDocument) -> list[Message]:
+    common = []
+    alone = []
+    for note in base.warnings:
+        if note in head.warnings:
+            common.append(Message("notes.both-sides", {"note": note}))
+        else:
+            alone.append(Message("notes.base", {"note": note}))
+    for note in head.warnings:
+        if note not in base.warnings:
+            alone.append(Message("notes.head", {"note": note}))
+    return common + alone
+
+
+def _kept_files(run: RunDocument, side: Side) -> list[Artifact]:
+    """The kept files of a side, by their paths in the check folder."""
+    return [replace(file, path=f"{side}/{file.path}") for file in run.artifacts]
+
+
+def _duration_of(head: RunDocument) -> float:
+    # "Z" is read only from Python 3.11 on.
+    try:
+        started = datetime.fromisoformat(head.session.started_at.replace("Z", "+00:00"))
+        finished = datetime.fromisoformat(head.session.finished_at.replace("Z", "+00:00"))
+        return round((finished - started).total_seconds(), 3)
+    except (TypeError, ValueError) as error:  # TypeError: one of the two has a time zone
+        raise DocumentError("the session's times are not ISO 8601 with a time zone: {error}", error=error) from error
+
+
+# --- the steps of the head's checklist
+
+
+def summarize_steps(head: RunDocument) -> list[StepSummary]:
+    """The steps of every workload with a checklist; step 20 is the decision itself."""
+    steps = [msgspec.convert(step, StepSummary, from_attributes=True) for step in head.checklist.steps]
+    measured: dict[str, set[int]] = defaultdict(set)
+    for step in head.checklist.steps:
+        measured[step.workload].add(step.number)
+    chosen: dict[str, set[int]] = defaultdict(set)
+    for record in head.workloads:
+        chosen[record.name].update(record.steps)
+    for workload, numbers in measured.items():
+        for number in sorted(CARDS.keys() - numbers - {GATE_STEP}):
+            is_chosen = number in chosen[workload] or not chosen[workload]
+            steps.append(_left_out(head, workload, number, is_chosen=is_chosen))
+    return steps
+
+
+def _left_out(head: RunDocument, workload: str, number: int, *, is_chosen: bool) -> StepSummary:
+    code = "gate.step-without-result"
+    if head.session.command == FROM_PROFILE:
+        code = "gate.step-not-recorded"
+    elif not is_chosen:
+        code = "gate.step-not-asked"
+    slug = CARDS[number].slug
+    return StepSummary(number=number, slug=slug, workload=workload, status=LEFT_OUT, reason=Message(code))

@@ -1,0 +1,86 @@
+"""Which cause and which line make the difference: the work of both sides, joined to the comparisons that it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Explanations, Invalid
+from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.compare.operators import compare_operators
+from perfgate.judging.gate.evidence.changed_code import HeadCode
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.explain.causes import attribute
+from perfgate.judging.gate.explain.contributions import explanations
+from perfgate.judging.gate.explain.operators import (
+    joined,
+    operator_changes,
+    operator_times,
+    replaced_operators,
+    slower_alone,
+)
+from perfgate.judging.gate.explain.profiles import explain_jobs
+from perfgate.judging.gate.explain.regressions import leading, reading_order, regressions_of
+
+
+class Explained(NamedTuple):
+    """The comparisons in reading order, each with the number of its cause, and everything that explains them."""
+
+    comparisons: list[Comparison]
+    explained: Explanations
+
+
+def changed_work(
+    evidence: Evidence, comparisons: Sequence[Comparison], *, invalid: Sequence[Invalid], timed: bool
+) -> Explanations:
+    """The work that changed: operators by name, and the parts of each changed time.
+
+    The times of operators count only if the sides are comparable (``timed``).
+    """
+    tests: list[OperatorDelta] = []
+    if timed:
+        tests = compare_operators(evidence, invalid=invalid)
+    explained = explain_jobs(evidence, comparisons)
+    if not evidence.recorded:
+        explained = [*explanations(evidence, comparisons, tests, invalid=invalid), *explained]
+    times: list[OperatorDelta] = []
+    if timed:
+        times = operator_times(evidence, tests, explained, invalid=invalid)
+    return Explanations(
+        operators=joined(operator_changes(evidence), tests, times),
+        explanations=explained,
+        replaced=replaced_operators(evidence),
+    )
+
+
+def explain(
+    comparisons: Sequence[Comparison],
+    work: Explanations,
+    code: HeadCode,
+    run_seconds: Mapping[tuple[str, str, str], float],
+    *,
+    acceptable: bool,
+) -> Explained:
+    """Join the changed work to the comparisons that got worse; ``acceptable`` is whether regressions can be accepted."""
+    attributed = attribute(comparisons, work, code, run_seconds)
+    ordered = sorted(attributed.comparisons, key=reading_order)
+    regressed = leading(ordered)
+    ranks: dict[ShapePlace, int] = {}
+    for rank, comparison in enumerate(regressed):
+        ranks.setdefault(comparison.place, rank)
+
+    def order(explanation: Explanation) -> int:
+        return ranks.get(explanation.place, len(ranks))
+
+    explained = replace(
+        work,
+        operators=slower_alone(work.operators, ordered, work.explanations),
+        explanations=sorted(work.explanations, key=order),
+        causes=attributed.causes,
+        regressions=regressions_of(ordered, regressed, attributed.causes, acceptable=acceptable),
+    )
+    return Explained(ordered, explained)
