@@ -14,6 +14,7 @@ from perfgate.catalogue.lookup import CARDS
 from perfgate.document.comparison import Bound, Checked, Comparison
 from perfgate.document.decision import (
     ChecklistRows,
+    ComparedSides,
     DecisionDocument,
     EvidenceGaps,
     Explanations,
@@ -33,7 +34,7 @@ from perfgate.judging.gate.compare.head_rules import compare_rules
 from perfgate.judging.gate.compare.jobs import compare_quantiles, notes_on_requests
 from perfgate.judging.gate.compare.recordings import recorded_times, untimed_places
 from perfgate.judging.gate.compare.settings import notes_on_settings
-from perfgate.judging.gate.compare.sides import compare_sides, set_aside
+from perfgate.judging.gate.compare.sides import SessionComparisons, compare_sides, set_aside
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.bounds import deciding_steps
 from perfgate.judging.gate.evidence.changed_code import HeadCode
@@ -105,7 +106,8 @@ def decide(
     evidence = Evidence(base, head, start_luck_of(history.series))
     settled = unmeasured(evidence.head, required.changed, policy)
     if settled is not None:
-        return _unmeasured(header_of_unmeasured(base, head, chosen_because), policy, settled)
+        verdict, reason = settled
+        return _document(header_of_unmeasured(base, head, chosen_because), policy, NO_PROCEDURE, verdict, [reason])
     return _judge(evidence, header_of(evidence, chosen_because), policy, history, required)
 
 
@@ -114,21 +116,14 @@ def _judge(
 ) -> DecisionDocument:
     """The decision on the evidence of both sides: what is missing, how they compare, why, and what follows."""
     sides = replace(header.sides, harness_changes=harness_changes(evidence))
-    is_comparable = sides.comparing == "stack" or not sides.testbed_differences
+    is_comparable = _is_comparable(sides)
     missing = missing_evidence(evidence, sides.harness_changes, required, policy, timed=is_comparable)
 
-    shares = AlphaShares.of_subjects(policy, subjects=len(evidence.head.subjects))
-    session = compare_sides(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
+    session = _compare(evidence, sides, policy, history, required)
     comparisons = session.comparisons
-    if not is_comparable:
-        comparisons = _of_head_alone(comparisons)
-    comparisons = [*comparisons, *not_compared(evidence.places, sides.harness_changes)]
-    comparisons = with_accepted(comparisons, sides.head, history.accepted)
     untimed: list[str] = []
     if evidence.recorded:
         untimed = untimed_places(evidence, comparisons)
-        if not sides.testbed_differences:
-            comparisons += recorded_times(evidence)
 
     failures = failures_of_both(evidence, deciding_steps(policy))
     gaps = EvidenceGaps(failures=failures, invalid=session.invalid, missing=missing)
@@ -147,20 +142,38 @@ def _judge(
         job_quantiles=compare_quantiles(evidence),
         stored=compare_stored(evidence.head, history),
     )
-    return DecisionDocument(
-        perfgate_version=__version__,
-        project=header.project,
-        verdict=verdict,
-        reasons=reasons,
+    decision = _document(header, policy, PROCEDURE, verdict, reasons)
+    return replace(
+        decision,
         sides=sides,
         measured=replace(header.measured, noise_floors=session.floors),
-        procedure=_procedure(PROCEDURE, header, policy, PROCEDURE_VERSION, [QUANTILE]),
+        procedure=replace(decision.procedure, quantiles=[QUANTILE]),
         comparisons=explained.comparisons,
         gaps=gaps,
         checklist=checklist,
         explained=explained.explained,
         warnings=_notes(evidence, header, comparisons, verdict),
     )
+
+
+def _is_comparable(sides: ComparedSides) -> bool:
+    return sides.comparing == "stack" or not sides.testbed_differences
+
+
+def _compare(
+    evidence: Evidence, sides: ComparedSides, policy: Policy, history: History, required: Required
+) -> SessionComparisons:
+    """The comparisons as they count: without numbers of different testbeds, and with accepted regressions."""
+    shares = AlphaShares.of_subjects(policy, subjects=len(evidence.head.subjects))
+    session = compare_sides(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
+    comparisons = session.comparisons
+    if not _is_comparable(sides):
+        comparisons = _of_head_alone(comparisons)
+    comparisons = [*comparisons, *not_compared(evidence.places, sides.harness_changes)]
+    comparisons = with_accepted(comparisons, sides.head, history.accepted)
+    if evidence.recorded and not sides.testbed_differences:
+        comparisons += recorded_times(evidence)
+    return session._replace(comparisons=comparisons)
 
 
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
@@ -171,42 +184,30 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     gaps = EvidenceGaps(failures=failures_of(head, "head", frozenset(CARDS)))
     verdict, reasons = verdict_of(VerdictBasis(sides, comparisons, gaps))
     explained = explain(comparisons, Explanations(), HeadCode(), {}, acceptable=False)
+    return replace(
+        _document(header, policy, PROCEDURE_ALONE, verdict, reasons),
+        sides=sides,
+        comparisons=explained.comparisons,
+        gaps=gaps,
+        explained=explained.explained,
+    )
+
+
+def _document(
+    header: Header, policy: Policy, procedure: str, verdict: Verdict, reasons: list[Message]
+) -> DecisionDocument:
+    """A decision without evidence."""
     return DecisionDocument(
         perfgate_version=__version__,
         project=header.project,
         verdict=verdict,
         reasons=reasons,
-        sides=sides,
-        measured=header.measured,
-        procedure=_procedure(PROCEDURE_ALONE, header, policy),
-        comparisons=explained.comparisons,
-        gaps=gaps,
-        checklist=ChecklistRows(steps=header.steps),
-        explained=explained.explained,
-        warnings=header.warnings,
-    )
-
-
-def _unmeasured(header: Header, policy: Policy, settled: tuple[Verdict, Message]) -> DecisionDocument:
-    """The decision on a change that was not measured."""
-    verdict, reason = settled
-    return DecisionDocument(
-        perfgate_version=__version__,
-        project=header.project,
-        verdict=verdict,
-        reasons=[reason],
         sides=header.sides,
         measured=header.measured,
-        procedure=_procedure(NO_PROCEDURE, header, policy),
+        procedure=Procedure(name=procedure, version=PROCEDURE_VERSION, seed=header.seed, quantiles=[], policy=policy),
         checklist=ChecklistRows(steps=header.steps),
         warnings=header.warnings,
     )
-
-
-def _procedure(
-    name: str, header: Header, policy: Policy, version: int = 1, quantiles: Sequence[float] = ()
-) -> Procedure:
-    return Procedure(name=name, version=version, seed=header.seed, quantiles=list(quantiles), policy=policy)
 
 
 def _of_head_alone(comparisons: Iterable[Comparison]) -> list[Comparison]:

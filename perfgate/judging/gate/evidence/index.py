@@ -79,8 +79,13 @@ class RunIndex:
     def broken(self) -> set[str]:
         """The workloads that failed to load, in a step, or in their check."""
         names = {workload.name for workload in self.workloads if workload.error}
-        names |= {step.workload for step in self.run.checklist.steps if step.error}
-        return names | {check.workload for check in self.correctness if check.status == "error"}
+        for step in self.run.checklist.steps:
+            if step.error:
+                names.add(step.workload)
+        for check in self.correctness:
+            if check.status == "error":
+                names.add(check.workload)
+        return names
 
     @cached_property
     def subjects(self) -> set[str]:
@@ -228,10 +233,9 @@ class Evidence:
         names: dict[str, None] = {}
         for run in self.runs:
             names |= dict.fromkeys(workload.name for workload in run.workloads)
-            names |= dict.fromkeys(replicate.workload for replicate in run.pairs.replicates)
-            names |= dict.fromkeys(counters.workload for counters in run.checklist.counters)
-            names |= dict.fromkeys(check.workload for check in run.checklist.correctness)
-            names |= dict.fromkeys(step.workload for step in run.checklist.steps)
+            listed = run.checklist
+            for entry in (*run.pairs.replicates, *listed.counters, *listed.correctness, *listed.steps):
+                names[entry.workload] = None
         return list(names)
 
     @cached_property

@@ -77,7 +77,8 @@ class Required:
         """Main's newest stored run that measured a workload by the file that both sides were measured by."""
         if evidence.recorded:
             return None
-        files = {record.sha256 for index in evidence.sides for record in index.records_of(workload)}
+        records = evidence.base.records_of(workload) + evidence.head.records_of(workload)
+        files = {record.sha256 for record in records}
         for run in self.stored:
             index = RunIndex(run)
             for record in index.records_of(workload):
