@@ -111,7 +111,6 @@ class Paired(NumberComparison, frozen=True, kw_only=True):
     evidence: EvidenceUnit = "pair"
     interval: tuple[float, float] | None = None
     confidence: float | None = None
-    p: float | None = None
     p_adjusted: float | None = None
     pairs: int | None = None
     starts: int | None = None

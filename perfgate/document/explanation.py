@@ -110,7 +110,7 @@ class OperatorTime(OperatorCalls, frozen=True, kw_only=True):
 class OperatorTest(OperatorTime, frozen=True, kw_only=True):
     """The test of an operator over the pairs, which informs and never fails the gate.
 
-    ``delta``, ``interval`` and ``confidence`` are as in Paired; ``p`` is one-sided, in the direction of ``delta``; ``q`` is
+    ``delta``, ``interval`` and ``confidence`` are as in Paired; ``q`` is the one-sided p-value in the direction of ``delta``,
     adjusted for false discoveries among all operators of the decision (Benjamini-Hochberg); ``share`` is its part of the self
     time of all operators of the base's call, ``pairs`` how many pairs were tested. ``alone`` is an operator that its test found
     slower, and that neither a count nor an explanation names.
@@ -120,7 +120,6 @@ class OperatorTest(OperatorTime, frozen=True, kw_only=True):
     delta: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None
-    p: float | None = None
     q: float | None = None
     outcome: Literal["regressed", "improved", "unchanged", "inconclusive", "untested"] = "untested"
     pairs: int | None = None

@@ -10,7 +10,7 @@ import pytest
 
 from perfgate.document.gates import GateRecord
 from perfgate.judging.forge.comment import read_state
-from perfgate.judging.gate.joint import joint_verdict
+from perfgate.judging.gate.verdict import joint_verdict
 from perfgate.judging.store.store import StorePlace, open_location
 from tests.end_to_end.publishing import CONFIG, MARKER, Job
 from tests.fakes.forge import BOT, Reply

@@ -264,7 +264,6 @@ def regressed_time() -> list[Comparison]:
             head=0.0386,
             delta=0.068,
             interval=(0.059, 0.077),
-            p=0.00006,
             p_adjusted=0.0002,
             effects=[0.064, 0.072] * 7,
         ),
@@ -275,7 +274,6 @@ def regressed_time() -> list[Comparison]:
             head=0.0391,
             delta=0.054,
             interval=(0.041, 0.066),
-            p=0.0001,
             p_adjusted=0.0003,
         ),
     ]
@@ -321,7 +319,6 @@ def make_operator_test(op: str = "aten::mm", **fields: Any) -> OperatorDelta:
         "delta": 0.098,
         "interval": (0.083, 0.112),
         "confidence": 0.95,
-        "p": 0.00024,
         "q": 0.0044,
         "outcome": "regressed",
         "pairs": 12,
@@ -333,7 +330,7 @@ def make_operator_test(op: str = "aten::mm", **fields: Any) -> OperatorDelta:
 
 def operator_tests() -> list[OperatorDelta]:
     """Return one operator that got slower, and three that say something else."""
-    same: dict[str, Any] = {"delta": 0.002, "interval": (-0.011, 0.014), "p": 0.4, "q": 0.6, "line": None}
+    same: dict[str, Any] = {"delta": 0.002, "interval": (-0.011, 0.014), "q": 0.6, "line": None}
     return [
         make_operator_test(),
         make_operator_test("aten::addmm", outcome="unchanged", base=0.0148, head=0.0148, share=0.42, **same),

@@ -15,8 +15,7 @@ from perfgate.document.joint import JointDecision, VerdictOnTestbed
 from perfgate.document.message import Message
 from perfgate.errors import EXIT_BUG, PerfgateError
 from perfgate.judging.forge.comment import TEXT_BUDGET
-from perfgate.judging.gate.joint import joint_verdict
-from perfgate.judging.gate.verdict import exit_code
+from perfgate.judging.gate.verdict import exit_code, joint_verdict
 from perfgate.judging.report.render.ci import status_line
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.testbeds import (

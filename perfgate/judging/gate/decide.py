@@ -130,11 +130,12 @@ def _judge(
     basis = VerdictBasis(sides, comparisons, gaps, untimed, uncounted(evidence))
     verdict, reasons = verdict_of(basis)
 
-    work = changed_work(evidence, comparisons, invalid=session.invalid, timed=is_comparable)
+    timeless = session.spoiled if is_comparable else evidence.places
+    work = changed_work(evidence, comparisons, timeless)
     is_acceptable = verdict == "FAIL" and sides.comparing == "code" and not sides.head.dirty
     explained = explain(comparisons, work, evidence.code, evidence.run_seconds, acceptable=is_acceptable)
 
-    numbers = compare_checklist(evidence, comparisons, policy, invalid=session.invalid)
+    numbers = compare_checklist(evidence, comparisons, policy, spoiled=session.spoiled)
     moves = Moves(numbers, comparisons, comparable=is_comparable)
     checklist = ChecklistRows(
         steps=judged_steps(header.steps, evidence.base.steps, numbers, moves, explained.explained.causes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +21,10 @@ from perfgate.document.decision import (
 from perfgate.document.message import Message, as_message
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.judging.gate.plan.harness import is_consequence
+
+# The first of these that a testbed has is the verdict of all. A testbed that was skipped, because no relevant
+# file changed, does not count.
+ORDER: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "WARN", "PASS", "SKIPPED")
 
 
 class VerdictRule(NamedTuple):
@@ -186,3 +190,11 @@ def _about(place: str, what: Message | str | None) -> Message:
 
 def _name(comparison: Comparison) -> str:
     return f"{comparison.place.label} {comparison.name}"
+
+
+# --- several testbeds
+
+
+def joint_verdict(verdicts: Collection[Verdict]) -> Verdict:
+    """The verdict of a matrix: FAIL if any testbed fails, else INCONCLUSIVE if any is undecided or missing."""
+    return next(verdict for verdict in ORDER if verdict in verdicts)

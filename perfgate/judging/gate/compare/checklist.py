@@ -5,7 +5,7 @@ A difference is shown only for numbers measured side by side, in pairs or in tur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, judged_by
 from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE, OPERATOR_SHARE
 from perfgate.catalogue.records import JudgedValue
 from perfgate.document.comparison import Bound, Comparison, EvidenceUnit, Paired
-from perfgate.document.decision import CountDifference, Invalid, Policy, StepComparison, TurnDifference, TurnUnit
+from perfgate.document.decision import CountDifference, Policy, StepComparison, TurnDifference, TurnUnit
 from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.document.shape import ShapePlace
@@ -36,13 +36,13 @@ def compare_checklist(
     comparisons: Iterable[Comparison],
     policy: Policy,
     *,
-    invalid: Iterable[Invalid],
+    spoiled: Collection[ShapePlace],
 ) -> list[StepComparison]:
     """Compare every number that a side has, in the order of steps, reusing the comparisons that the decision already has.
 
-    Times of ``invalid`` places are not evidence, so they have no difference here either.
+    Times of ``spoiled`` places are not evidence, so they have no difference here either.
     """
-    checklist = _Checklist(evidence, list(comparisons), policy, invalid)
+    checklist = _Checklist(evidence, comparisons, policy, spoiled)
     numbers = {**evidence.base.leading, **evidence.head.leading}
     rows = []
     for number in sorted(numbers, key=lambda number: number.step):
@@ -63,14 +63,12 @@ class _Checklist:
     """The rows of a checklist, from comparisons and evidence of the decision."""
 
     def __init__(
-        self, evidence: Evidence, comparisons: Sequence[Comparison], policy: Policy, invalid: Iterable[Invalid]
+        self, evidence: Evidence, comparisons: Iterable[Comparison], policy: Policy, spoiled: Collection[ShapePlace]
     ) -> None:
         self._evidence = evidence
         self._policy = policy
         # The places with invalid times, and the workloads as a whole.
-        self._set_aside: set[ShapePlace] = set()
-        for entry in invalid:
-            self._set_aside |= {entry.place, ShapePlace(entry.workload, "")}
+        self._set_aside = {*spoiled, *(ShapePlace(place.workload, "") for place in spoiled)}
         self._limits = _limits(policy)
         self._paired: dict[tuple[str, str, str], Paired] = {}
         self._budgets: dict[tuple[str, str, str], Bound] = {}

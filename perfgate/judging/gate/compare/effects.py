@@ -28,7 +28,6 @@ from perfgate.judging.gate.compare.rule import (
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.numbers import JOB, Number
 from perfgate.judging.gate.evidence.values import change_of, rounded, rounded_if_known
-from perfgate.stats.signed_rank import p_above
 
 # The robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases by 1 + this / sqrt(n)
 # (simulated: 1.95 of 5, 1.79 of 7, 1.54 of 14).
@@ -83,8 +82,6 @@ def judge_effect(judged: JudgedNumber, effect: PairedEffect) -> Paired:
         detectable=rounded_if_known(visible),
         effects=shown_effects(number.metric, effect.differences),
     )
-    if effect.evidence == "pair":
-        row = replace(row, p=rounded(p_above(worse.values, 0.0, worse.weights)))
     bounds = interval(worse, judged.errors)
     if bounds is not None:
         sign = -1.0 if row.better == "higher" else 1.0

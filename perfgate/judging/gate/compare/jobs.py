@@ -17,14 +17,13 @@ from perfgate.judging.gate.compare.rank_counts import compare_counts
 from perfgate.judging.gate.compare.ranks import losses_differ
 from perfgate.judging.gate.compare.rule import Z_POWER, spread
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.executed_lines import FEWEST_COUNTED, counted_lines
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.producers.quads import JobQuads
 from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
 from perfgate.judging.gate.evidence.quads import Quad, other_work, quads_of, turns_of
-from perfgate.judging.gate.evidence.server_counters import CACHED, common_ratio
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
+from perfgate.judging.gate.evidence.turn_counters import CACHED, FEWEST_COUNTED, common_ratio, counted_lines
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.clusters import START_LUCK
 

@@ -7,7 +7,7 @@ them, so they share a false-discovery rate; the judge of numbers (``judge.py``) 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from perfgate.catalogue.names import OPERATOR_TIME
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.comparison import Outcome, Paired
-from perfgate.document.decision import Invalid, Policy
+from perfgate.document.decision import Policy
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapePlace
@@ -58,21 +58,21 @@ class _Subject(NamedTuple):
     share: float
 
 
-def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) -> list[OperatorDelta]:
+def compare_operators(evidence: Evidence, *, spoiled: Collection[ShapePlace] = ()) -> list[OperatorDelta]:
     """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
-    Shapes with ``invalid`` times are left out. An operator that one side runs more often is left to the exact counters,
+    Shapes with ``spoiled`` times are left out. An operator that one side runs more often is left to the exact counters,
     and its cost to the explanation. An operator is named if its change is above ``SMALLEST_CHANGE`` and its
     false-discovery-adjusted p-value, over all operators of all shapes, at most ``FALSE_DISCOVERIES``: the false-discovery rate
     is at most that among those named slower, and among those named faster.
     """
-    subjects = list(_subjects(evidence, invalid, "operators"))
+    subjects = list(_subjects(evidence, spoiled, "operators"))
     tests = _tests(subjects, evidence)
     return sorted(tests, key=lambda test: (-test.seconds, test.workload, test.shape, test.op))
 
 
 def judge_subroutines(
-    evidence: Evidence, policy: Policy, alpha: float, *, invalid: Iterable[Invalid] = ()
+    evidence: Evidence, policy: Policy, alpha: float, *, spoiled: Collection[ShapePlace] = ()
 ) -> list[Paired]:
     """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times,
     even if the call did not change.
@@ -83,7 +83,7 @@ def judge_subroutines(
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
     by_workload: dict[str, list[_Subject]] = {}
-    subjects = [*_subjects(evidence, invalid, "operators"), *_subjects(evidence, invalid, "subroutines")]
+    subjects = [*_subjects(evidence, spoiled, "operators"), *_subjects(evidence, spoiled, "subroutines")]
     for subject in subjects:
         if configured_tolerance(policy, subject.metric, subject.place) is not None:
             by_workload.setdefault(subject.place.workload, []).append(subject)
@@ -94,12 +94,11 @@ def judge_subroutines(
     return comparisons
 
 
-def _subjects(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterator[_Subject]:
+def _subjects(evidence: Evidence, spoiled: Collection[ShapePlace], kind: Kind) -> Iterator[_Subject]:
     """Yield the parts that enough pairs timed on both sides, large enough in the call, of shapes with valid times.
 
     Operators that one side runs more often are left out.
     """
-    spoiled = {entry.place for entry in invalid}
     changed: set[tuple[ShapePlace, str]] = set()
     if kind == "operators":
         changed = evidence.changed_counts
@@ -139,19 +138,14 @@ def _call_seconds(pairs: PairedTimes, kind: Kind) -> float:
 
 def _tests(subjects: Sequence[_Subject], evidence: Evidence) -> Iterator[OperatorDelta]:
     """Yield the test of each subject: one-sided in the direction of its effect, and adjusted for all subjects."""
-    p_slower = [p_above(subject.differences, 0.0) for subject in subjects]
-    p_faster = [p_below(subject.differences, 0.0) for subject in subjects]
-    q_slower = false_discovery(p_slower)
-    q_faster = false_discovery(p_faster)
-    for number, subject in enumerate(subjects):
-        if estimate(subject.differences) > 0:
-            yield _test(subject, p_slower[number], q_slower[number], evidence)
-        else:
-            yield _test(subject, p_faster[number], q_faster[number], evidence)
+    q_slower = false_discovery([p_above(subject.differences, 0.0) for subject in subjects])
+    q_faster = false_discovery([p_below(subject.differences, 0.0) for subject in subjects])
+    for subject, slower, faster in zip(subjects, q_slower, q_faster):
+        effect = estimate(subject.differences)
+        yield _test(subject, effect, slower if effect > 0 else faster, evidence)
 
 
-def _test(subject: _Subject, p: float, q: float, evidence: Evidence) -> OperatorDelta:
-    effect = estimate(subject.differences)
+def _test(subject: _Subject, effect: float, q: float, evidence: Evidence) -> OperatorDelta:
     tail = (1 - CONFIDENCE) / 2
     low = lower_bound(subject.differences, tail)
     high = upper_bound(subject.differences, tail)
@@ -175,7 +169,6 @@ def _test(subject: _Subject, p: float, q: float, evidence: Evidence) -> Operator
         delta=rounded(math.expm1(effect)),
         interval=(rounded(math.expm1(low)), rounded(math.expm1(high))),
         confidence=CONFIDENCE,
-        p=rounded(p),
         q=rounded(q),
         outcome=outcome,
         pairs=int(subject.differences.size),
@@ -204,7 +197,6 @@ def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float)
         delta=test.delta,
         interval=test.interval,
         confidence=test.confidence,
-        p=test.p,
         p_adjusted=test.q,
         pairs=test.pairs,
     )

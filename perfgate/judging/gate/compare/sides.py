@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from perfgate.document.comparison import Comparison, Paired, Recorded
 from perfgate.document.decision import Invalid, NoiseFloor, Policy
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.alpha import OPERATORS, AlphaShares
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.compare.harmless_counts import with_costless
@@ -35,6 +36,10 @@ class SessionComparisons(NamedTuple):
     floors: list[NoiseFloor]
     invalid: list[Invalid]
 
+    @property
+    def spoiled(self) -> set[ShapePlace]:
+        return {entry.place for entry in self.invalid}
+
 
 def compare_sides(
     evidence: Evidence,
@@ -48,6 +53,7 @@ def compare_sides(
     """
     floors = noise_floors(evidence, policy)
     invalid = [*invalid_times(evidence), *base_differs(floors), *invalid_turns(evidence)]
+    reasons = {entry.place: entry.message for entry in invalid}
     rows = numbers_of(evidence, Rules(policy, numbers))
     judged = judge_numbers(rows, shares, floors)
     judged = list(with_parts(with_implied(judged, evidence), evidence))
@@ -59,8 +65,8 @@ def compare_sides(
         *compare_counters(evidence, policy),
         *compare_settings(evidence),
         *kernel_times,
-        *_without_invalid(judged, invalid),
-        *judge_subroutines(evidence, policy, shares.of(OPERATORS), invalid=invalid),
+        *_without_invalid(judged, reasons),
+        *judge_subroutines(evidence, policy, shares.of(OPERATORS), spoiled=reasons),
         *_of_jobs(evidence, policy, judged),
     ]
     return SessionComparisons(with_costless(comparisons, policy), floors, invalid)
@@ -78,9 +84,8 @@ def set_aside(comparison: Comparison, reason: Message) -> Comparison:
     return replace(comparison, outcome="not_comparable", gating=False, reason=reason)
 
 
-def _without_invalid(judged: Iterable[Comparison], invalid: Iterable[Invalid]) -> Iterator[Comparison]:
-    """Yield the numbers, set aside if the times of their place are invalid."""
-    reasons = {entry.place: entry.message for entry in invalid}
+def _without_invalid(judged: Iterable[Comparison], reasons: Mapping[ShapePlace, Message]) -> Iterator[Comparison]:
+    """Yield the numbers, set aside if there is a reason why the times of their place are invalid."""
     for comparison in judged:
         if isinstance(comparison, Paired):
             reason = reasons.get(comparison.place)

@@ -239,14 +239,14 @@ class Evidence:
         return list(names)
 
     @cached_property
-    def run_seconds(self) -> dict[tuple[str, str, str], float]:
+    def run_seconds(self) -> dict[tuple[ShapePlace, str], float]:
         """The seconds of one run of an operator of a shape in the traces, from the head if it has them."""
         seconds = {}
         for index in (self.base, self.head):
             for place, rows in index.operators.items():
                 for operator, row in rows.items():
                     if row.count:
-                        seconds[place.workload, place.shape, operator] = row.self_time / row.count
+                        seconds[place, operator] = row.self_time / row.count
         return seconds
 
     @cached_property

@@ -36,7 +36,7 @@ def attribute(
     comparisons: Sequence[Comparison],
     work: Explanations,
     code: HeadCode,
-    run_seconds: Mapping[tuple[str, str, str], float],
+    run_seconds: Mapping[tuple[ShapePlace, str], float],
 ) -> Attributed:
     """Find the causes of the comparisons that got worse.
 
@@ -73,7 +73,7 @@ def _ranked(
     comparisons: Sequence[Comparison],
     work: Explanations,
     code: HeadCode,
-    run_seconds: Mapping[tuple[str, str, str], float],
+    run_seconds: Mapping[tuple[ShapePlace, str], float],
 ) -> list[Cause]:
     """The work that got worse, the likeliest cause first over all places."""
     by_place: dict[ShapePlace, list[Cause]] = defaultdict(list)

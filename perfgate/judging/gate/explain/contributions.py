@@ -16,7 +16,6 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import BUSY, LOW_PRECISION_OPS, SYNCS
 from perfgate.document.alignment import AlignedWork, Work, align
 from perfgate.document.comparison import Comparison, Exact, Paired
-from perfgate.document.decision import Invalid
 from perfgate.document.explanation import Explanation, InputsChange, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount
 from perfgate.document.shape import ShapePlace
@@ -51,13 +50,13 @@ def explanations(
     comparisons: Sequence[Comparison],
     tests: Sequence[OperatorDelta] = (),
     *,
-    invalid: Iterable[Invalid] = (),
+    spoiled: Collection[ShapePlace] = (),
 ) -> list[Explanation]:
     """For every shape that both sides traced, the parts of its change in time, and its bottleneck.
 
-    If one of the ``tests`` measured an operator's loss, that is its contribution.
+    Times of ``spoiled`` places are not explained. If one of the ``tests`` measured an operator's loss, that is its
+    contribution.
     """
-    spoiled = {entry.place for entry in invalid}
     exact: dict[ShapePlace, list[Exact]] = defaultdict(list)
     for comparison in comparisons:
         if isinstance(comparison, Exact):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from perfgate.document.comparison import Comparison
-from perfgate.document.decision import Explanations, Invalid
-from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.decision import Explanations
+from perfgate.document.explanation import Explanation
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.operators import compare_operators
 from perfgate.judging.gate.evidence.changed_code import HeadCode
@@ -35,21 +35,14 @@ class Explained(NamedTuple):
 
 
 def changed_work(
-    evidence: Evidence, comparisons: Sequence[Comparison], *, invalid: Sequence[Invalid], timed: bool
+    evidence: Evidence, comparisons: Sequence[Comparison], spoiled: Collection[ShapePlace]
 ) -> Explanations:
-    """The work that changed: operators by name, and the parts of each changed time.
-
-    The times of operators count only if the sides are comparable (``timed``).
-    """
-    tests: list[OperatorDelta] = []
-    if timed:
-        tests = compare_operators(evidence, invalid=invalid)
+    """The work that changed: operators by name, and the parts of each changed time, without times of ``spoiled`` places."""
+    tests = compare_operators(evidence, spoiled=spoiled)
     explained = explain_jobs(evidence, comparisons)
     if not evidence.recorded:
-        explained = [*explanations(evidence, comparisons, tests, invalid=invalid), *explained]
-    times: list[OperatorDelta] = []
-    if timed:
-        times = operator_times(evidence, tests, explained, invalid=invalid)
+        explained = [*explanations(evidence, comparisons, tests, spoiled=spoiled), *explained]
+    times = operator_times(evidence, tests, explained, spoiled=spoiled)
     return Explanations(
         operators=joined(operator_changes(evidence), tests, times),
         explanations=explained,
@@ -61,7 +54,7 @@ def explain(
     comparisons: Sequence[Comparison],
     work: Explanations,
     code: HeadCode,
-    run_seconds: Mapping[tuple[str, str, str], float],
+    run_seconds: Mapping[tuple[ShapePlace, str], float],
     *,
     acceptable: bool,
 ) -> Explained:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from perfgate.catalogue.names import FRAMEWORK_OPS
 from perfgate.document.alignment import Work
 from perfgate.document.comparison import Comparison
-from perfgate.document.decision import Invalid
 from perfgate.document.explanation import Explanation, OperatorDelta, Replacement
 from perfgate.document.lines import file_of, split_line
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow
@@ -30,7 +29,7 @@ _Code = tuple[str, str | None]
 # The most operators of a shape listed with their times.
 MAX_OPERATORS = 100
 # An operator of a shape of a workload.
-_Key = tuple[str, str, str]
+_Key = tuple[ShapePlace, str]
 
 
 def joined(
@@ -39,7 +38,7 @@ def joined(
     """Each operator of a shape once, in the order of the lists: its counts, its test, and its times."""
     rows: dict[_Key, OperatorDelta] = {}
     for delta in (*changes, *tests, *times):
-        key = delta.workload, delta.shape, delta.op
+        key = delta.place, delta.op
         first = rows.get(key)
         if first is None:
             rows[key] = delta
@@ -131,20 +130,19 @@ def operator_times(
     tests: Iterable[OperatorDelta],
     explanations: Iterable[Explanation],
     *,
-    invalid: Iterable[Invalid] = (),
+    spoiled: Collection[ShapePlace] = (),
 ) -> list[OperatorDelta]:
-    """The time of every profiled operator on both sides, most time first, shape by shape.
+    """The time of every profiled operator on both sides, most time first, shape by shape, without ``spoiled`` places.
 
     The difference comes from the explanation, which excludes the profiler's own time, else from the test, else from the paired
     estimate.
     """
-    spoiled = {entry.place for entry in invalid}
     differences = {}
     for test in tests:
-        differences[test.workload, test.shape, test.op] = test.seconds
+        differences[test.place, test.op] = test.seconds
     for explanation in explanations:
         for part in explanation.contributions:
-            differences[(*explanation.place, part.profiled)] = part.seconds
+            differences[explanation.place, part.profiled] = part.seconds
     times: list[OperatorDelta] = []
     for place in evidence.places:
         if place in spoiled:
@@ -169,7 +167,7 @@ def _heaviest(pairs: PairedTimes) -> list[str]:
 
 def _time(place: ShapePlace, operator: str, pairs: PairedTimes, differences: Mapping[_Key, float]) -> OperatorDelta:
     of_base, of_head = pairs.of(operator).T
-    difference = differences.get((*place, operator))
+    difference = differences.get((place, operator))
     if difference is None:
         difference = estimate(of_head - of_base)
     if any(operator in times for times in pairs.head):

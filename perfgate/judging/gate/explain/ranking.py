@@ -15,6 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from perfgate.document.explanation import Cause
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.explain.kinds import EXPLAINS
 
@@ -39,7 +40,7 @@ class PlaceRanking:
     """The causes of one place, in their order; ``run_seconds`` are those of one run of an operator in a trace."""
 
     def __init__(
-        self, causes: Sequence[Cause], code: ChangedCode, run_seconds: Mapping[tuple[str, str, str], float]
+        self, causes: Sequence[Cause], code: ChangedCode, run_seconds: Mapping[tuple[ShapePlace, str], float]
     ) -> None:
         self._code = code
         self._run_seconds = run_seconds
@@ -102,7 +103,7 @@ class PlaceRanking:
         """The seconds that a cause adds: from the pairs, else by its runs in a trace."""
         if cause.more_time is not None:
             return max(cause.more_time, 0.0)
-        return max(cause.more_count, 0.0) * self._run_seconds.get((*cause.place, cause.op), 0.0)
+        return max(cause.more_count, 0.0) * self._run_seconds.get((cause.place, cause.op), 0.0)
 
     def _explains(self, cause: Cause, top: Cause) -> bool:
         """Whether a cause on a changed line may be the reason for the cause that would otherwise be named first.

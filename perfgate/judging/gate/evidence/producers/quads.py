@@ -23,8 +23,8 @@ from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
 from perfgate.judging.gate.evidence.quads import LOOKS, Quad, looks_of, other_work, quads_of, turns_of
-from perfgate.judging.gate.evidence.server_counters import RATIOS, common_ratio
 from perfgate.judging.gate.evidence.stalls import stall_effect
+from perfgate.judging.gate.evidence.turn_counters import RATIOS, common_ratio
 from perfgate.stats.summary import median
 
 # The slowdown of a job that "unchanged" excludes: whole programs spread more than calls.

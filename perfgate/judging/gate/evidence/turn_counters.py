@@ -1,12 +1,14 @@
-"""A server's own counters, as ratios over all turns of a side."""
+"""Counters of a job's turns: the lines of Python that its runs execute, and ratios of a server's own counters."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from perfgate.document.job import Turn
+from perfgate.document.job import PYTHON_LINES, Turn
 
+# The fewest runs of a side that show whether the count of lines repeats.
+FEWEST_COUNTED = 2
 # The counts of a ratio, as numerator and denominator: the first pair that both sides have.
 Ratio = tuple[str, str]
 CACHED: tuple[Ratio, ...] = (("prefix_hits", "prefix_queries"), ("cached_tokens", "input_tokens"))
@@ -16,6 +18,10 @@ RATIOS: Mapping[str, tuple[Ratio, ...]] = {
     "serving.preemptions": (("preemptions", "requests"),),
     "serving.iterations": (("iterations", "output_tokens"),),
 }
+
+
+def counted_lines(turns: Iterable[Turn]) -> list[int]:
+    return [turn.counters[PYTHON_LINES] for turn in turns if PYTHON_LINES in turn.counters]
 
 
 def common_ratio(
