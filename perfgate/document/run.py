@@ -324,8 +324,7 @@ class CallAccount(ShapeEntry, frozen=True, kw_only=True):
     """The parts of the time of a typical traced call, in seconds; ``parts`` add up to ``wall``.
 
     It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares are more reliable than
-    its seconds. ``rows`` are the heaviest; the others took ``more_time`` together. ``no_lines`` explains why rows
-    have no line.
+    its seconds. ``rows`` are the heaviest; the others took ``more_time`` together.
 
     ``work`` is the dispatched operators' work, for the roofline; ``roof`` is None if the machine's was not measured.
     """
@@ -335,7 +334,6 @@ class CallAccount(ShapeEntry, frozen=True, kw_only=True):
     parts: dict[CallPart, float]
     rows: list[CallRow]
     more_time: float = 0.0
-    no_lines: Message | None = None
     roof: Roof | None = None
     work: list[LeastWork] = []
 

@@ -218,7 +218,6 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     forked_from: int | None = None
     # Of the warm process.
     start_up: float
-    warm_up_calls: int
     steady: bool
     # Of torch, the garbage collector and the threads (as the kernel reports them) after the last block. They must be
     # equal on both sides.

@@ -297,9 +297,7 @@ class CardGate:
             arm=arm,
             member=member,  # type: ignore[arg-type]
             workload=WORKLOAD,
-            worker=WorkerState(
-                layout_seed=1, cpus=[0], start_up=LOAD_SECONDS, warm_up_calls=100, steady=True, moved=True
-            ),
+            worker=WorkerState(layout_seed=1, cpus=[0], start_up=LOAD_SECONDS, steady=True, moved=True),
             start=start,
             shapes={SHAPE: _columns(process)},
             kernels={SHAPE: _kernel_blocks(process)},

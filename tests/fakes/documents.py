@@ -513,7 +513,5 @@ def _replicate(pair: int, arm: Any, member: Any, slowdown: float, calls: int) ->
         times=PackedTimes(wall=samples, cpu=samples),
         worker=WorkerColumns(start_ns=[0] * 6, end_ns=[1] * 6, involuntary_switches=[0] * 6, minor_faults=[0] * 6),
     )
-    worker = WorkerState(
-        layout_seed=pair, cpus=[1], start_up=1.1, warm_up_calls=12, steady=True, settings={"stopped": "0"}
-    )
+    worker = WorkerState(layout_seed=pair, cpus=[1], start_up=1.1, steady=True, settings={"stopped": "0"})
     return Replicate(pair=pair, arm=arm, member=member, workload="encoder", worker=worker, shapes={"long": columns})

@@ -165,7 +165,6 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
                 "minor_faults": sum(one.worker.minor_faults),
                 "switches": sum(one.worker.involuntary_switches),
                 "start_up": side.worker.start_up,
-                "warm_up_calls": side.worker.warm_up_calls,
                 "steady": side.worker.steady,
             }
             for side, one, low in zip(sides, blocks, lows)

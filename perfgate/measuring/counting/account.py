@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from perfgate.document.message import Message
 from perfgate.document.run import CallAccount, CallPart, CallRow, LeastWork, Roof
 from perfgate.document.trace import GapCause
 from perfgate.measuring.counting.collect import CallTrace
@@ -24,15 +23,13 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.trace.analysis.gaps import device_gaps
-from perfgate.trace.analysis.stacks import attributed_share, stacks_of
+from perfgate.trace.analysis.stacks import stacks_of
 from perfgate.trace.model.arithmetic import Intervals, intersection, joined, union
 from perfgate.trace.model.spans import span_of
 from perfgate.trace.model.stacks import Stacks
 
 # Rows kept per shape. The rest is summed up, and the document has its number of rows.
 MAX_ROWS = 120
-# A profiler that recorded no launches (Level0 of torch_npu), or not both ends of the queue that they went through.
-_NOT_JOINED = Message("operators.kernels-not-joined")
 _GAP_PARTS: dict[GapCause, CallPart] = {
     "host": "gap_host",
     "synchronization": "gap_synchronization",
@@ -56,11 +53,8 @@ def account_for(
     chosen, _ = trace.by_length()
     stacks = stacks_of(trace.events)
     lines = CallLines(stacks, calls, order, root)
-    no_lines = lines.missing
     if stacks.on_device.any():
         parts = _device_parts(trace, calls, chosen)
-        if no_lines is None and not attributed_share(stacks):
-            no_lines = _NOT_JOINED
     else:
         parts = _host_parts(stacks, calls, chosen)
     rows = _rows(stacks, calls, chosen, lines, root)
@@ -73,7 +67,6 @@ def account_for(
         parts={part: ns / len(chosen) / 1e9 for part, ns in parts.items()},
         rows=rows[:MAX_ROWS],
         more_time=sum(row.self_time for row in rows[MAX_ROWS:]),
-        no_lines=no_lines,
         roof=roof,
         work=work_of(order),
     )

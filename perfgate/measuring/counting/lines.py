@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.document.message import Message
 from perfgate.document.run import RowKind
 from perfgate.measuring.counting.tally import Dispatched, SourceLines
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, IntColumn, Intervals
@@ -46,13 +45,9 @@ class RowKey(NamedTuple):
 
 
 class CallLines:
-    """The known properties of each event of some calls: its row, and the operator it stands for.
-
-    ``missing`` is the reason if no operator has a line.
-    """
+    """The known properties of each event of some calls: its row, and the operator it stands for."""
 
     def __init__(self, stacks: Stacks, calls: Intervals, order: Sequence[Dispatched], root: Path) -> None:
-        self.missing: Message | None = None
         self._events = stacks.events
         self._kind: list[int] = stacks.events.kind.tolist()
         self._around: list[int] = stacks.around.tolist()
@@ -88,7 +83,6 @@ class CallLines:
     def _join(self, calls: Intervals, order: Sequence[Dispatched]) -> None:
         ops = np.flatnonzero(self._events.is_kind("host_op"))
         if not ops.size or not order:
-            self.missing = Message("operators.no-calls" if ops.size else "operators.no-host-operators")
             return
         ops = ops[np.argsort(self._events.start[ops], kind="stable")]
         began = self._events.start[ops]
@@ -96,7 +90,6 @@ class CallLines:
         for start, end in zip(calls.start.tolist(), calls.end.tolist()):
             matches = _TracedCall(self._events, ops[(began >= start) & (began < end)]).matches(order)
             if _without_views(matches.values()) < fewest:
-                self.missing = Message("operators.other-order")
                 self._operators.clear()
                 return
             self._operators.update(matches)

@@ -90,7 +90,7 @@ def measured_pair(
         columns = worker.ask(CollectRequest(), Collected, timeout=TIMEOUT, doing="collecting").shapes
         workers.append(worker)
         seen = {shape: seen_from_outside(blocks) for shape, blocks in columns.items()}
-        state = WorkerState(layout_seed=1, cpus=[0], start_up=0.1, warm_up_calls=9, steady=True)
+        state = WorkerState(layout_seed=1, cpus=[0], start_up=0.1, steady=True)
         replicates.append(Replicate(pair=3, arm="ab", member=member, workload=name, worker=state, shapes=seen))
     return (workers[0], workers[1]), (replicates[0], replicates[1])
 

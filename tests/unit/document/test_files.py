@@ -26,7 +26,7 @@ from tests.fakes.records import changed
 
 from .minimal import minimal_decision, minimal_run
 
-WORKER = {"layout_seed": 1, "cpus": [0], "start_up": 0.5, "warm_up_calls": 3, "steady": True}
+WORKER = {"layout_seed": 1, "cpus": [0], "start_up": 0.5, "steady": True}
 REPLICATE = {
     "pair": 0,
     "arm": "ab",

@@ -71,9 +71,7 @@ def replicate(
         arm=arm,
         member=member,
         workload=WORKLOAD,
-        worker=WorkerState(
-            layout_seed=pair + 1, cpus=[0], start_up=0.1, warm_up_calls=20, steady=True, settings={"stopped": "0"}
-        ),
+        worker=WorkerState(layout_seed=pair + 1, cpus=[0], start_up=0.1, steady=True, settings={"stopped": "0"}),
         shapes={shape: columns(call, **fields)},
     )
 

@@ -175,7 +175,6 @@ class Member:
                 cpus=cpus,
                 forked_from=None if self.worker is self.origin.worker else self.origin.number,
                 start_up=self.origin.loaded.seconds,
-                warm_up_calls=self._warm.calls,
                 steady=self._warm.steady,
                 settings={**collected.settings, **settings, STOPPED: str(self.worker.times_stopped())},
             ),
