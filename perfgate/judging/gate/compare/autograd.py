@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from perfgate.catalogue.names import AUTOGRAD_BEGINS, AUTOGRAD_OPS, NO_GRAD_OPS
 from perfgate.document.comparison import Exact
 from perfgate.document.explanation import Part
@@ -21,9 +23,9 @@ def compare_autograd(shape: CountedShape) -> Exact | None:
             return None
     recorded = _newly_recorded(shape)
     if not recorded:
-        return shape.comparison(AUTOGRAD_OPS, "unchanged", gating=True, allowed=0.0)
+        return replace(shape.comparison(AUTOGRAD_OPS, "unchanged"), tolerance=0.0)
     part = _first_recorded(shape, recorded)
-    return shape.comparison(AUTOGRAD_OPS, "regressed", gating=True, allowed=0.0, parts=[part])
+    return replace(shape.comparison(AUTOGRAD_OPS, "regressed"), tolerance=0.0, parts=[part])
 
 
 def _first_recorded(shape: CountedShape, recorded: Collection[str]) -> Part:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -11,7 +11,6 @@ from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.comparison import Checked, Comparison, Exact, Outcome, Paired, Recorded
 from perfgate.document.decision import HarnessChange, SideSummary, UnfitHarness
-from perfgate.document.explanation import Part
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
@@ -28,14 +27,11 @@ def compared(
     name: str,
     outcome: Outcome = "inconclusive",
     *,
-    gating: bool = True,
     base: float | None = None,
     head: float | None = None,
-    allowed: float | None = None,
     reason: Message | None = None,
-    parts: Sequence[Part] = (),
 ) -> _Number:
-    """A number of both sides with the unit and direction of its catalogue entry; a worsening by ``allowed`` is tolerated."""
+    """A number of both sides that gates, with the unit and direction of its catalogue entry."""
     entry = metric(name)
     return kind(
         workload=place.workload,
@@ -44,13 +40,11 @@ def compared(
         unit=entry.unit,
         better=entry.better,
         outcome=outcome,
-        gating=gating,
+        gating=True,
         base=base,
         head=head,
         delta=relative_change(base, head),
-        tolerance=allowed,
         reason=reason,
-        parts=list(parts),
     )
 
 
@@ -59,13 +53,11 @@ def checked(
     name: str,
     outcome: Outcome,
     *,
-    gating: bool = True,
     base: float | None,
     head: float,
     reason: Message | None = None,
-    parts: Sequence[Part] = (),
 ) -> Checked:
-    """A check of the output, or a count that only such a check can excuse."""
+    """A check of the output, or a count that only such a check can excuse; it gates."""
     entry = metric(name)
     return Checked(
         workload=place.workload,
@@ -74,20 +66,19 @@ def checked(
         unit=entry.unit,
         better=entry.better,
         outcome=outcome,
-        gating=gating,
+        gating=True,
         base=base,
         head=head,
         reason=reason,
-        parts=list(parts),
     )
 
 
 def informing(number: Number, levels: Levels) -> Paired:
     """A number of a job on both sides that no test compares."""
-    row = compared(Paired, number.place, number.metric, "informs", gating=False)
+    row = compared(Paired, number.place, number.metric, "informs")
     base = rounded(levels.base)
     head = rounded(levels.head)
-    return replace(row, evidence="quad", base=base, head=head)
+    return replace(row, gating=False, evidence="quad", base=base, head=head)
 
 
 def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
@@ -102,7 +93,8 @@ def not_compared(places: Iterable[ShapePlace], changes: Iterable[HarnessChange])
     for place in places:
         reason = reasons.get(place.workload)
         if reason is not None:
-            comparisons.append(compared(Paired, place, LATENCY, "not_comparable", gating=False, reason=reason))
+            row = compared(Paired, place, LATENCY, "not_comparable", reason=reason)
+            comparisons.append(replace(row, gating=False))
     return comparisons
 
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import (
     BLOCKING_TRANSFERS,
@@ -109,44 +111,19 @@ class CountedShape:
             sites=lines,
         )
 
-    def comparison(
-        self,
-        name: str,
-        outcome: Outcome,
-        *,
-        gating: bool = False,
-        allowed: float | None = None,
-        reason: Message | None = None,
-        parts: Sequence[Part] = (),
-    ) -> Exact:
+    def comparison(self, name: str, outcome: Outcome, reason: Message | None = None) -> Exact:
         """The comparison of a counter by its values, with an outcome that the counts alone do not give."""
-        return compared(
-            Exact,
-            self.place,
-            name,
-            outcome,
-            gating=gating,
-            base=self.base.values.get(name),
-            head=self.head.values.get(name),
-            allowed=allowed,
-            reason=reason,
-            parts=parts[:MAX_PARTS],
-        )
+        base = self.base.values.get(name)
+        head = self.head.values.get(name)
+        row = compared(Exact, self.place, name, outcome, base=base, head=head, reason=reason)
+        return replace(row, gating=outcome != "not_comparable")
 
-    def checked(
-        self, name: str, outcome: Outcome, *, reason: Message | None = None, parts: Sequence[Part] = ()
-    ) -> Checked:
+    def checked(self, name: str, outcome: Outcome, reason: Message | None = None) -> Checked:
         """A count that the workload's check of the output excuses, or would excuse."""
-        return checked(
-            self.place,
-            name,
-            outcome,
-            gating=False,
-            base=self.base.values[name],
-            head=self.head.values[name],
-            reason=reason,
-            parts=parts[:MAX_PARTS],
-        )
+        base = self.base.values[name]
+        head = self.head.values[name]
+        row = checked(self.place, name, outcome, base=base, head=head, reason=reason)
+        return replace(row, gating=False)
 
     def overlap(self, name: str) -> Message:
         """A message for a count with ranges on base and head that are too close, with the ranges if they are known."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from perfgate.catalogue.lookup import is_known, metric
 from perfgate.catalogue.names import (
     AUTOGRAD_OPS,
@@ -15,6 +17,7 @@ from perfgate.catalogue.names import (
 )
 from perfgate.document.comparison import Checked, Comparison, Exact
 from perfgate.document.decision import Policy
+from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import CallAccount, CounterSet
 from perfgate.judging.gate.compare.autograd import compare_autograd
@@ -74,7 +77,7 @@ def _compare(shape: CountedShape, name: str) -> Exact | Checked:
     if name not in base.values or name not in head.values:
         # For example the graph breaks of a side without compilation.
         side = "base" if name in base.values else "head"
-        return shape.comparison(name, "not_comparable", reason=Message("gate.only-one-side", {"side": side}))
+        return shape.comparison(name, "not_comparable", Message("gate.only-one-side", {"side": side}))
     if not is_known(name):
         return _compare_unknown(shape, name)
     if name == LOW_PRECISION_OPS:
@@ -82,14 +85,14 @@ def _compare(shape: CountedShape, name: str) -> Exact | Checked:
     if name == AUTOGRAD_OPS and name not in shape.unstable:
         return compare_autograd(shape) or _compare_exact(shape, name)
     if name == BLOCKING_TRANSFERS and _keeps_unblocked_transfers(shape):
-        return shape.comparison(name, "unchanged", gating=True, allowed=0.0)
+        return replace(shape.comparison(name, "unchanged"), tolerance=0.0)
     if _lost_all_work(shape, name):
         return _compare_lost_work(shape, name)
     if name in shape.unstable:
         return _compare_outside(shape, name) or _compare_ranges(shape, name)
     if not shape.is_of_calls and base.values[name] != head.values[name]:
         reason = Message("gate.whole-recordings")
-        return shape.comparison(name, "inconclusive", gating=True, reason=reason, parts=shape.parts(name))
+        return replace(shape.comparison(name, "inconclusive", reason), parts=_largest_parts(shape, name))
     return _compare_exact(shape, name)
 
 
@@ -97,8 +100,8 @@ def _compare_unknown(shape: CountedShape, name: str) -> Exact:
     """Compare a counter of a newer perfgate: equal counts hide no loss; for others the better direction is unknown."""
     reason = Message("gate.unknown-metric")
     if shape.base.values[name] == shape.head.values[name]:
-        return shape.comparison(name, "not_comparable", reason=reason)
-    return shape.comparison(name, "inconclusive", gating=True, reason=reason)
+        return shape.comparison(name, "not_comparable", reason)
+    return shape.comparison(name, "inconclusive", reason)
 
 
 def _compare_exact(shape: CountedShape, name: str) -> Exact:
@@ -106,11 +109,15 @@ def _compare_exact(shape: CountedShape, name: str) -> Exact:
     after = shape.head.values[name]
     count = shape.count(name, (before, before), (after, after))
     if count.outcome == "unchanged":
-        return count.comparison()
+        return count.comparison
     reason = None
     if count.outcome == "regressed":
         reason = _REASONS.get(name) or _counted_once(shape)
-    return count.comparison(reason=reason, parts=shape.parts(name)[:MAX_PARTS])
+    return replace(count.comparison, reason=reason, parts=_largest_parts(shape, name))
+
+
+def _largest_parts(shape: CountedShape, name: str, *, varying: bool = False) -> list[Part]:
+    return shape.parts(name, varying=varying)[:MAX_PARTS]
 
 
 def _counted_once(shape: CountedShape) -> Message | None:
@@ -136,7 +143,7 @@ def _compare_outside(shape: CountedShape, name: str) -> Exact | None:
     count = shape.count(name, (before, before), (after, after))
     if count.outcome == "unchanged":
         return None
-    return count.comparison(reason=Message("gate.outside-varying"), parts=shape.parts(name)[:MAX_PARTS])
+    return replace(count.comparison, reason=Message("gate.outside-varying"), parts=_largest_parts(shape, name))
 
 
 def _is_located(shape: CountedShape, side: CountedSide, name: str) -> bool:
@@ -161,12 +168,12 @@ def _compare_ranges(shape: CountedShape, name: str) -> Exact:
         if not shape.base.is_exact(name):
             needed = RANGES_APART * max(count.base.width, count.head.width)
         if count.outcome != "unchanged" and count.gap > needed:
-            parts = shape.parts(name, varying=True)[:MAX_PARTS]
-            return count.comparison(reason=Message("gate.ranges-apart"), parts=parts)
+            parts = _largest_parts(shape, name, varying=True)
+            return replace(count.comparison, reason=Message("gate.ranges-apart"), parts=parts)
     if not shape.base.is_exact(name):
-        return shape.comparison(name, "not_comparable", reason=shape.overlap(name))
+        return shape.comparison(name, "not_comparable", shape.overlap(name))
     # The change made it waver.
-    return shape.comparison(name, "inconclusive", reason=Message("gate.unstable-in-head"))
+    return replace(shape.comparison(name, "inconclusive", Message("gate.unstable-in-head")), gating=False)
 
 
 def _keeps_unblocked_transfers(shape: CountedShape) -> bool:
@@ -187,10 +194,10 @@ def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
     Uncounted sources, such as a captured graph or a custom kernel, may also produce the output. The workload's check
     decides between the two: if it accepts the output, the loss warns; otherwise the gate cannot pass.
     """
-    parts = shape.parts(name)
+    parts = _largest_parts(shape, name)
     if shape.is_checked:
-        return shape.checked(name, "inconclusive", reason=Message("gate.nothing-left-checked"), parts=parts)
-    return shape.comparison(name, "inconclusive", gating=True, reason=Message("gate.nothing-left"), parts=parts)
+        return replace(shape.checked(name, "inconclusive", Message("gate.nothing-left-checked")), parts=parts)
+    return replace(shape.comparison(name, "inconclusive", Message("gate.nothing-left")), parts=parts)
 
 
 def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
@@ -213,7 +220,8 @@ def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
             continue
         if operator not in views and operator not in uncounted:
             count = Count(shape.place, name, Range(before, before), Range(after, after))
-            yield count.comparison(gating=False, parts=[part for part in parts if part.name == operator])
+            of_operator = [part for part in parts if part.name == operator]
+            yield replace(count.comparison, gating=False, parts=of_operator)
 
 
 def _uncounted_operators(shape: CountedShape) -> set[str]:

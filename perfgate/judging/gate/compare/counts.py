@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from perfgate.document.comparison import Exact, Outcome
-from perfgate.document.explanation import Part
-from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 
@@ -73,25 +73,9 @@ class Count:
         """The tolerated growth as a share."""
         return max(self.allowed, self.allowed_more / max(self.base.most, 1))
 
-    def comparison(
-        self,
-        outcome: Outcome | None = None,
-        *,
-        gating: bool = True,
-        reason: Message | None = None,
-        parts: Sequence[Part] = (),
-    ) -> Exact:
+    @property
+    def comparison(self) -> Exact:
         """The comparison of the closest counts."""
         base, head = self.closest
-        return compared(
-            Exact,
-            self.place,
-            self.metric,
-            outcome or self.outcome,
-            gating=gating,
-            base=base,
-            head=head,
-            allowed=self.tolerance,
-            reason=reason,
-            parts=parts,
-        )
+        row = compared(Exact, self.place, self.metric, self.outcome, base=base, head=head)
+        return replace(row, tolerance=self.tolerance)

@@ -54,9 +54,10 @@ def _worse(number: Number, effect: PairedEffect) -> Differences:
 
 def judge_effect(judged: JudgedNumber, effect: PairedEffect) -> Paired:
     number = judged.number
-    row = compared(Paired, number.place, number.metric, gating=number.gating, allowed=number.terms.tolerance)
     row = replace(
-        row,
+        compared(Paired, number.place, number.metric),
+        gating=number.gating,
+        tolerance=number.terms.tolerance,
         unit=number.unit,
         better=number.better,
         evidence=effect.evidence,

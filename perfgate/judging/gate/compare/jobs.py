@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from perfgate.catalogue.names import COMMAND_LINES, JOB_OUTPUT, JOB_WORK, RANKS_LOSS
 from perfgate.document.comparison import Checked, Comparison, Exact
 from perfgate.document.decision import Policy, QuantileComparison
@@ -146,12 +148,13 @@ def compare_lines(
     count = Count(place, COMMAND_LINES, base_range, head_range, allowed, fewer=allowed)
     spread = max(base_range.most / base_range.least - 1, head_range.most / head_range.least - 1)
     if of_stacks:
-        yield count.comparison("informs", gating=False, reason=Message("gate.lines-of-stacks"))
+        reason = Message("gate.lines-of-stacks")
+        yield replace(count.comparison, outcome="informs", gating=False, reason=reason)
     elif spread > allowed:
         vary = Message("gate.lines-vary", {"spread": rounded(spread)})
-        yield count.comparison("informs", gating=False, reason=vary)
+        yield replace(count.comparison, outcome="informs", gating=False, reason=vary)
     else:
-        yield count.comparison()
+        yield count.comparison
 
 
 # --- notes on how requests to servers had to be sent

@@ -93,5 +93,5 @@ def _is_corrected(number: Number) -> bool:
 
 def _unmeasured(number: Number, reason: Message) -> Comparison:
     """A number that cannot be compared is undecided."""
-    row = compared(Paired, number.place, number.metric, allowed=number.terms.tolerance, reason=reason)
-    return replace(row, evidence="turn")
+    row = compared(Paired, number.place, number.metric, reason=reason)
+    return replace(row, tolerance=number.terms.tolerance, evidence="turn")

@@ -191,7 +191,9 @@ def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float)
     if outcome == "regressed":
         parts = [Part(name=subject.name, base=test.base or 0.0, head=test.head or 0.0, line=test.line)]
     return replace(
-        compared(Paired, subject.place, subject.metric, outcome, allowed=allowed, parts=parts),
+        compared(Paired, subject.place, subject.metric, outcome),
+        tolerance=allowed,
+        parts=parts,
         base=test.base,
         head=test.head,
         delta=test.delta,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.comparison import Checked, Exact
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.counted_shape import CountedShape, largest_line
+from perfgate.judging.gate.compare.counted_shape import MAX_PARTS, CountedShape, largest_line
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
@@ -21,21 +23,20 @@ def compare_precision(shape: CountedShape) -> Exact | Checked:
     if dropped:
         number = rounded(sum(part.head - part.base for part in dropped))
         reason = _with_first_line("gate.full-precision", dropped, number)
-        return shape.comparison(LOW_PRECISION_OPS, "regressed", gating=True, reason=reason, parts=dropped)
+        return replace(shape.comparison(LOW_PRECISION_OPS, "regressed", reason), parts=dropped[:MAX_PARTS])
     before = shape.base.ends(LOW_PRECISION_OPS)
     after = shape.head.ends(LOW_PRECISION_OPS)
     if before is None or after is None:
-        return shape.comparison(LOW_PRECISION_OPS, "not_comparable", reason=shape.overlap(LOW_PRECISION_OPS))
+        return shape.comparison(LOW_PRECISION_OPS, "not_comparable", shape.overlap(LOW_PRECISION_OPS))
     more = after[0] - before[1]
     if more <= 0:
         return shape.checked(LOW_PRECISION_OPS, "unchanged")
     parts = shape.parts(LOW_PRECISION_OPS)
     computed = {"computed": _with_first_line("gate.low-precision", parts, more)}
+    row = shape.checked(LOW_PRECISION_OPS, "inconclusive", Message("gate.check-absent", computed))
     if shape.is_checked:
-        reason = Message("gate.check-accepts", computed)
-        return shape.checked(LOW_PRECISION_OPS, "unchanged", reason=reason, parts=parts)
-    reason = Message("gate.check-absent", computed)
-    return shape.checked(LOW_PRECISION_OPS, "inconclusive", reason=reason, parts=parts)
+        row = shape.checked(LOW_PRECISION_OPS, "unchanged", Message("gate.check-accepts", computed))
+    return replace(row, parts=parts[:MAX_PARTS])
 
 
 def _dropped_precision(shape: CountedShape) -> list[Part]:

@@ -64,7 +64,7 @@ def compare_counts(
                 if part.head > part.base:
                     line = lines.get(part.name)
                 parts.append(replace(part, line=line))
-            yield count.comparison(parts=parts)
+            yield replace(count.comparison, parts=parts)
         elif base_total != head_total:
             reason = Message("gate.starts-disagree")
             yield compared(Exact, place, name, base=base_total, head=head_total, reason=reason)

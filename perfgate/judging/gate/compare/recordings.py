@@ -169,8 +169,13 @@ def _judged(
     parts: Sequence[Part] = (),
     reason: Message | None = None,
 ) -> Recorded:
-    row = compared(Recorded, place, name, outcome, base=base, head=head, allowed=allowed, reason=reason, parts=parts)
-    return replace(row, base=rounded_if_known(base), head=rounded_if_known(head))
+    return replace(
+        compared(Recorded, place, name, outcome, base=base, head=head, reason=reason),
+        tolerance=allowed,
+        base=rounded_if_known(base),
+        head=rounded_if_known(head),
+        parts=list(parts),
+    )
 
 
 # --- times of steps and operators, which are only shown

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from perfgate.catalogue.names import SETTINGS
 from perfgate.document.comparison import Comparison, Exact
 from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
 from perfgate.judging.gate.evidence.index import Evidence
@@ -24,15 +27,18 @@ def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
         if base is None or not base.settings:
             continue
         if not head.settings:
-            yield compared(Exact, place, SETTINGS, gating=False, reason=Message("gate.no-settings"))
+            yield _warning(place, Message("gate.no-settings"))
             continue
         for name in sorted(base.settings.keys() | head.settings.keys()):
             before = base.settings.get(name)
             after = head.settings.get(name)
             if before != after and (place.workload, name) not in reported:
                 reported.add((place.workload, name))
-                reason = _difference(name, before, after, changes)
-                yield compared(Exact, place, SETTINGS, gating=False, reason=reason)
+                yield _warning(place, _difference(name, before, after, changes))
+
+
+def _warning(place: ShapePlace, reason: Message) -> Exact:
+    return replace(compared(Exact, place, SETTINGS, reason=reason), gating=False)
 
 
 def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> list[Message]:

@@ -57,9 +57,9 @@ def judge_sample(judged: JudgedNumber, sample: StretchSample) -> Paired:
 
 def _compared(judged: JudgedNumber, sample: StretchSample, base: float, head: float) -> Paired:
     number = judged.number
-    allowed = number.terms.tolerance
     return replace(
-        compared(Paired, number.place, number.metric, base=rounded(base), head=rounded(head), allowed=allowed),
+        compared(Paired, number.place, number.metric, base=rounded(base), head=rounded(head)),
+        tolerance=number.terms.tolerance,
         p_adjusted=rounded_if_known(judged.p_adjusted),
         pairs=sample.quads,
         starts=sample.starts,

@@ -78,7 +78,10 @@ class RunIndex:
     @cached_property
     def broken(self) -> set[str]:
         """The workloads that failed to load, in a step, or in their check."""
-        names = {workload.name for workload in self.workloads if workload.error}
+        names = set()
+        for workload in self.workloads:
+            if workload.error:
+                names.add(workload.name)
         for step in self.run.checklist.steps:
             if step.error:
                 names.add(step.workload)
