@@ -190,7 +190,7 @@ def explained(
     """Return the decision with its comparisons explained by the work that it lists."""
     is_acceptable = decision.verdict == "FAIL" and decision.sides.comparing == "code" and not decision.sides.head.dirty
     result = explain(decision.comparisons, decision.explained, code or HeadCode(), {}, acceptable=is_acceptable)
-    return replace(decision, comparisons=result.comparisons, explained=result.explained)
+    return replace(decision, comparisons=result.comparisons, explained=result.record)
 
 
 def partial_coverage() -> Coverage:

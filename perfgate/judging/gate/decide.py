@@ -138,7 +138,7 @@ def _judge(
     numbers = compare_checklist(evidence, comparisons, policy, spoiled=session.spoiled)
     moves = Moves(numbers, comparisons, comparable=is_comparable)
     checklist = ChecklistRows(
-        steps=judged_steps(header.steps, evidence.base.steps, numbers, moves, explained.explained.causes),
+        steps=judged_steps(header.steps, evidence.base.steps, numbers, moves, explained.record.causes),
         numbers=numbers,
         job_quantiles=compare_quantiles(evidence),
         stored=compare_stored(evidence.head, history),
@@ -152,7 +152,7 @@ def _judge(
         comparisons=explained.comparisons,
         gaps=gaps,
         checklist=checklist,
-        explained=explained.explained,
+        explained=explained.record,
         warnings=_notes(evidence, header, comparisons, verdict),
     )
 
@@ -190,7 +190,7 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
         sides=sides,
         comparisons=explained.comparisons,
         gaps=gaps,
-        explained=explained.explained,
+        explained=explained.record,
     )
 
 

@@ -28,10 +28,10 @@ from perfgate.judging.gate.explain.regressions import leading, reading_order, re
 
 
 class Explained(NamedTuple):
-    """The comparisons in reading order, each with the number of its cause, and everything that explains them."""
+    """The comparisons in reading order, each with the number of its cause, and the record of what explains them."""
 
     comparisons: list[Comparison]
-    explained: Explanations
+    record: Explanations
 
 
 def changed_work(
@@ -69,11 +69,11 @@ def explain(
     def order(explanation: Explanation) -> int:
         return ranks.get(explanation.place, len(ranks))
 
-    explained = replace(
+    record = replace(
         work,
         operators=slower_alone(work.operators, ordered, work.explanations),
         explanations=sorted(work.explanations, key=order),
         causes=attributed.causes,
         regressions=regressions_of(ordered, regressed, attributed.causes, acceptable=acceptable),
     )
-    return Explained(ordered, explained)
+    return Explained(ordered, record)
