@@ -106,9 +106,7 @@ class PairedNumbers:
             effect = self._effects(number.place).get(number.metric)
             if effect is not None:
                 return effect
-        before = self._turns_of_base.get(number.key, {})
-        after = self._turns_of_head.get(number.key, {})
-        return _from_turns(number.metric, before, after, self._clock(number))
+        return _from_turns(number.metric, *self._turns(number), self._clock(number))
 
     def has(self, number: ChecklistNumber) -> bool:
         """Whether a side has a value of it."""
@@ -119,13 +117,13 @@ class PairedNumbers:
 
         A time that is equal twice is so by chance.
         """
-        before = list(self._turns_of_base.get(number.key, {}).values())
-        after = list(self._turns_of_head.get(number.key, {}).values())
+        before, after = self._turns(number)
         if metric(number.metric).origin.timed or min(len(before), len(after)) < FEWEST_EQUAL_TURNS:
             return None
-        if len({*before, *after}) > 1:
+        values = {*before.values(), *after.values()}
+        if len(values) > 1:
             return None
-        return before[0]
+        return values.pop()
 
     def is_open(self, number: ChecklistNumber) -> bool:
         """Whether further turns would compare a number that both sides measured.
@@ -142,16 +140,14 @@ class PairedNumbers:
 
     def waits_for_turns(self, number: ChecklistNumber) -> bool:
         """Whether the head has a number that base left to turns, and no turn of both sides was taken."""
-        before = self._turns_of_base.get(number.key)
-        after = self._turns_of_head.get(number.key, {})
+        before, after = self._turns(number)
         return is_of_turns(number.metric) and not before and _is_measured(after)
 
     def varies(self, number: ChecklistNumber) -> bool:
         """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
         if metric(number.metric).origin.timed:
             return True
-        before = self._turns_of_base.get(number.key, {})
-        after = self._turns_of_head.get(number.key, {})
+        before, after = self._turns(number)
         return max(len(set(before.values())), len(set(after.values()))) > 1
 
     def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
@@ -163,6 +159,10 @@ class PairedNumbers:
         """The best batch size of both sides over all their turns; None without common turns."""
         rates = self._rates_of_sizes(number)
         return rates and paired_smallest(*rates, NEARLY)
+
+    def _turns(self, number: ChecklistNumber) -> tuple[_Turns, _Turns]:
+        """The turns of base and of head."""
+        return self._turns_of_base.get(number.key, {}), self._turns_of_head.get(number.key, {})
 
     def _rates_of_sizes(self, number: ChecklistNumber) -> tuple[Rates, Rates] | None:
         """The items per second of every size that all turns of both sides measured; a turn is one visit of each size."""
