@@ -237,8 +237,8 @@ class Evidence:
         for run in self.runs:
             names |= dict.fromkeys(workload.name for workload in run.workloads)
             listed = run.checklist
-            for entry in (*run.pairs.replicates, *listed.counters, *listed.correctness, *listed.steps):
-                names[entry.workload] = None
+            entries: list[_OfWorkload] = [*run.pairs.replicates, *listed.counters, *listed.correctness, *listed.steps]
+            names |= dict.fromkeys(entry.workload for entry in entries)
         return list(names)
 
     @cached_property
