@@ -41,7 +41,7 @@ from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.fast_path import QUANTILE
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.sides import (
-    Header,
+    DecisionHeader,
     check_session,
     failures_of,
     failures_of_both,
@@ -112,7 +112,7 @@ def decide(
 
 
 def _judge(
-    evidence: Evidence, header: Header, policy: Policy, history: History, required: Required
+    evidence: Evidence, header: DecisionHeader, policy: Policy, history: History, required: Required
 ) -> DecisionDocument:
     """The decision on the evidence of both sides: what is missing, how they compare, why, and what follows."""
     sides = replace(header.sides, harness_changes=harness_changes(evidence))
@@ -195,7 +195,7 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
 
 
 def _document(
-    header: Header, policy: Policy, procedure: str, verdict: Verdict, reasons: list[Message]
+    header: DecisionHeader, policy: Policy, procedure: str, verdict: Verdict, reasons: list[Message]
 ) -> DecisionDocument:
     """A decision without evidence."""
     return DecisionDocument(
@@ -223,7 +223,9 @@ def _of_head_alone(comparisons: Iterable[Comparison]) -> list[Comparison]:
     return remaining
 
 
-def _notes(evidence: Evidence, header: Header, comparisons: Sequence[Comparison], verdict: Verdict) -> list[Message]:
+def _notes(
+    evidence: Evidence, header: DecisionHeader, comparisons: Sequence[Comparison], verdict: Verdict
+) -> list[Message]:
     return [
         *unknown_note(evidence),
         *notes_on_settings(comparisons, verdict),

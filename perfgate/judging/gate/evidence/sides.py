@@ -36,7 +36,7 @@ from perfgate.judging.gate.evidence.values import rounded_if_known
 LEFT_OUT = "left_out"
 
 
-class Header(NamedTuple):
+class DecisionHeader(NamedTuple):
     """The parts of a decision that repeat its documents."""
 
     project: str
@@ -47,7 +47,7 @@ class Header(NamedTuple):
     warnings: list[Message]
 
 
-def header_of_head(head: RunDocument) -> Header:
+def header_of_head(head: RunDocument) -> DecisionHeader:
     """The header of a decision about the head alone."""
     ci = head.session.ci
     side = replace(side_of(head.source), sha256=content_sha256(head))
@@ -63,17 +63,17 @@ def header_of_head(head: RunDocument) -> Header:
         duration=_duration_of(head),
     )
     sides = ComparedSides(base=SideSummary(), head=side)
-    return Header(head.project, head.session.seed, sides, measured, summarize_steps(head), head.warnings)
+    return DecisionHeader(head.project, head.session.seed, sides, measured, summarize_steps(head), head.warnings)
 
 
-def header_of_unmeasured(base: RunDocument, head: RunDocument, chosen_because: Message | None) -> Header:
+def header_of_unmeasured(base: RunDocument, head: RunDocument, chosen_because: Message | None) -> DecisionHeader:
     """The header of a decision on a change that was not measured."""
     header = header_of_head(head)
     side = replace(side_of(base.source, chosen_because), sha256=content_sha256(base))
     return header._replace(sides=replace(header.sides, base=side), warnings=notes_of_sides(base, head))
 
 
-def header_of(evidence: Evidence, chosen_because: Message | None) -> Header:
+def header_of(evidence: Evidence, chosen_because: Message | None) -> DecisionHeader:
     """The header of a decision about both sides.
 
     Raises DocumentError if a document calls itself an upgrade report and its sides are of two commits: such a report cannot
