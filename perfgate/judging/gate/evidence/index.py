@@ -225,6 +225,11 @@ class Evidence:
     def code(self) -> HeadCode:
         return HeadCode.of(self.head.run)
 
+    @property
+    def has_accelerator(self) -> bool:
+        """Whether a side's testbed is an accelerator."""
+        return any(index.device_kind != "cpu" for index in self.sides)
+
     @cached_property
     def of_stacks(self) -> bool:
         """Whether one commit was measured on two software stacks."""

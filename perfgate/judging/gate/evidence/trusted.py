@@ -52,7 +52,7 @@ class RequiredJob:
 
     def is_on_device(self, evidence: Evidence) -> bool:
         """Whether the ranks' memory is measured by an accelerator's allocator, by the configuration or else by a testbed."""
-        return self.on_device or any(index.device_kind != "cpu" for index in evidence.sides)
+        return self.on_device or evidence.has_accelerator
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class WorkloadPlan(EvidencePlan):
                 elif number in measured or number not in failed:
                     self.require(Row(self._name, "", LATENCY, "ab", number))
         aa_pairs = self._required.aa_pairs
-        if any(run.testbed.device_kind != "cpu" for run in self._evidence.runs):
+        if self._evidence.has_accelerator:
             aa_pairs = min(aa_pairs, AA_PAIRS_OF_A_START)
         for number in range(aa_pairs):
             self.require(Row(self._name, "", TWINS, key=(number,)), named_by="configuration", side="base")
