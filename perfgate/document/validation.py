@@ -8,7 +8,7 @@ benchmarks/document/validate.py measures what that saves.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import referencing
@@ -198,45 +198,19 @@ def _properties(validator: Draft202012Validator, properties: Mapping[str, Any], 
             yield from validator.descend(instance[name], schema, path=name, schema_path=name)
 
 
-def _additional_properties(
-    validator: Draft202012Validator, others: Any, instance: Any, schema: Mapping[str, Any]
-) -> Errors:
-    if not isinstance(others, dict):
-        yield from _DRAFT["additionalProperties"](validator, others, instance, schema)
-    elif isinstance(instance, dict):
-        known = schema.get("properties", {})
-        members = ((name, value) for name, value in instance.items() if name not in known)
-        yield from _members(validator, members, others)
-
-
-def _property_names(validator: Draft202012Validator, names: Any, instance: Any, _: Any) -> Errors:
-    if isinstance(instance, dict):
-        yield from _members(validator, ((None, name) for name in instance), names)
-
-
 def _items(validator: Draft202012Validator, items: Any, instance: Any, schema: Mapping[str, Any]) -> Errors:
     if not isinstance(items, dict):
         yield from _DRAFT["items"](validator, items, instance, schema)
     elif isinstance(instance, list):
         first = len(schema.get("prefixItems", ()))
-        yield from _members(validator, enumerate(instance[first:], start=first), items)
-
-
-def _members(validator: Draft202012Validator, members: Iterable[tuple[Any, Any]], schema: Any) -> Errors:
-    """The errors of members of one schema, each with its name or index."""
-    allows = _quick(schema).allows
-    for place, value in members:
-        if not allows(value):
-            yield from validator.descend(value, schema, path=place)
+        allows = _quick(items).allows
+        for index, item in enumerate(instance[first:], start=first):
+            if not allows(item):
+                yield from validator.descend(item, items, path=index)
 
 
 _DRAFT = Draft202012Validator.VALIDATORS
 _quick_validator = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
-    {
-        "properties": _properties,
-        "additionalProperties": _additional_properties,
-        "propertyNames": _property_names,
-        "items": _items,
-    },
+    {"properties": _properties, "items": _items},
 )

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -61,7 +60,7 @@ def lock_project(declared: Declared, folder: Path, *, python: str, imported: Ite
     conda = [name for name in declared.conda if _installed(name)]
     torch = "torch" if _installed("torch") else f"torch=={TORCH}"
     roots = [*declared.requirements, *conda, torch, *sorted(imported)]
-    installed = _installed_packages()
+    installed = _distributions()
     torch_indexes = _torch_indexes(installed)
     indexes = list(dict.fromkeys([*declared.indexes, *torch_indexes]))
     # An index of torch may be out of reach here: where pip has configured indexes, they decide.
@@ -124,30 +123,22 @@ def _project_names(folder: Path) -> list[str]:
     return []
 
 
-def _constraints(installed: Mapping[str, _InstalledPackage]) -> Iterator[str]:
+def _constraints(installed: Mapping[str, importlib.metadata.Distribution]) -> Iterator[str]:
     """A constraint for each installed distribution: its version, or the address that it was installed from (PEP 610)."""
-    for name, package in installed.items():
+    for name, distribution in installed.items():
         if name != "perfgate":  # CI installs its commit separately
-            address = _address(package.distribution)
-            yield f"{name} @ {address}" if address else f"{name}=={package.version}"
+            address = _address(distribution)
+            yield f"{name} @ {address}" if address else f"{name}=={distribution.version}"
 
 
-class _InstalledPackage(NamedTuple):
-    """A distribution and its version: a distribution parses its whole metadata for each question."""
-
-    distribution: importlib.metadata.Distribution
-    version: str
-
-
-def _installed_packages() -> Mapping[str, _InstalledPackage]:
+def _distributions() -> Mapping[str, importlib.metadata.Distribution]:
     """The installed distributions by canonical name; as in an import, the first on the path counts."""
-    packages: dict[str, _InstalledPackage] = {}
+    distributions: dict[str, importlib.metadata.Distribution] = {}
     for distribution in importlib.metadata.distributions():
-        metadata = distribution.metadata
-        if metadata["Name"]:  # else the remains of an interrupted uninstallation
-            name = str(canonicalize_name(metadata["Name"]))
-            packages.setdefault(name, _InstalledPackage(distribution, metadata["Version"]))
-    return packages
+        name = distribution.name  # parses all of its metadata, as `version` does
+        if name:  # else the remains of an interrupted uninstallation
+            distributions.setdefault(str(canonicalize_name(name)), distribution)
+    return distributions
 
 
 def _address(distribution: importlib.metadata.Distribution) -> str:
@@ -166,13 +157,13 @@ def _address(distribution: importlib.metadata.Distribution) -> str:
     return ""
 
 
-def _torch_indexes(installed: Mapping[str, _InstalledPackage]) -> list[str]:
+def _torch_indexes(installed: Mapping[str, importlib.metadata.Distribution]) -> list[str]:
     """The options for the indexes of installed builds such as 2.9.1+cpu; the CPU builds if torch is not installed."""
     builds: dict[str, None] = {}
     if "torch" not in installed:
         builds["cpu"] = None
-    for package in installed.values():
-        _, _, local = package.version.partition("+")
+    for distribution in installed.values():
+        _, _, local = distribution.version.partition("+")
         if _TORCH_BUILD.fullmatch(local):
             builds[local] = None
     return [f"--extra-index-url {_TORCH_INDEX.format(build=build)}" for build in builds]
