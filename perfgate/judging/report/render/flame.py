@@ -88,10 +88,6 @@ _DOUBTS = {
     "sign": phrase("The profiled calls point the other way than the pairs."),
 }
 _EXCLUDED = phrase("The profiled calls differ by an amount that the pairs exclude.")
-_COUNTS_AND_TIMES = phrase(
-    "So frames are coloured by how often they ran, except operators whose own times the pairs decided."
-)
-_COUNTS_ALONE = phrase("So the frames are coloured by how often they ran, and no difference of times is shown.")
 
 
 class SpeedscopeFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -202,9 +198,14 @@ def _doubt(result: FlameResult) -> Words:
     """Why the frames are coloured by counts; empty if they are coloured by time."""
     if not result.by_counts:
         return EMPTY
-    reason, colours = say(_DOUBTS.get(result.by_counts, _EXCLUDED)), say(_COUNTS_ALONE)
+    reason, colours = (
+        say(_DOUBTS.get(result.by_counts, _EXCLUDED)),
+        say("So the frames are coloured by how often they ran, and no difference of times is shown."),
+    )
     if any(mark.seconds for mark in result.marks):
-        colours = say(_COUNTS_AND_TIMES)
+        colours = say(
+            "So frames are coloured by how often they ran, except operators whose own times the pairs decided."
+        )
     return Words(f"{reason} {colours}")
 
 

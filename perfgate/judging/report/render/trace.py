@@ -48,10 +48,6 @@ CAUSE_WORDS = {
 _COLUMN_OF: dict[str, tuple[str, ...]] = {"shape": ("shapes",), "line": ("operator",)}
 _SHARES = {"device": phrase("share of busy"), "host": phrase("share of self time")}
 # Every question covers its own window; these sentences describe it.
-_OF_GAPS = phrase("from the first work of the device to the end of its last, whatever the steps")
-_OF_STEPS = phrase(
-    "a step begins on the host, or when the previous step ends on the device, and ends with its last work there"
-)
 
 
 def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int) -> None:
@@ -162,7 +158,7 @@ def render_gaps(document: GapDocument, console: TerminalOutput) -> None:
         busy, gaps = percent(timeline.busy / timeline.window), counted(timeline.gaps_in_all, "gap")
         subtitle = say("busy {share} of {time}, {gaps}", share=busy, time=time_of(timeline.window), gaps=gaps)
         print_title(name, subtitle, console)
-        console.print(Text(say(_OF_GAPS), "dim"))
+        console.print(Text(say("from the first work of the device to the end of its last, whatever the steps"), "dim"))
         if timeline.gaps_in_all:
             _print_gaps(timeline, console)
 
@@ -203,7 +199,14 @@ def render_steps(document: StepDocument, console: TerminalOutput) -> None:
             print_title(name, reason_words(timeline.reason), console)
             continue
         print_title(name, counted(timeline.steps_in_all, "step"), console)
-        console.print(Text(say(_OF_STEPS), "dim"))
+        console.print(
+            Text(
+                say(
+                    "a step begins on the host, or when the previous step ends on the device, and ends with its last work there"
+                ),
+                "dim",
+            )
+        )
         if timeline.phases:
             console.print(_phases(timeline.phases))
         console.print(_steps(timeline.steps))

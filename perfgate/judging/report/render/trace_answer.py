@@ -49,35 +49,17 @@ _PARTS: dict[WindowPartName, str] = {
     "queue": phrase("{share} idle with work in the queue"),
     "unknown": phrase("{share} idle, cause not recorded"),
 }
-_NO_DEVICE = phrase("nothing ran on a device")
-_NO_TIMELINE = phrase("no timeline of the device was recorded: when it was busy is not known")
 _HOST_ALONE = phrase("the host alone was recorded: nothing overlaps with a device")
 _OVERLAP_UNKNOWN = phrase("overlaps are unknown without a timeline of the device")
-_RANKS = phrase("several ranks: perfgate trace ranks names the rank that delays the others; --rank N shows one")
-_MORE = phrase("… {timelines}; --rank N shows one")
 _MOST_TIMELINES = 4
-_IDLE = phrase("idle {time} ({share}) in {gaps}: {where}; {why}")
-_THEN = phrase("{where}, before {kernel}")
-_UNKNOWN = phrase("the recording does not show the host then")
 _HEAVY = phrase("{name}: {time}, {share} of the busy time, {count} ×")
 _HOST = phrase("{name}: {time}, {share} of the host's self time, {count} ×")
-_FROM = phrase("{what}, from {where}")
-_NO_LINES = phrase("no lines: the recording has no Python functions; record with with_stack=True")
 _COMMUNICATION = phrase("communication {time}, {share} of it hidden by computing")
-_NO_COMMUNICATION = phrase("no communication")
 _COPIES = phrase("copies {time}, {share} of it hidden by kernels")
-_CONCURRENT = phrase("several kernels computed at once for {time}")
-_NOT_CONCURRENT = phrase("no two kernels computed at once")
 _STEPS = phrase("{steps} of {median}, {shortest} to {longest}; the longest is step {slowest}")
 _ALIKE = phrase("{steps} of {median}, {shortest} to {longest}")
 _TWO_STEPS = phrase("{steps} of {shortest} and {longest}; the longer is step {slowest}")
 _TWO_ALIKE = phrase("{steps} of {shortest} and {longest}")
-_PHASE = phrase("{phase}: {steps} of {median}")
-_PHASE_COMPUTING = phrase("{share} of it computing")
-_PHASE_REQUESTS = phrase("{requests} requests at once")
-_COMPARE = phrase("changes: add --base OTHER, an earlier recording of the same program")
-_NOTHING_CHANGED = phrase("nothing changed since {base}: {rows} as before")
-_CHANGED = phrase("changed since {base}, in one {unit}:")
 
 
 def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
@@ -90,11 +72,16 @@ def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
         _print_answer(title, sentences, console)
     more = beyond(document.timelines, _MOST_TIMELINES)
     if more:
-        console.print(Text(say(_MORE, timelines=counted(more, "more timeline")), "dim"))
+        console.print(Text(say("… {timelines}; --rank N shows one", timelines=counted(more, "more timeline")), "dim"))
     if len({timeline.gaps.rank for timeline in document.timelines}) > 1:
-        console.print(Text(say(_RANKS), "dim"))
+        console.print(
+            Text(
+                say("several ranks: perfgate trace ranks names the rank that delays the others; --rank N shows one"),
+                "dim",
+            )
+        )
     if document.changes is None:
-        console.print(Text(say(_COMPARE), "dim"))
+        console.print(Text(say("changes: add --base OTHER, an earlier recording of the same program"), "dim"))
     else:
         for compared in document.changes.timelines:
             title, *sentences = _changes(compared, short_place(clean(document.changes.base[0])))
@@ -123,14 +110,14 @@ def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
         yield say(", ").join(parts)
         yield from map(_idle, _notable(gaps.groups))
     elif timeline.top.side == "device":
-        yield say(_NO_TIMELINE)
+        yield say("no timeline of the device was recorded: when it was busy is not known")
     else:
-        yield say(_NO_DEVICE)
+        yield say("nothing ran on a device")
     if timeline.top.reason is not None:
         yield reason_words(timeline.top.reason)
     yield from _heaviest(timeline.top)
     if not timeline.has_lines:
-        yield say(_NO_LINES)
+        yield say("no lines: the recording has no Python functions; record with with_stack=True")
     yield from _overlap(timeline)
     for phase in timeline.phases:
         yield say(", ").join(_phase(phase))
@@ -144,11 +131,11 @@ def _notable(parts: Sequence[_Share]) -> list[_Share]:
 
 
 def _idle(group: GapGroupRow) -> str:
-    where = _joined_places([group.operator, group.frame]) or say(_UNKNOWN)
+    where = _joined_places([group.operator, group.frame]) or say("the recording does not show the host then")
     if group.ended_by:
-        where = say(_THEN, where=where, kernel=clean(kernel_name(group.ended_by, limit=_NAME)))
+        where = say("{where}, before {kernel}", where=where, kernel=clean(kernel_name(group.ended_by, limit=_NAME)))
     return say(
-        _IDLE,
+        "idle {time} ({share}) in {gaps}: {where}; {why}",
         time=amount(group.total, "s"),
         share=percent(group.share),
         gaps=counted(group.count, "gap"),
@@ -171,7 +158,7 @@ def _from(words: str, places: Iterable[str | None]) -> str:
     """The words with the operator and line behind them, as far as they are known."""
     where = _joined_places(places)
     if where:
-        return say(_FROM, what=words, where=where)
+        return say("{what}, from {where}", what=words, where=where)
     return words
 
 
@@ -186,13 +173,13 @@ def _overlap(timeline: AnswerTimeline) -> Iterator[str]:
     if timeline.communication:
         yield _hidden(_COMMUNICATION, timeline.communication, timeline.exposed)
     else:
-        yield say(_NO_COMMUNICATION)
+        yield say("no communication")
     if timeline.copies and timeline.exposed_copies is not None:
         yield _hidden(_COPIES, timeline.copies, timeline.exposed_copies)
     if timeline.concurrent:
-        yield say(_CONCURRENT, time=amount(timeline.concurrent, "s"))
+        yield say("several kernels computed at once for {time}", time=amount(timeline.concurrent, "s"))
     elif timeline.concurrent is not None:
-        yield say(_NOT_CONCURRENT)
+        yield say("no two kernels computed at once")
 
 
 def _hidden(sentence: str, total: float, exposed: float) -> str:
@@ -202,11 +189,11 @@ def _hidden(sentence: str, total: float, exposed: float) -> str:
 def _phase(phase: PhaseTotal) -> Iterator[str]:
     """All steps of a phase, by the medians of one."""
     steps, median = counted(phase.count, "step"), amount(phase.length, "s")
-    yield say(_PHASE, phase=clean(phase.phase), steps=steps, median=median)
+    yield say("{phase}: {steps} of {median}", phase=clean(phase.phase), steps=steps, median=median)
     if phase.length and phase.computing is not None:
-        yield say(_PHASE_COMPUTING, share=percent(phase.computing / phase.length))
+        yield say("{share} of it computing", share=percent(phase.computing / phase.length))
     if phase.requests is not None:
-        yield say(_PHASE_REQUESTS, requests=whole(phase.requests))
+        yield say("{requests} requests at once", requests=whole(phase.requests))
 
 
 def _spread(steps: StepSpread) -> str:
@@ -223,9 +210,9 @@ def _spread(steps: StepSpread) -> str:
 
 def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
     if not timeline.rows:
-        yield say(_NOTHING_CHANGED, base=base, rows=counted(timeline.same, "row"))
+        yield say("nothing changed since {base}: {rows} as before", base=base, rows=counted(timeline.same, "row"))
         return
-    yield say(_CHANGED, base=base, unit=say(timeline.unit))
+    yield say("changed since {base}, in one {unit}:", base=base, unit=say(timeline.unit))
     totals = []
     for name in DiffTotals.__struct_fields__:
         before, after = getattr(timeline.base, name), getattr(timeline.head, name)

@@ -10,14 +10,11 @@ from perfgate.judging.report.render.trace import print_notes, print_rest, print_
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, counted, percent, sign_of, whole
-from perfgate.judging.report.text.words import phrase, say
+from perfgate.judging.report.text.words import say
 
 _WIDE = 110  # columns of a terminal
 _SHORT, _LONG = 28, 44  # letters of a name, in a narrow and a wide one
 _PARTS = 2  # of a short path
-_ONE_EACH = phrase(
-    "one recording a side: how far two recordings of one program differ is not known; --base and --head add others"
-)
 
 
 def render_diff(document: DiffDocument, console: TerminalOutput) -> None:
@@ -36,7 +33,15 @@ def render_diff(document: DiffDocument, console: TerminalOutput) -> None:
         same = say("{rows} as before, times to within {tolerance}", rows=rows, tolerance=tolerance)
         console.print(Text(same, "dim"))
     if len(document.base) + len(document.head) == 2:
-        console.print(Text(say(_ONE_EACH), "dim"))
+        console.print(
+            Text(
+                say(
+                    "one recording a side: how far two recordings of one program differ is not known; --base and "
+                    "--head add others"
+                ),
+                "dim",
+            )
+        )
     for label in document.unmatched:
         console.print(Text(say("only in some of the recordings: {label}", label=clean(label)), "dim"))
 

@@ -11,7 +11,6 @@ from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.words import phrase, say
 
 _LISTED_BAD = 3  # unreadable recordings listed by name, at most
-_SLOW_RANK = phrase("{rank} is slow: {share} longer on its own than the middle one, most of it {part}")
 _DELAYS_STEP = phrase(
     "{rank} delays the others by {time} a step, {share} of the job: {why}; waiting for it: {waiting}, most in {collective}"
 )
@@ -24,12 +23,6 @@ _ONCE = phrase(
 _ONCE_SOMEWHERE = phrase(
     "{rank} hiccups: it comes {time} late to {collective} once, {share} of the job: {why}; waiting for it: {waiting}"
 )
-_NO_DELAY = phrase("no rank delays the others by a hundredth of the job: {ranks}, {collectives}")
-_ALIKE = phrase("no rank is slow: {ranks} within 5 % of the middle one")
-_TOO_FEW = phrase("fewer than two ranks have steps, so none can be compared")
-_SLOW_STAGE = phrase(
-    "stage {stage} of the pipeline is slow: it computes {time} a step, {share} longer than the middle stage"
-)
 _SLOW_LINK = phrase(
     "{link} from rank {source} to {target} is slow: {size} of {operation} at {speed}; links like it carry {middle}"
 )
@@ -37,18 +30,6 @@ _SLOW_LOCAL_LINK = phrase(
     "{link} from position {source} to {target} of group {group} is slow: {size} of {operation} at {speed}; links like it "
     "carry {middle}"
 )
-_LINKS_ALIKE = phrase("no link is slow: {links}")
-_NO_LINKS = phrase("no links are recorded")
-_APART = phrase(
-    "ranks come {time} apart to the middle one of {count} collectives; {worst} to {collective}, number {number}, {rank} last"
-)
-_UNJOINED = phrase("{collectives} left out: the recordings do not record their group")
-_LEFT_OUT = phrase("{left_out} of {all} left out: {reasons}")
-_MISSING = phrase("not recorded: rank {ranks}")
-_REPEATED = phrase(
-    "rank {rank} has {recordings}: cycles of one process, or a wrong rank in one; only {chosen} is compared, not {others}"
-)
-_ENDED_EARLY = phrase("{rank} ends in step {last}, before the others")
 _PARTS = {"computing": phrase("computing"), "free": phrase("free time")}
 _WHY = {
     "computing": phrase("its device computes longer"),
@@ -83,21 +64,45 @@ def _of_ranks(document: RanksDocument, shown: int) -> list[RankAnswer]:
         return list(map(_slow_rank, document.slow_ranks[:shown]))
     if document.collectives:
         collectives = counted(document.collectives, "collective")
-        return [RankAnswer(say(_NO_DELAY, ranks=counted(len(document.ranks), "rank"), collectives=collectives))]
+        return [
+            RankAnswer(
+                say(
+                    "no rank delays the others by a hundredth of the job: {ranks}, {collectives}",
+                    ranks=counted(len(document.ranks), "rank"),
+                    collectives=collectives,
+                )
+            )
+        ]
     timed = sum(row.own is not None for row in document.ranks)
     if timed < 2:
-        return [RankAnswer(say(_TOO_FEW))]
-    return [RankAnswer(say(_ALIKE, ranks=counted(timed, "rank")))]
+        return [RankAnswer(say("fewer than two ranks have steps, so none can be compared"))]
+    return [RankAnswer(say("no rank is slow: {ranks} within 5 % of the middle one", ranks=counted(timed, "rank")))]
 
 
 def _slow_rank(slow: SlowRankRow) -> RankAnswer:
     rank, part = name_of(slow), say(_PARTS[slow.part])
-    return RankAnswer(say(_SLOW_RANK, rank=rank, share=percent(slow.behind), part=part), is_bad=True)
+    return RankAnswer(
+        say(
+            "{rank} is slow: {share} longer on its own than the middle one, most of it {part}",
+            rank=rank,
+            share=percent(slow.behind),
+            part=part,
+        ),
+        is_bad=True,
+    )
 
 
 def _slow_stage(slow: SlowStageRow) -> RankAnswer:
     time, share = amount(slow.computing, "s"), percent(slow.behind)
-    return RankAnswer(say(_SLOW_STAGE, stage=slow.stage, time=time, share=share), is_bad=True)
+    return RankAnswer(
+        say(
+            "stage {stage} of the pipeline is slow: it computes {time} a step, {share} longer than the middle stage",
+            stage=slow.stage,
+            time=time,
+            share=share,
+        ),
+        is_bad=True,
+    )
 
 
 def _delay(row: DelayRow) -> RankAnswer:
@@ -125,8 +130,8 @@ def _of_links(document: RanksDocument, shown: int) -> list[RankAnswer]:
     if document.slow_links:
         return list(map(_slow_link, document.slow_links[:shown]))
     if not document.links:
-        return [RankAnswer(say(_NO_LINKS))]
-    return [RankAnswer(say(_LINKS_ALIKE, links=counted(document.links, "link")))]
+        return [RankAnswer(say("no links are recorded"))]
+    return [RankAnswer(say("no link is slow: {links}", links=counted(document.links, "link")))]
 
 
 def _slow_link(link: SlowLinkRow) -> RankAnswer:
@@ -152,7 +157,8 @@ def _of_collectives(document: RanksDocument) -> list[RankAnswer]:
     if document.skew is not None:
         worst = document.skews[0]
         words = say(
-            _APART,
+            "ranks come {time} apart to the middle one of {count} collectives; {worst} to {collective}, "
+            "number {number}, {rank} last",
             time=amount(document.skew, "s"),
             count=whole(document.collectives),
             worst=amount(worst.skew, "s"),
@@ -162,7 +168,14 @@ def _of_collectives(document: RanksDocument) -> list[RankAnswer]:
         )
         answers.append(RankAnswer(words))
     if document.unjoined:
-        answers.append(RankAnswer(say(_UNJOINED, collectives=counted(document.unjoined, "collective"))))
+        answers.append(
+            RankAnswer(
+                say(
+                    "{collectives} left out: the recordings do not record their group",
+                    collectives=counted(document.unjoined, "collective"),
+                )
+            )
+        )
     return answers
 
 
@@ -174,15 +187,31 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
     if left_out:
         reasons = [clean(entry.reason) for entry in left_out[:_LISTED_BAD]]
         recordings = counted(len({row.path for row in document.ranks}) + len(left_out), "recording")
-        words.append(say(_LEFT_OUT, left_out=len(left_out), all=recordings, reasons="; ".join(reasons)))
+        words.append(
+            say(
+                "{left_out} of {all} left out: {reasons}",
+                left_out=len(left_out),
+                all=recordings,
+                reasons="; ".join(reasons),
+            )
+        )
     for repeated in gaps.repeated:
         recordings = counted(1 + len(repeated.others), "recording")
         chosen, ignored = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
-        words.append(say(_REPEATED, rank=repeated.rank, recordings=recordings, chosen=chosen, others=ignored))
+        words.append(
+            say(
+                "rank {rank} has {recordings}: cycles of one process, or a wrong rank in one; only {chosen} is "
+                "compared, not {others}",
+                rank=repeated.rank,
+                recordings=recordings,
+                chosen=chosen,
+                others=ignored,
+            )
+        )
     if gaps.missing:
-        words.append(say(_MISSING, ranks=", ".join(map(str, gaps.missing))))
+        words.append(say("not recorded: rank {ranks}", ranks=", ".join(map(str, gaps.missing))))
     for ended in gaps.ended_early:
-        words.append(say(_ENDED_EARLY, rank=name_of(ended), last=ended.last))
+        words.append(say("{rank} ends in step {last}, before the others", rank=name_of(ended), last=ended.last))
     return [RankAnswer(text, is_bad=True) for text in words]
 
 
