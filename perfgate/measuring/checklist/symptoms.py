@@ -35,7 +35,7 @@ def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> 
     None if it is not a common mistake.
     """
     text = str(error)
-    for advice, symptoms in _symptoms().items():
+    for advice, symptoms in load_symptoms().items():
         for symptom in symptoms:
             match = symptom.match(error, text, at_call=at_call)
             if match is None:
@@ -51,6 +51,7 @@ def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> 
 
 
 @cache
-def _symptoms() -> dict[str, list[Symptom]]:
+def load_symptoms() -> dict[str, list[Symptom]]:
+    """The symptoms of each mistake, by the name of its advice."""
     tables = tomllib.loads((FOLDER / "symptoms.toml").read_text(encoding="utf-8"))
     return msgspec.convert(tables, dict[str, list[Symptom]])

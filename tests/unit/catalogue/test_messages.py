@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from perfgate.catalogue.lookup import MESSAGES, METRICS, RULE_ADVICE
+from perfgate.measuring.checklist.symptoms import load_symptoms
 from tests.source import all_modules, calls, source, text_constants
 
 
@@ -17,9 +18,15 @@ def test_messages__every_code__is_used() -> None:
     advice |= {name.partition(".")[0] for name in advice}
     of_rules = {f"advice.{rule}{end}" for rule in RULE_ADVICE for end in ("", ".instead")}
 
-    unused = [code for code in MESSAGES if code not in of_rules and not _is_used(code, advice)]
+    of_symptoms = {f"mistake.{name}" for name in load_symptoms()}
+
+    unused = [code for code in MESSAGES if code not in of_rules | of_symptoms and not _is_used(code, advice)]
 
     assert sorted(unused) == []
+
+
+def test_messages__every_symptom__has_advice() -> None:
+    assert [name for name in load_symptoms() if f"mistake.{name}" not in MESSAGES] == []
 
 
 def _is_used(code: str, advice: set[str]) -> bool:
