@@ -95,7 +95,7 @@ def test_decision__every_place_that_gives_a_count__the_same_and_few_folds(name: 
 
 
 def assert_one_number_of_regressions(decision: DecisionDocument, texts: dict[str, str]) -> None:
-    expected = sum(c.outcome == "regressed" for c in Summary(decision, CommentContext(marker="")).metrics)
+    expected = sum(c.outcome == "regressed" for c in Summary(decision, "markdown").metrics)
     for place, text in texts.items():
         numbers = [number for kind, number in counts_in(text) if kind == "regressed"]
         # The comment gives it above the table and where it says how it was compared; that nothing regressed, nobody says.

@@ -33,7 +33,7 @@ def times_of(decision: DecisionDocument) -> dict[str, Paired]:
 
 def title_of(base: Call, head: Call, noise: CardNoise) -> str:
     decision = CardGate(base, head, noise, seed=5).decide()
-    return headline(Summary(decision, CommentContext(marker="")), "plain")
+    return headline(Summary(decision, "plain"))
 
 
 def outcomes_of(base: Call, head: Call, noise: CardNoise | None = None) -> tuple[str, dict[str, str]]:

@@ -61,7 +61,7 @@ def test_causes__same_change_in_two_shapes__is_listed_once() -> None:
     counters = [make_counter("ops.count:aten::add", 1, 9, shape=shape) for shape in ("short", "long")]
     decision = make_decision("FAIL", comparisons=counters, operator_changes=[])
     assert [cause.same_as for cause in decision.explained.causes] == [None, 0]
-    ((_, places),) = Summary(decision, CommentContext(marker="")).causes
+    ((_, places),) = Summary(decision, "markdown").causes
     assert places == ("encoder/short", "encoder/long")
 
 

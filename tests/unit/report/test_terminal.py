@@ -46,7 +46,8 @@ def test_render_terminal__failure__verdict_rows_why_and_try_in_80_columns() -> N
     text = shown(render_terminal, failing())
     assert text.startswith("FAIL – fast-path latency 6.8 % slower (36.1 → 38.6 ms):")
     assert "framework ops per" in text
-    assert "24 more aten::add at model.py:88" in text
+    assert "24 more aten::add at" in text
+    assert "1. model.py:88\n" in text
     assert "Replace the loop of 24 aten::add by one batched call" in text
     assert max(len(line) for line in text.splitlines()) <= 80
 
@@ -65,7 +66,7 @@ def test_render_terminal__workloads_left_out_on_the_command_line__are_not_said_a
     other = Message("notes.head", {"note": Message("notes.token-allowed", {"names": ["A"]})})
     text = shown(render_terminal, make_decision(warnings=[left_out, other]))
     assert "--workload" not in text
-    assert "note: head: measured with a token" in text
+    assert "Note: head: measured with a token" in text
 
 
 def test_render_terminal__pass__three_short_facts_and_no_table() -> None:
@@ -92,7 +93,7 @@ def test_render_terminal__no_workload_runs_the_change_and_one_is_demanded__next_
 
 def test_render_terminal__error__last_lines_of_the_traceback() -> None:
     text = shown(render_terminal, make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure()]))
-    assert "error in the head: loading of encoder (exception)" in text
+    assert "Error in the head, loading of encoder (exception)" in text
     assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in text
 
 

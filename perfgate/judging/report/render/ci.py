@@ -53,7 +53,7 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
     """The annotations at lines, the worst first; empty for a verdict without regressions."""
     if decision.verdict not in ("FAIL", "WARN"):
         return []
-    summary = Summary(decision)
+    summary = Summary(decision, "plain")
     with speaking(language):
         return _at_causes(summary) + _at_harness_changes(summary)
 
@@ -61,7 +61,7 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
 def status_line(decision: DecisionDocument, language: Language = "en") -> str:
     """The text of a commit status: the verdict and how many of the comment's metrics regressed."""
     with speaking(language):
-        of_metrics = counts(Summary(decision))
+        of_metrics = counts(Summary(decision, "plain"))
         return line("ci/status.j2", "plain", verdict=Words(decision.verdict), counts=of_metrics)
 
 
@@ -87,7 +87,7 @@ def verdict_annotation(decision: DecisionDocument, language: Language = "en") ->
     if decision.verdict == "WARN":
         level = "warning"
     with speaking(language):
-        words = headline(Summary(decision), "plain")
+        words = headline(Summary(decision, "plain"))
     return Annotation(level, f"perfgate: {decision.verdict}", words)
 
 

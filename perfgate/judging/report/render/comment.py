@@ -77,7 +77,7 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
         raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
     with speaking(context.language):
         for detail in _DETAILS:
-            summary = Summary(decision, context, detail)
+            summary = Summary(decision, "markdown", context, detail)
             text = _shortened(_parts(summary, SECTIONS), partial(_whole, summary), budget)
             if text is not None:
                 return text
@@ -88,7 +88,9 @@ def render_section(decision: DecisionDocument, context: CommentContext, *, budge
     """The comment without marker, title and last line, as a part of a joint one; None if ``budget`` is too small."""
     with speaking(context.language):
         for detail in _DETAILS:
-            text = _shortened(_parts(Summary(decision, context, detail), SECTIONS[1:]), _testbed_part, budget)
+            text = _shortened(
+                _parts(Summary(decision, "markdown", context, detail), SECTIONS[1:]), _testbed_part, budget
+            )
             if text is not None:
                 return text
     return None
@@ -96,7 +98,7 @@ def render_section(decision: DecisionDocument, context: CommentContext, *, budge
 
 def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
     """For each numbered cause of the comment, the metrics to accept for its regressions; empty if it cannot be accepted."""
-    return [regression.accepts for regression in listed_regressions(Summary(decision))]
+    return [regression.accepts for regression in listed_regressions(Summary(decision, "plain"))]
 
 
 def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:

@@ -57,7 +57,7 @@ def render_html(
     decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
 ) -> str:
     with speaking(language):
-        summary = Summary(decision, detail=_MAX_ROWS)
+        summary = Summary(decision, "html", detail=_MAX_ROWS)
         parts = [
             _head(summary),
             _regressions(summary),
@@ -74,20 +74,20 @@ def _head(summary: Summary) -> ReadyHtml:
     """The title, the facts below it, and the problems to read first."""
     decision, counts = summary.decision, EMPTY
     if summary.is_measured:
-        counts = counts_line(summary, "html")
+        counts = counts_line(summary)
     return render_part(
         "page/head.html.j2",
         decision=decision,
         verdict=Words(decision.verdict),
-        headline=headline(summary, "html"),
+        headline=headline(summary),
         cause=worst_cause(summary),
-        busy=busy_line(summary, "html"),
+        busy=busy_line(summary),
         counts=counts,
-        coverage=coverage_line(summary, "html"),
-        base_line=base_line(summary, "html"),
+        coverage=coverage_line(summary),
+        base_line=base_line(summary),
         warnings=decision.warnings[:_MAX_ROWS],
         harness_changes=summary.telling_harness_changes[:_MAX_ROWS],
-        remedy=remedy_lines(summary, "html"),
+        remedy=remedy_lines(summary),
         missing=[missing_words(entry) for entry in decision.gaps.missing[:_MAX_ROWS]],
     )
 
@@ -124,7 +124,7 @@ def _suggestions(summary: Summary) -> ReadyHtml:
     return render_part(
         "page/suggestions.html.j2",
         causes=worded_causes(summary.causes[:_MAX_PLOTS]),
-        account=account_words(summary, "html"),
+        account=account_words(summary),
         suggestions=introduced[:_MAX_ROWS],
         other_suggestions=existing[:_MAX_ROWS],
     )

@@ -37,7 +37,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit(decision: DecisionDocument, language: Language = "en") -> str:
     """The report of a decision. A regression that fails the gate is a failure, a failed measurement an error."""
-    summary = Summary(decision)
+    summary = Summary(decision, "plain")
     with speaking(language):
         # Regressed operators are not metrics, but a verdict may rest on them.
         operators = [comparison for comparison in summary.regressed if comparison not in summary.metrics]
@@ -69,7 +69,7 @@ def junit_without_verdict(why: str) -> str:
 
 
 def _verdict_case(summary: Summary) -> ET.Element:
-    words = headline(summary, "plain")
+    words = headline(summary)
     kind = _VERDICT_KINDS.get(summary.verdict)
     # Another case already fails.
     if summary.failures or any(_fails(comparison, summary) for comparison in summary.regressed):

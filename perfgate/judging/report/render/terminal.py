@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markdown import Markdown
@@ -14,22 +15,24 @@ from rich.text import Text
 
 from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import ErrorDetail, RunDocument
+from perfgate.judging.report.sections import changes, details
+from perfgate.judging.report.sections import verdict as verdicts
+from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.media import plain_line
+from perfgate.judging.report.text.media import BOLD, END, plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import calls_or_metric, first_line, title_of
 from perfgate.judging.report.text.names import listed as named_places
 from perfgate.judging.report.text.templates import line
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, phrase, say
 from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more, suggestion_lines
 from perfgate.judging.report.view.card import card_lines
-from perfgate.judging.report.view.causes import worded_causes, worst_cause
-from perfgate.judging.report.view.checklist import changed_findings, terminal_notes
-from perfgate.judging.report.view.facts import base_line, counts_line, coverage_line, worded_failures
+from perfgate.judging.report.view.causes import worst_cause
+from perfgate.judging.report.view.checklist import terminal_notes
+from perfgate.judging.report.view.facts import base_line, counts_line
 from perfgate.judging.report.view.headline import headline
-from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import grouped, row
 from perfgate.judging.report.view.run_steps import job_lines, recorded_lines, run_title, step_rows
 from perfgate.judging.report.view.stored import stored_row
@@ -42,11 +45,20 @@ _STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "in
 LET_THROUGH = phrase("undecided, so the push proceeds; --strict would block it")
 _SHOWN = 12
 _SHOWN_RECORDED = 8
-_SHOWN_OPERATORS = 6
-_SHOWN_FAILURES = 3
 _SHOWN_STORED = 4
 _SHOWN_COUNTS = 4
 _SHOWN_SUGGESTIONS = 3
+# The sections of the comment below the table.
+_SECTIONS = (
+    verdicts.notes,
+    verdicts.harness,
+    changes.causes,
+    changes.why,
+    details.findings,
+    changes.suggestions,
+    verdicts.failures,
+    verdicts.remedy,
+)
 # The titles of early lines.
 _CERTAIN = phrase("FAIL – {workload}, for certain: no time can change this; pairs now measure what it costs")
 _OPEN = phrase(
@@ -58,7 +70,6 @@ _FOLD = re.compile(r"<details><summary>(.*?)</summary>.*?</details>", re.DOTALL)
 _TAG = re.compile(r"</?sub>|<!--.*?-->", re.DOTALL)
 # Long enough to keep the remedy at the end of a message.
 _LONGEST_MESSAGE = 400
-_TRACEBACK_LINES = 8
 
 
 def render_terminal(
@@ -72,7 +83,8 @@ def render_terminal(
 def render_line(decision: DecisionDocument, console: Console, language: Language = "en", *, after: str = "") -> None:
     """Print a decision on one line: the title of its comment, then ``after``."""
     with speaking(language):
-        words = f"perfgate: {headline(Summary(decision, detail=_SHOWN), 'plain')}"
+        title = headline(Summary(decision, "plain", detail=_SHOWN))
+        words = f"perfgate: {title}"
         if after:
             words += f" ({say(after)})"
         console.print(Text(words), soft_wrap=True)
@@ -112,33 +124,25 @@ def render_first_suggestions(
 
 
 def _print_decision(decision: DecisionDocument, console: Console, folder: str | None) -> None:
-    summary = Summary(decision, CommentContext(folder=folder), _SHOWN)
+    """Print the sections of the comment that a reader of a terminal needs, its table of moved metrics, and main's level."""
+    decision = msgspec.structs.replace(decision, warnings=terminal_notes(decision.warnings))
+    summary = Summary(decision, "terminal", CommentContext(folder=folder), _SHOWN)
     _print_title(summary, console)
     if summary.is_measured:
-        console.print(Text(counts_line(summary, "plain")))
-    covered = coverage_line(summary, "plain")
-    if covered is not None:
-        console.print(Text(covered))
-    console.print(Text(base_line(summary, "plain"), "dim"))
+        console.print(Text(counts_line(summary)))
+    _print_section(verdicts.coverage, summary, console)
+    console.print(Text(base_line(summary), "dim"))
     for card in card_lines(summary)[:_SHOWN]:
         console.print(Text(line("shared/card.j2", "plain", card=card)))
     _print_moved(summary, console)
-    _print_notes(summary, console)
-    _print_causes(summary, console)
-    if summary.verdict in {"FAIL", "WARN"}:
-        operators = worded_causes(summary.causes[:_SHOWN_OPERATORS])
-        behind = [plain_line(cause.in_full) for cause in operators]
-        _print_lines(say("Contributing operators"), behind, console)
-    _print_findings(summary, console)
+    for section in _SECTIONS:
+        _print_section(section, summary, console)
     _print_recorded(summary, console)
-    _print_suggestions(summary.introduced[:_SHOWN], console)
-    _print_failures(summary, console)
-    _print_lines("", remedy_lines(summary, "plain"), console)
     _print_stored(summary, console)
 
 
 def _print_title(summary: Summary, console: Console) -> None:
-    words: str = headline(summary, "plain")
+    words: str = headline(summary)
     cause = worst_cause(summary)
     if cause is not None:
         words = say("{title}: {cause}", title=words, cause=plain_line(cause))
@@ -148,14 +152,29 @@ def _print_title(summary: Summary, console: Console) -> None:
     console.print(title)
 
 
-def _print_notes(summary: Summary, console: Console) -> None:
-    for warning in terminal_notes(summary.decision.warnings)[:_SHOWN]:
-        console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
-    for change in summary.telling_harness_changes[:_SHOWN]:
-        words = f"{change.workload}: {word(change.message)}"
-        if change.lines:
-            words += f" ({', '.join(change.lines[:_SHOWN])})"
-        console.print(Text(f"{say('workload file')}, {clean(words, limit=_LONGEST_MESSAGE)}", "yellow"))
+def _print_section(section: Section, summary: Summary, console: Console) -> None:
+    """Print a section of the comment: its title, quotes in yellow, items of lists with a bullet, and no blank lines."""
+    content = section.fill(summary)
+    if content is None:
+        return
+    if content.summary:
+        console.print(Text(content.summary, "bold"))
+    for text in content.text.splitlines():
+        if text.startswith("- "):
+            console.print(Padding(_emphasized(f"• {text[2:]}"), (0, 0, 0, 2)))
+        elif text.startswith("> "):
+            console.print(_emphasized(text[2:], "yellow"))
+        elif text.strip():
+            console.print(_emphasized(text.rstrip()))
+
+
+def _emphasized(words: str, style: str = "") -> Text:
+    text = Text(style=style)
+    for plain in words.split(BOLD):
+        strong, _, rest = plain.rpartition(END)
+        text.append(strong, "bold")
+        text.append(rest)
+    return text
 
 
 def _print_run(run: RunDocument, console: Console) -> None:
@@ -219,41 +238,6 @@ def _print_moved(summary: Summary, console: Console) -> None:
     _print_more(len(rows) - len(listed), console)
 
 
-def _print_causes(summary: Summary, console: Console) -> None:
-    listed, more = blocks_with_more(summary)
-    for number, block in enumerate(listed, start=1):
-        title = line("shared/block.j2", "plain", block=block)
-        console.print(Padding(Text(f"{number}. {title}", "bold"), (1 if number == 1 else 0, 0, 0, 0)))
-        if block.cause and block.cause.code:
-            console.print(Padding(Text(clean(block.cause.code), "cyan"), (0, 0, 0, 6)))
-        _print_lines("", _block_lines(block), console)
-    _print_more(more, console, indent="  ")
-
-
-def _block_lines(block: RegressionBlock) -> Iterator[str]:
-    """The cost of a regression, the counts that changed, its effects elsewhere, and how to accept it."""
-    cost = line("shared/block_cost.j2", "plain", block=block, most=_SHOWN_COUNTS)
-    if cost:
-        yield f"{say('Cost:')} {cost}"
-    changed = line("shared/block_counts.j2", "plain", counts=block.counts, most=_SHOWN_COUNTS)
-    if changed and (block.cause or block.cost.slower):
-        yield f"{say('Also changed:') if block.in_title else say('Changed:')} {changed}"
-    if block.also:
-        yield f"{say('Also on other lines:')} {line('shared/also.j2', 'plain', block=block)}"
-    accept = block.accept.short_command or block.accept.command
-    if accept:
-        yield f"{say('If intended:')} {accept}"
-    if block.worst.accepted and not block.in_title:
-        yield say("Accepted by {accepted}", accepted=Words(clean(block.worst.accepted)))
-
-
-def _print_findings(summary: Summary, console: Console) -> None:
-    titles = say("New in the checklist"), say("No longer in the checklist")
-    for title, findings in zip(titles, changed_findings(summary)):
-        rows = [line("shared/finding.j2", "plain", row=row) for row in findings[: summary.detail]]
-        _print_lines(title, rows, console)
-
-
 def _print_recorded(summary: Summary, console: Console) -> None:
     """Print the longest recorded times; the comment and the page have the rest."""
     title = say("Recorded, not compared; to compare, measure with perfgate check")
@@ -290,24 +274,6 @@ def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> N
             console.print(Padding(Text(text, "cyan"), (0, 0, 0, 6)))
 
 
-def _print_failures(summary: Summary, console: Console) -> None:
-    for failure in worded_failures(summary.decision.gaps.failures)[:_SHOWN_FAILURES]:
-        title = say(
-            "error in the {side}: {what} of {workload} ({kind})",
-            side=failure.side,
-            what=clean(failure.what),
-            workload=clean(failure.workload),
-            kind=failure.kind,
-        )
-        console.print(Text(title, "bold red"))
-        text = (failure.text or "").rstrip()
-        # A traceback ends with the message; a log does not contain it.
-        if failure.message not in text:
-            console.print(Text(f"  {clean(failure.message, limit=_LONGEST_MESSAGE)}"))
-        for text_line in text.splitlines()[-_TRACEBACK_LINES:]:
-            console.print(Text(f"  {clean(text_line)}"))
-
-
 def _print_lines(title: str, lines: Iterable[str], console: Console) -> None:
     listed = list(lines)
     if listed and title:
@@ -333,7 +299,7 @@ def early_lines(
     ``has_pairs`` is whether pairs follow.
     """
     with speaking(language):
-        summary = Summary(decision, detail=_SHOWN_COUNTS)
+        summary = Summary(decision, "plain", detail=_SHOWN_COUNTS)
         listed, more = blocks_with_more(summary)
         title = _CERTAIN if certain else _OPEN
         if not has_pairs:

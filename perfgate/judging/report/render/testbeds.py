@@ -74,14 +74,14 @@ class MatrixColumn(NamedTuple):
 
 def render_column(name: str, decision: DecisionDocument, context: CommentContext, *, budget: int) -> MatrixColumn:
     """Word a testbed's decision for the joint comment; its ``name`` has been checked to need no escaping."""
-    summary = Summary(decision, context)
+    summary = Summary(decision, "markdown", context)
     with speaking(context.language):
         cells: dict[SharedNumber, MatrixCell] = {}
         for comparison in summary.metrics:
             at = place(comparison.workload, comparison.shape)
             number = SharedNumber(title_of(comparison), at, isinstance(comparison, Bound))
             cells.setdefault(number, _cell(comparison, summary))
-        words = headline(summary, "markdown")
+        words = headline(summary)
         return MatrixColumn(
             name=Words(name),
             verdict=decision.verdict,

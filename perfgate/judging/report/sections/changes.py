@@ -36,7 +36,7 @@ def causes(summary: Summary) -> SectionText | None:
         return None
     new, _ = changed_findings(summary)
     listed = [(block, _steps_of(number, new)) for number, block in enumerate(blocks, 1)]
-    return section_text("causes", listed=listed, more=more)
+    return section_text(summary, "causes", listed=listed, more=more)
 
 
 def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]:
@@ -58,6 +58,7 @@ def failing(summary: Summary) -> SectionText | None:
     numbers = block_numbers(summary)
     rows = [row(comparison, summary, numbers.get(id(comparison))) for comparison in listed]
     return section_text(
+        summary,
         "failing",
         rows=grouped(rows),
         more=len(moved) - len(listed),
@@ -75,6 +76,7 @@ def improved(summary: Summary) -> SectionText | None:
     if summary.verdict not in {"PASS", "WARN"} or not better:
         return None
     return section_text(
+        summary,
         "improved",
         better=[_improvement(comparison) for comparison in better[:_MOST_IMPROVED]],
         more=beyond(better, _MOST_IMPROVED),
@@ -123,10 +125,11 @@ def why(summary: Summary) -> SectionText | None:
         return None
     most = min(_MOST_CAUSES, summary.detail)
     return section_text(
+        summary,
         "why",
         causes=worded_causes(summary.causes[:most]),
         more=beyond(summary.causes, most),
-        account=account_words(summary, "markdown"),
+        account=account_words(summary),
     )
 
 
@@ -142,6 +145,7 @@ def operators(summary: Summary) -> SectionText | None:
         return None
     most = min(_MOST_OPERATORS, summary.detail)
     return section_text(
+        summary,
         "operators",
         operators=slower[:most],
         total=len(slower),
@@ -165,7 +169,7 @@ def suggestions(summary: Summary) -> SectionText | None:
     if not distinct:
         return None
     more = beyond(distinct, _MOST_SUGGESTIONS)
-    return section_text("suggestions", suggestions=distinct[:_MOST_SUGGESTIONS], more=more)
+    return section_text(summary, "suggestions", suggestions=distinct[:_MOST_SUGGESTIONS], more=more)
 
 
 def _identity(tip: Suggestion) -> tuple[str, str | None]:
@@ -193,5 +197,5 @@ def intended(summary: Summary) -> SectionText | None:
     if not (budgets or limits or wrong_output):
         return None
     return section_text(
-        "intended", budgets=budgets[:_MOST_SETTINGS], limits=limits[:_MOST_SETTINGS], wrong_output=wrong_output
+        summary, "intended", budgets=budgets[:_MOST_SETTINGS], limits=limits[:_MOST_SETTINGS], wrong_output=wrong_output
     )

@@ -23,7 +23,7 @@ def card(summary: Summary) -> SectionText | None:
     cards = card_lines(summary)
     most = min(_MOST_CARDS, summary.detail)
     if cards:
-        return section_text("card", cards=cards[:most], more=numbers.beyond(cards, most))
+        return section_text(summary, "card", cards=cards[:most], more=numbers.beyond(cards, most))
     return None
 
 
@@ -39,7 +39,7 @@ def trace(summary: Summary) -> SectionText | None:
     traces, flames = files.get("trace", []), files.get("flamegraph", [])
     if summary.verdict == "SKIPPED" or not (traces or summary.context.reproduce):
         return None
-    return section_text("trace", context=summary.context, traces=traces, flame=flames[0] if flames else None)
+    return section_text(summary, "trace", context=summary.context, traces=traces, flame=flames[0] if flames else None)
 
 
 @section("new findings")
@@ -48,7 +48,7 @@ def findings(summary: Summary) -> SectionText | None:
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding.block is None]
     if new or gone:
-        return section_text("findings", new=new, gone=gone, detail=summary.detail)
+        return section_text(summary, "findings", new=new, gone=gone, detail=summary.detail)
     return None
 
 
@@ -73,6 +73,7 @@ def checklist(summary: Summary) -> SectionText | None:
         if number.main and number.main.outside:
             outside.append(number)
     return section_text(
+        summary,
         "checklist",
         tally=tally(summary.decision.checklist.steps),
         lines=listed,
@@ -95,7 +96,7 @@ def quantiles(summary: Summary) -> SectionText | None:
     """P50, P90 and P99 of the requests and steps of jobs."""
     rows = quantile_rows(summary)[: summary.detail]
     if rows:
-        return section_text("quantiles", rows=rows)
+        return section_text(summary, "quantiles", rows=rows)
     return None
 
 
@@ -107,6 +108,7 @@ def unchanged(summary: Summary) -> SectionText | None:
         return None
     listed = comparisons[: summary.detail]
     return section_text(
+        summary,
         "unchanged",
         rows=grouped(row(comparison, summary) for comparison in listed),
         total=len(comparisons),
@@ -123,7 +125,7 @@ def informing(summary: Summary) -> SectionText | None:
     """Both sides' values of metrics that no test compares."""
     rows = summary.informing
     if rows:
-        return section_text("informing", rows=rows, detail=summary.detail)
+        return section_text(summary, "informing", rows=rows, detail=summary.detail)
     return None
 
 
@@ -132,7 +134,7 @@ def recorded(summary: Summary) -> SectionText | None:
     """The profiler's times of whole steps and of their heaviest operators, side by side and not compared."""
     rows = summary.recorded
     if rows:
-        return section_text("recorded", rows=rows, detail=summary.detail)
+        return section_text(summary, "recorded", rows=rows, detail=summary.detail)
     return None
 
 
@@ -142,12 +144,12 @@ def undecided(summary: Summary) -> SectionText | None:
     rows = [*summary.inconclusive, *summary.not_comparable]
     if not rows:
         return None
-    return section_text("undecided", rows=rows, detail=summary.detail, undecided=len(summary.inconclusive))
+    return section_text(summary, "undecided", rows=rows, detail=summary.detail, undecided=len(summary.inconclusive))
 
 
 @section("environment and samples", drop=90, fold="compared")
 def environment(summary: Summary) -> SectionText | None:
     """Everything needed to reproduce the decision; None without a measurement."""
     if summary.is_measured:
-        return section_text("environment", decision=summary.decision)
+        return section_text(summary, "environment", decision=summary.decision)
     return None

@@ -43,6 +43,6 @@ def section(title: str, *, drop: int = KEEP, fold: str = "") -> Callable[[Fill],
     return lambda fill: Section(title, fill, drop, fold)
 
 
-def section_text(name: str, **values: object) -> SectionText:
+def section_text(summary: Summary, name: str, **values: object) -> SectionText:
     """Render ``templates/comment/NAME.md.j2``, which may set a ``summary``."""
-    return SectionText(*render_with_summary(f"comment/{name}.md.j2", **values))
+    return SectionText(*render_with_summary(f"comment/{name}.md.j2", summary.medium, **values))

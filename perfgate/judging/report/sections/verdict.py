@@ -27,9 +27,10 @@ SIGNS = {"PASS": "✅", "WARN": "⚠️", "FAIL": "❌", "INCONCLUSIVE": "❔", 
 def title(summary: Summary) -> SectionText:
     """The verdict with its explanation, and the cause of the regression in it."""
     return section_text(
+        summary,
         "title",
         sign=Words(SIGNS[summary.verdict]),
-        headline=headline(summary, "markdown"),
+        headline=headline(summary),
         cause=worst_cause(summary),
     )
 
@@ -37,7 +38,7 @@ def title(summary: Summary) -> SectionText:
 @section("changed functions")
 def coverage(summary: Summary) -> SectionText | None:
     """How many of the changed functions were measured, and the others."""
-    line = coverage_line(summary, "markdown")
+    line = coverage_line(summary)
     if line is None:
         return None
     return SectionText(line, EMPTY)
@@ -46,10 +47,12 @@ def coverage(summary: Summary) -> SectionText | None:
 @section("notes")
 def notes(summary: Summary) -> SectionText | None:
     """Notes to read first: a busy machine, and the gate's warnings."""
-    warnings, busy = other_notes(summary.decision.warnings), busy_line(summary, "markdown")
+    warnings, busy = other_notes(summary.decision.warnings), busy_line(summary)
     if not warnings and busy is None:
         return None
-    return section_text("notes", busy=busy, warnings=warnings[:_MOST_WARNINGS], more=beyond(warnings, _MOST_WARNINGS))
+    return section_text(
+        summary, "notes", busy=busy, warnings=warnings[:_MOST_WARNINGS], more=beyond(warnings, _MOST_WARNINGS)
+    )
 
 
 @section("how it was compared", fold="compared")
@@ -58,16 +61,16 @@ def facts(summary: Summary) -> SectionText | None:
     if summary.is_unread:
         return None
     differs = summary.verdict == "INCONCLUSIVE" and bool(summary.decision.sides.testbed_differences)
-    counts = counts_line(summary, "markdown") if summary.is_measured else EMPTY
+    counts = counts_line(summary) if summary.is_measured else EMPTY
     fold = summary.is_measured and not differs
-    return section_text("facts", counts=counts, base=base_line(summary, "markdown"), fold=fold)
+    return section_text(summary, "facts", counts=counts, base=base_line(summary), fold=fold)
 
 
 @section("what to do")
 def remedy(summary: Summary) -> SectionText | None:
     """The reasons of a verdict other than PASS, and of a FAIL without a regression, and the next action."""
     if has_remedy(summary):
-        return SectionText(remedy_text(summary, "markdown"), EMPTY)
+        return SectionText(remedy_text(summary), EMPTY)
     return None
 
 
@@ -77,7 +80,7 @@ def harness(summary: Summary) -> SectionText | None:
     changes = summary.telling_harness_changes
     if not changes:
         return None
-    return section_text("harness", changes=changes[:_MOST_CHANGES], more=beyond(changes, _MOST_CHANGES))
+    return section_text(summary, "harness", changes=changes[:_MOST_CHANGES], more=beyond(changes, _MOST_CHANGES))
 
 
 @section("errors")
@@ -87,7 +90,9 @@ def failures(summary: Summary) -> SectionText | None:
         return None
     listed = worded_failures(summary.failures)
     lines = 12 if summary.detail > _SHORT_LISTS else 4
-    return section_text("failures", failures=listed[:_MOST_FAILURES], more=beyond(listed, _MOST_FAILURES), lines=lines)
+    return section_text(
+        summary, "failures", failures=listed[:_MOST_FAILURES], more=beyond(listed, _MOST_FAILURES), lines=lines
+    )
 
 
 @section("missing numbers", fold="moved")
@@ -97,4 +102,4 @@ def missing(summary: Summary) -> SectionText | None:
     if summary.verdict != "FAIL" or not entries:
         return None
     listed, more = missing_numbers(entries)
-    return section_text("missing", missing=listed, more_missing=more, count=len(entries))
+    return section_text(summary, "missing", missing=listed, more_missing=more, count=len(entries))

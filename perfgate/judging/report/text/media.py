@@ -23,6 +23,8 @@ _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
 _URL_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%")
 _WIDEST_LINE = 240
+_STRONG = re.compile(r"\*\*(.+?)\*\*")
+BOLD, END = "\x02", "\x03"
 
 
 class Ready(str):
@@ -130,6 +132,18 @@ class Plain:
         if is_linkable(url):
             return Ready(f"{text} ({url})")
         return Ready(text)
+
+
+class Terminal(Plain):
+    """A decision in the terminal: emphasis of ours stands between ``BOLD`` and ``END``, which outside text cannot contain."""
+
+    @staticmethod
+    def marked_up(text: str) -> Ready:
+        return Ready(_STRONG.sub(rf"{BOLD}\1{END}", text))
+
+    @staticmethod
+    def strong(text: str) -> Ready:
+        return Ready(f"{BOLD}{text}{END}")
 
 
 class Html:

@@ -20,7 +20,7 @@ from perfgate.document.trend import RunHealth, place_of
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import names, numbers, svg
 from perfgate.judging.report.text.dates import day, minute, short
-from perfgate.judging.report.text.media import FILTERS, Html, Markdown, Plain, ReadyHtml
+from perfgate.judging.report.text.media import FILTERS, Html, Markdown, Plain, ReadyHtml, Terminal
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.ranks import name_of
 from perfgate.judging.report.text.suggestions import gain_words, unnamed_operator
@@ -30,8 +30,13 @@ from perfgate.locale import Language, current_language, gap_between, translate
 from perfgate.version import __version__
 
 _PLACE = re.compile(r"%\((\w+)\)s")
-Medium = Literal["markdown", "plain", "html"]
-_MEDIA: dict[Medium, type[Markdown | Plain | Html]] = {"markdown": Markdown, "plain": Plain, "html": Html}
+Medium = Literal["markdown", "plain", "terminal", "html"]
+_MEDIA: dict[Medium, type[Markdown | Plain | Html]] = {
+    "markdown": Markdown,
+    "plain": Plain,
+    "terminal": Terminal,
+    "html": Html,
+}
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,9 @@ def render_part(template: str, **values: object) -> ReadyHtml:
     return ReadyHtml(render_page(template, **values))
 
 
-def render_with_summary(template: str, **values: object) -> tuple[Words, Words]:
-    """Render a template as Markdown; the second text is its ``summary``, empty if the template sets none."""
-    module = environment("markdown").get_template(template).make_module(values)
+def render_with_summary(template: str, medium: Medium, **values: object) -> tuple[Words, Words]:
+    """Render a template; the second text is its ``summary``, empty if the template sets none."""
+    module = environment(medium).get_template(template).make_module(values)
     return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))
 
 

@@ -407,7 +407,7 @@ def _extent(forms: tuple[str, str]) -> tuple[int, float]:
     return len(sizes), math.prod(sizes)
 
 
-def account_words(summary: Summary, medium: templates.Medium) -> Words | None:
+def account_words(summary: Summary) -> Words | None:
     """How the parts of the worst slower call add up to the measured difference, and its bottleneck; None if unexplained."""
     for explained in summary.decision.explained.explanations:
         if explained.measured and explained.measured > 0:
@@ -424,7 +424,7 @@ def account_words(summary: Summary, medium: templates.Medium) -> Words | None:
     least = _NOTABLE * measured
     return templates.line(
         "shared/account.j2",
-        medium,
+        summary.medium,
         place=place(explained.workload, explained.shape),
         metric=metric_name(explained.metric, summary.clock_of(explained)),
         measured=formats.quantity(measured, "s"),

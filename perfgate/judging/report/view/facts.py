@@ -14,7 +14,7 @@ from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line, listed
-from perfgate.judging.report.text.templates import Medium, line
+from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import EMPTY, SentencePieces, Words, composed, say
 from perfgate.judging.report.view.headline import loaded_differences
 from perfgate.judging.report.view.summary import Summary, code_of
@@ -78,18 +78,18 @@ class FailureView:
     text: str | None
 
 
-def counts_line(summary: Summary, medium: Medium) -> Words:
+def counts_line(summary: Summary) -> Words:
     """Moved metrics, the noise floor, and the size of the measurement, in one line."""
-    return line("shared/counts.j2", medium, counts=counts(summary))
+    return line("shared/counts.j2", summary.medium, counts=counts(summary))
 
 
-def base_line(summary: Summary, medium: Medium) -> Words:
+def base_line(summary: Summary) -> Words:
     """Which commits were compared, why that base, and whether the testbeds agree, in one line."""
     decision = summary.decision
     packages = loaded_differences(decision)
     return line(
         "shared/base.j2",
-        medium,
+        summary.medium,
         base=decision.sides.base,
         base_commit=short(decision.sides.base.commit),
         head=decision.sides.head,
@@ -102,7 +102,7 @@ def base_line(summary: Summary, medium: Medium) -> Words:
     )
 
 
-def coverage_line(summary: Summary, medium: Medium) -> Words | None:
+def coverage_line(summary: Summary) -> Words | None:
     """Which of the changed functions were measured; None if all of them were, or if there are none."""
     coverage = summary.decision.measured.coverage
     if coverage is None or not coverage.functions or (summary.is_measured and not coverage.not_executed):
@@ -115,7 +115,7 @@ def coverage_line(summary: Summary, medium: Medium) -> Words | None:
             unknown.append(function)
     return line(
         "shared/coverage.j2",
-        medium,
+        summary.medium,
         is_measured=summary.is_measured,
         measured=len(coverage.executed),
         total=len(coverage.functions),
@@ -137,7 +137,7 @@ def _function_names(functions: Iterable[ChangedFunction], summary: Summary) -> S
     return listed(names, _MOST_FUNCTIONS)
 
 
-def busy_line(summary: Summary, medium: Medium) -> Words | None:
+def busy_line(summary: Summary) -> Words | None:
     """How long workers waited for CPUs, in one line; None if it was short and no clock but the wall's decided."""
     waited, clocks = summary.decision.measured.waited, _deciding_clocks(summary)
     # The device's clock always decides on an accelerator.
@@ -150,7 +150,7 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
         basis = say("; the verdict is based on call times without these waits")
     elif clocks:
         basis = say("; the verdict is based on CPU time")
-    return line("shared/busy.j2", medium, waited=numbers.percent(waited), basis=basis)
+    return line("shared/busy.j2", summary.medium, waited=numbers.percent(waited), basis=basis)
 
 
 def _deciding_clocks(summary: Summary) -> set[str]:

@@ -25,7 +25,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import told
 from perfgate.judging.report.text.names import evidence_of, metric_name, missing_words, named, place_of, title_of
-from perfgate.judging.report.text.templates import Medium, line
+from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import EMPTY, Words, composed, joined, phrase, say
 from perfgate.judging.report.view.summary import Summary, code_of
 
@@ -44,7 +44,7 @@ _MOST_OPEN = 2
 _COUNTS = (LOW_PRECISION_OPS,)
 
 
-def headline(summary: Summary, medium: Medium) -> Words:
+def headline(summary: Summary) -> Words:
     decision: DecisionDocument = summary.decision
     stack: str = ""
     if decision.sides.comparing == "stack":
@@ -52,7 +52,7 @@ def headline(summary: Summary, medium: Medium) -> Words:
     title = _title(summary)
     if not title:
         title = told(decision.reasons[0]) if decision.reasons else say("no reason was given")
-    return line("shared/headline.j2", medium, verdict=say(_VERDICTS[summary.verdict]), stack=stack, title=title)
+    return line("shared/headline.j2", summary.medium, verdict=say(_VERDICTS[summary.verdict]), stack=stack, title=title)
 
 
 def _stack(differences: Sequence[TestbedDifference]) -> str:

@@ -11,7 +11,7 @@ from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text.media import ReadyHtml
 from perfgate.judging.report.text.names import evidence_of, missing_words, place_of, title_of
 from perfgate.judging.report.text.numbers import beyond, counted
-from perfgate.judging.report.text.templates import Medium, render
+from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import EMPTY, Words, joined, phrase, say
 from perfgate.judging.report.view.facts import budget_of
 from perfgate.judging.report.view.headline import further_reasons
@@ -100,7 +100,7 @@ class _OpenNumber:
         return evidence_of(self.comparison)
 
 
-def remedy_text(summary: Summary, medium: Medium) -> Words:
+def remedy_text(summary: Summary) -> Words:
     """The reasons that the title does not give, and the next action."""
     decision = summary.decision
     to_do, further = _obstacle(summary), None
@@ -115,7 +115,7 @@ def remedy_text(summary: Summary, medium: Medium) -> Words:
         invalid = []
     return render(
         "shared/remedy.j2",
-        medium,
+        summary.medium,
         reasons=reasons[:_MOST_REASONS],
         missing=missing,
         more_missing=more_missing,
@@ -140,15 +140,15 @@ def has_remedy(summary: Summary) -> bool:
     return summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} or needs_workload(summary)
 
 
-def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
+def remedy_lines(summary: Summary) -> list[Words]:
     """The remedy as one item per line, for media that format lists themselves."""
     if not has_remedy(summary):
         return []
     ready = Words
-    if medium == "html":
+    if summary.medium == "html":
         ready = ReadyHtml
     lines = []
-    for line in remedy_text(summary, medium).splitlines():
+    for line in remedy_text(summary).splitlines():
         item = line.strip().removeprefix("- ")
         if item:
             lines.append(ready(item))

@@ -28,6 +28,7 @@ from perfgate.document.explanation import Cause, Explanation, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import place
+from perfgate.judging.report.text.templates import Medium
 from perfgate.judging.report.text.words import Linked
 from perfgate.locale import Language
 
@@ -82,6 +83,7 @@ class Summary:
     """A decision and its context, with the lists for the parts of a report; ``detail`` limits the length of lists."""
 
     decision: DecisionDocument
+    medium: Medium
     context: CommentContext = CommentContext()
     detail: int = 400
 
