@@ -61,7 +61,7 @@ def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirm
     )
     assert looked.returncode == 1, looked.stdout + looked.stderr
     assert "suspected" in looked.stderr
-    assert "one of 2 commits" in looked.stderr
+    assert "One of 2 commits" in looked.stderr
     assert [one["changes"][0]["evidence"] for one in json.loads(looked.stdout)["series"]] == ["suspected"]
 
     out = tmp_path / "trend"

@@ -40,9 +40,8 @@ from perfgate.judging.report.render.terminal import early_lines, render_line, re
 from perfgate.judging.report.render.testbeds import render_column, render_joint_comment, section_budget
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.judging.report.render.trace import render_top
-from perfgate.judging.report.render.trend import render_email, render_issue, render_news
+from perfgate.judging.report.render.trend import render_email, render_issue, render_news, render_trend
 from perfgate.judging.report.render.trend_page import render_trend_page
-from perfgate.judging.report.render.trend_terminal import render_trend
 from perfgate.judging.report.view.number_rows import rows_of_check, rows_of_run
 from perfgate.locale import Language
 from perfgate.trace.pages.timeline import drawn_timeline
@@ -322,7 +321,7 @@ MEDIA: dict[str, Medium] = {
         ),
     ),
     "trend in a terminal": Medium(
-        "trend_terminal",
+        "trend",
         "terminal",
         lambda rename: _in_languages(
             lambda language: _terminal(lambda out: render_trend(_trend(rename), out, language))

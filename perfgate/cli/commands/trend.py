@@ -95,7 +95,7 @@ def COMMAND(
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.doors import Doors
     from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_trend
-    from perfgate.judging.report.render.trend_terminal import render_trend
+    from perfgate.judging.report.render.trend import render_trend
 
     spoken = report_language(language, directory)
     request = options.record(
@@ -105,7 +105,7 @@ def COMMAND(
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
             document = run_trend(request, doors, progress, check_change, search_commits)
-        # The table contains commit subjects.
+        # The text contains commit subjects.
         make_streams_harmless(os.environ)
         render_trend(document, Console(), spoken)
         if out is not None:

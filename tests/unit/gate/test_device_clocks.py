@@ -15,7 +15,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate, pack, unpack
 from perfgate.judging.report.view.headline import headline
-from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.judging.report.view.summary import Summary
 from tests.fakes.card_times import LOOKS, Call, CardGate, CardNoise
 from tests.fakes.records import changed
 from tests.traps.virtual import SHAPE, judged

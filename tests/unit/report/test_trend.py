@@ -1,4 +1,4 @@
-"""The weekly issue, its comment, the page and the table of `perfgate trend`."""
+"""The weekly issue, its comment, the page and the text of `perfgate trend`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ from perfgate.document.explanation import OperatorDelta
 from perfgate.document.history import Acceptance
 from perfgate.document.kept import KeptLink
 from perfgate.document.trend import CommitLabel, NotLookedAt
-from perfgate.judging.report.render.trend import MOST_BYTES, issue_title, render_email, render_issue, render_news
+from perfgate.judging.report.render.trend import (
+    MOST_BYTES,
+    issue_title,
+    render_email,
+    render_issue,
+    render_news,
+    render_trend,
+)
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_svg import small_plot
-from perfgate.judging.report.render.trend_terminal import render_trend
 from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import MovedSeries, change_words
@@ -119,7 +125,7 @@ def test_render_issue__one_commit_moved_three_metrics__one_regression_with_the_r
     written = io.StringIO()
     render_trend(document, Console(file=written, width=140), "en")
     assert written.getvalue().count("Pool in a loop") == 1
-    assert "and 2 more metrics" in written.getvalue()
+    assert "It moved 2 more metrics" in written.getvalue()
 
 
 def test_render_issue__operator_runs_more_often__named_with_its_line() -> None:
@@ -356,11 +362,11 @@ def test_render_trend_page__equal_and_few_values__drawn(count: int) -> None:
     assert "nan" not in page.lower()
 
 
-def test_render_trend__regression__one_row_and_what_it_rests_on() -> None:
+def test_render_trend__regression__what_it_rests_on() -> None:
     written = io.StringIO()
     render_trend(make_trend(make_series(make_change())), Console(file=written, width=140), "en")
     text = written.getvalue()
-    assert "demo: 1 regression" in text
+    assert "demo on main: 1 regression" in text
     assert "7.0 % slower (5.5 to 8.5 %)" in text
     assert "Searched 1 series with 30 values" in text
 
@@ -430,7 +436,7 @@ def test_reports__triaged_regression__state_author_date_and_reason(state: Any, s
         assert ("perfgate baseline triage 0014c0ffee new --reason TEXT" in text) is (suggests == "new")
 
 
-def test_render_trend__triaged_regression__its_state_in_the_table() -> None:
+def test_render_trend__triaged_regression__its_state() -> None:
     written = io.StringIO()
     render_trend(triaged(), Console(file=written, width=140), "en")
     assert "acknowledged by mei" in written.getvalue()

@@ -15,13 +15,14 @@ from rich.text import Text
 
 from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import ErrorDetail, RunDocument
+from perfgate.judging.report.render.printed import print_words
 from perfgate.judging.report.sections import changes, details
 from perfgate.judging.report.sections import verdict as verdicts
 from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.media import BOLD, END, plain_line
+from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import calls_or_metric, first_line, title_of
 from perfgate.judging.report.text.names import listed as named_places
@@ -153,28 +154,13 @@ def _print_title(summary: Summary, console: Console) -> None:
 
 
 def _print_section(section: Section, summary: Summary, console: Console) -> None:
-    """Print a section of the comment: its title, quotes in yellow, items of lists with a bullet, and no blank lines."""
+    """Print a section of the comment below its title."""
     content = section.fill(summary)
     if content is None:
         return
     if content.summary:
         console.print(Text(content.summary, "bold"))
-    for text in content.text.splitlines():
-        if text.startswith("- "):
-            console.print(Padding(_emphasized(f"• {text[2:]}"), (0, 0, 0, 2)))
-        elif text.startswith("> "):
-            console.print(_emphasized(text[2:], "yellow"))
-        elif text.strip():
-            console.print(_emphasized(text.rstrip()))
-
-
-def _emphasized(words: str, style: str = "") -> Text:
-    text = Text(style=style)
-    for plain in words.split(BOLD):
-        strong, _, rest = plain.rpartition(END)
-        text.append(strong, "bold")
-        text.append(rest)
-    return text
+    print_words(content.text, console)
 
 
 def _print_run(run: RunDocument, console: Console) -> None:

@@ -1,7 +1,8 @@
 """The text of the weekly report: changes on main, since which commit, how certain, and which are still open.
 
-One template is the issue in Markdown and the e-mail in HTML. Mail programs drop style sheets, scripts and SVG, and Gmail cuts a
-message above 102 kB. So in an e-mail every element has its own style, and histories are drawn with block characters.
+One template is the issue in Markdown, the e-mail in HTML, and the text in the terminal. Mail programs drop style sheets,
+scripts and SVG, and Gmail cuts a message above 102 kB. So in an e-mail every element has its own style, and histories are drawn
+with block characters.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+
+from rich.console import Console
 
 from perfgate.catalogue.lookup import CARDS, METRICS, metric
 from perfgate.catalogue.names import NUMBER
@@ -22,6 +25,7 @@ from perfgate.document.trend import (
     TrendSeries,
 )
 from perfgate.judging.report.render.comment import tidied
+from perfgate.judging.report.render.printed import print_words
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import day
@@ -54,6 +58,8 @@ MOST_BYTES = 96_000
 _COLOURS = {"FAIL": Words("#b42318"), "PASS": Words("#18794e"), "SKIPPED": Words("#5c6470")}
 _HISTORY = 16  # blocks
 _MAX_NAMES = 30
+_PRINTED_ROWS, _PRINTED_FOLDS = 40, 2
+_ENDINGS: dict[Medium, str] = {"markdown": "md", "html": "html", "terminal": "txt"}
 _MAX_WEEKS, _MAX_FAILED, _MAX_WARNINGS = 4, 6, 6
 
 
@@ -131,6 +137,13 @@ def render_email(document: TrendDocument, language: Language) -> str:
     return text
 
 
+def render_trend(document: TrendDocument, console: Console, language: Language) -> None:
+    """Print the same text with the folds of causes."""
+    with speaking(language):
+        report = _Report(document, CommentContext(language=language), _PRINTED_ROWS)
+        print_words(report.render("trend/report.j2", "terminal", _PRINTED_FOLDS), console)
+
+
 def render_news(document: TrendDocument, language: Language) -> str | None:
     """The comment with the news, None without any: editing an issue notifies no subscriber."""
     causes = sort_causes(document)
@@ -196,9 +209,7 @@ class _Report:
 
     def render(self, template: str, medium: Medium, folds: int) -> Words:
         """Render the report with its first ``folds`` folds."""
-        ending = "md"
-        if medium == "html":
-            ending = "html"
+        ending = _ENDINGS[medium]
         marks, changes = f"trend/marks.{ending}.j2", f"trend/changes.{ending}.j2"
         return self._render(template, medium, folds=FOLDS[:folds], marks=marks, changes=changes)
 
