@@ -86,13 +86,6 @@ def test_render_flame__same_tree__same_bytes() -> None:
     assert render_flame([side_by_side(BASE, HEAD)]) == render_flame([side_by_side(BASE, HEAD)])
 
 
-def test_render_flame__two_sides__table_with_both_and_their_difference() -> None:
-    page = render_flame([side_by_side(BASE, HEAD)])
-    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(.*?)</tr>", page)]
-    assert rows[1] == ["aten::clone", "operator", "model.py:5", "0", "s", "10.0", "ms", "+10.0", "ms", "0", "1"]
-    assert rows[2] == ["aten::mm", "operator", "model.py:5", "6.00", "ms", "6.00", "ms", "0", "s", "1", "1"]
-
-
 CALL = make_comparison(
     "latency.low", outcome="regressed", base=0.005, head=0.00561, delta=0.122, interval=(0.1, 0.14), pairs=16
 )
@@ -125,27 +118,6 @@ def test_render_flame__traces_that_contradict_the_pairs__why_and_counts_and_no_d
         [msgspec.structs.replace(side_by_side(BASE, HEAD), result=FlameResult(call=call, by_counts=why))]
     )
     assert f"{said} So the frames are coloured by how often they ran, and no difference of times is shown." in page
-    assert '<th scope="col" class="number">more runs</th>' in page
-    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr><td>.*?</tr>", page)]
-    assert [row[5] for row in rows if "aten::clone" in row[0]] == ["+1"]
-    assert not re.search(r"<td[^>]*>[+−][0-9.]+ [nµm]?s</td>", page)
-    compared = render_flame([side_by_side(BASE, HEAD)])
-    assert re.search(r"<td[^>]*>[+−][0-9.]+ [nµm]?s</td>", compared)
-
-
-def test_render_flame__one_side__self_time_and_time_with_what_a_call_made_on_the_host() -> None:
-    page = render_flame([DEVICE])
-    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(.*?)</tr>", page)]
-    assert rows[1:] == [
-        ["sgemm", "kernel", "model.py:5", "15.0", "ms", "15.0", "ms", "1"],
-        ["aten::mm", "operator", "model.py:5", "1.00", "ms", "1.00", "ms", "2"],
-    ]
-
-
-def test_render_flame__more_frames_than_are_listed__fifty_rows_and_how_many_more() -> None:
-    page = render_flame([make_tree((-1, "thread", "t", 0), *((0, "host_op", f"op{at}", at + 1) for at in range(60)))])
-    assert page.count("<tr>") == 51
-    assert "10 more frames not listed" in page
 
 
 def test_collapsed_stacks__one_and_two_sides__stack_and_nanoseconds_of_a_call() -> None:
@@ -173,7 +145,6 @@ def test_render_flame__chinese__every_sentence_of_page_and_script_is() -> None:
     page = render_flame([side_by_side(BASE, HEAD)], "zh")
     content = embedded(page)
     assert '<html lang="zh">' in page
-    assert "<td>算子</td>" in page
     assert [english for english, words in content["sentences"].items() if words == english] == []
     assert set(content["kind_words"]) >= {"线程", "Python 函数", "拷贝"}
     script = (TEMPLATES / "flame" / "script.js").read_text(encoding="utf-8")

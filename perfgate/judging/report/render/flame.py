@@ -6,14 +6,12 @@ import base64
 import gzip
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameResult, FlameTree, node_totals, omitted_from
 from perfgate.document.lines import split_line
-from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.templates import inlined, render_page
@@ -22,7 +20,6 @@ from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
 FlameFormat = Literal["html", "speedscope", "collapsed"]
-_LISTED = 50
 _LONGEST_TEXT = 400
 _PYTHON_NAME = re.compile(r"(\S+\.py): (.+)")
 _KIND_WORDS = {
@@ -38,8 +35,6 @@ _KIND_WORDS = {
     "fused": phrase("fused kernel"),
     "other": phrase("other"),
 }
-_STREAM = FLAME_KINDS.index("stream")
-_ON_DEVICE = frozenset(map(FLAME_KINDS.index, ("compute", "copy", "comm", "fused")))
 _UNIT_WORDS = {
     "call": phrase("one call"),
     "profiler step": phrase("one profiler step"),
@@ -130,28 +125,6 @@ class PackedTrees(msgspec.Struct, frozen=True, kw_only=True):
     unit_words: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class FlameRow:
-    """All frames of one name and kind."""
-
-    name: str
-    kind: Words
-    place: str
-    cells: Sequence[Words]
-
-
-@dataclass(frozen=True)
-class FlameTable:
-    """The frames of a tree with the most self time."""
-
-    label: str
-    compares: bool
-    by_counts: bool
-    unit: Words
-    rows: Sequence[FlameRow]
-    more: int
-
-
 def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en") -> str:
     """The graph as a page, or as a file of other tools."""
     if file_format == "html":
@@ -168,7 +141,7 @@ def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: L
 def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
     """The page. Its policy header allows only the page's own script, and no network.
 
-    Text from the recording is embedded as compressed data, and in tables as escaped text.
+    Text from the recording is embedded as compressed data.
     """
     with speaking(language):
         subtitle = numbers.counted(len(trees), "recording")
@@ -190,7 +163,6 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
             subtitle=subtitle,
             calls=calls,
             omitted=omitted_from(trees),
-            tables=list(map(_table, trees)),
         )
 
 
@@ -287,87 +259,6 @@ def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:
     if not file or not line:
         return SpeedscopeFrame(name=_plain(name))
     return SpeedscopeFrame(name=_plain(name), file=_plain(file), line=line)
-
-
-@dataclass
-class _FrameSums:
-    """The sums of each side over all frames of one name and kind.
-
-    ``total`` excludes frames nested in another of them; ``place`` belongs to the longest frame.
-    """
-
-    own: list[float]
-    total: list[float]
-    runs: list[float]
-    place: str = ""
-    longest: float = -1.0
-
-
-def _table(tree: FlameTree) -> FlameTable:
-    """The frames of a tree with the most self time; all frames of one name and kind are a row."""
-    sums = _frame_sums(tree)
-    order = sorted(sums, key=lambda key: (-max(sums[key].own), key))
-    by_counts = tree.result is not None and tree.result.by_counts is not None
-    rows = []
-    for key in order[:_LISTED]:
-        name, kind = key
-        cells = _cells(sums[key], by_counts=by_counts)
-        rows.append(
-            FlameRow(_name_first(tree.texts[name]), say(_KIND_WORDS[FLAME_KINDS[kind]]), sums[key].place, cells)
-        )
-    return FlameTable(
-        label=tree.label,
-        compares=len(tree.sides) > 1,
-        by_counts=by_counts,
-        unit=say(_UNIT_WORDS[tree.unit]),
-        rows=rows,
-        more=numbers.beyond(order, _LISTED),
-    )
-
-
-def _frame_sums(tree: FlameTree) -> dict[tuple[int, int], _FrameSums]:
-    sides = [node_totals(tree, side) for side in tree.sides]
-    sums: dict[tuple[int, int], _FrameSums] = {}
-    on_stream: list[bool] = []
-    for node, (parent, name, kind) in enumerate(zip(tree.parent, tree.name, tree.kind)):
-        if parent == NONE:
-            on_stream.append(kind == _STREAM)
-            continue
-        on_stream.append(on_stream[parent])
-        zeros = [0.0] * len(sides)
-        frame = sums.setdefault((name, kind), _FrameSums(zeros.copy(), zeros.copy(), zeros))
-        adds_total = on_stream[node] == (kind in _ON_DEVICE) and not _is_nested_in_same_frame(tree, node)
-        for at, totals in enumerate(sides):
-            frame.own[at] += totals[node].own
-            frame.runs[at] += totals[node].count
-            if adds_total:
-                frame.total[at] += totals[node].total
-        longest = max(totals[node].own for totals in sides)
-        if longest > frame.longest:
-            frame.longest, frame.place = longest, _place(tree, node)
-    return sums
-
-
-def _is_nested_in_same_frame(tree: FlameTree, node: int) -> bool:
-    above = tree.parent[node]
-    while above != NONE:
-        if tree.name[above] == tree.name[node] and tree.kind[above] == tree.kind[node]:
-            return True
-        above = tree.parent[above]
-    return False
-
-
-def _cells(sums: _FrameSums, *, by_counts: bool) -> list[Words]:
-    runs = [numbers.whole(round(count, 1)) for count in sums.runs]
-    if len(sums.own) == 1:
-        return [formats.quantity(sums.own[0], "s"), formats.quantity(sums.total[0], "s"), *runs]
-    base, head = sums.own
-    more = head - base
-    change = formats.quantity(abs(more), "s")
-    if by_counts:
-        more = sums.runs[1] - sums.runs[0]
-        change = numbers.whole(round(abs(more), 1))
-    return [*formats.quantities([base, head], "s"), Words(f"{numbers.sign_of(more)}{change}"), *runs]
 
 
 def _packed(trees: Sequence[FlameTree]) -> str:

@@ -133,7 +133,6 @@ def render_trend_page(
             rows=list(map(series_cells, groups[:_MAX_ROWS])),
             matrix=trend_svg.steps_matrix(health, step_titles(health)),
             statuses=trend_svg.steps_legend(),
-            weeks=trend_svg.weeks_bars(document.runs.weeks),
             testbeds=document.testbeds[::-1],
             has_pairs=any(
                 run.conditions.discarded is not None or run.conditions.noise_floor is not None for run in health

@@ -1,9 +1,9 @@
-"""The pictures of a trend: a series with its levels and changes, a small one for a table, steps over time, runs a week."""
+"""The pictures of a trend: a series with its levels and changes, a small one for a table, steps over time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.dates import day, short
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
@@ -230,27 +229,6 @@ def steps_legend() -> list[StatusKey]:
     return keys
 
 
-def weeks_bars(weeks: Mapping[str, int]) -> Markup:
-    """Draw how many runs there were each week."""
-    newest = list(weeks.items())[-52:]
-    most = max(dict(newest).values(), default=0) or 1
-    margin, step = 34, 12
-    width, height = margin + max(step * len(newest), 160) + 4, 88
-    parts: list[Markup] = []
-    for runs, y in ((most, 4), (0, 50)):
-        parts.append(shape("line", "grid", x1=margin, x2=width, y1=y, y2=y))
-        parts.append(shape("text", text=f"{runs:,}", x=margin - 6, y=y + 4, text_anchor="end"))
-    for index, (monday, runs) in enumerate(newest):
-        tall = round(runs / most * 46, 1)
-        title = f"{monday}: {numbers.counted(runs, 'run')}"
-        x = margin + index * step + 2
-        parts.append(shape("rect", "bar", title=title, x=x, y=50 - tall, width=8, height=max(tall, 1)))
-    parts += _ends([monday for monday, _ in newest], margin, width, 66)
-    below = say("week, by its Monday")
-    parts.append(shape("text", "legend", text=below, x=(margin + width) / 2, y=84, text_anchor="middle"))
-    return picture("weeks", width, height, say("runs a week"), parts)
-
-
 def clean_words(text: str) -> Words:
     """Outside text as one harmless line; every shape escapes it for HTML."""
     return Words(clean(str(text)))
@@ -297,7 +275,7 @@ def _cell(status: str, x: float, y: float, title: str = "") -> Markup:
 
 
 def _ends(words: Sequence[str], start: float, end: float, y: float) -> Iterator[Markup]:
-    """The first and, of many, the last date below a picture of runs or weeks."""
+    """The first and, of many, the last date below a picture of runs."""
     if words:
         yield shape("text", text=words[0], x=start, y=y, text_anchor="start")
     if len(words) > 12:

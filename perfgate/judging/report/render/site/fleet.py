@@ -85,7 +85,6 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
             uplifts=[uplift_row(uplift, trend, most=_MAX_COLUMNS) for uplift in trend.uplifts[:_MAX_TESTBEDS]],
             matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
             statuses=trend_svg.steps_legend(),
-            weeks=trend_svg.weeks_bars(trend.runs.weeks),
             runs=[_run_row(run, page) for run in reversed(trend.runs.health[-_MAX_RUNS:])],
             notes=trend.notes[:_MAX_RUNS],
         )
