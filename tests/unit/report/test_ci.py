@@ -33,13 +33,13 @@ def test_annotate__slower_call_with_causes__one_annotation_a_line_titled_by_the_
         Annotation(
             "error",
             "perfgate: FAIL: fast-path latency of encoder/long: 6.8 % slower (5.9 to 7.7 %)",
-            "aten::add in encoder/long: 24 more calls (12 → 36) at model.py:88, 1.90 ms more self time",
+            "24 more aten::add at model.py:88; in encoder/long, 12 → 36, 1.90 ms more self time",
             Location("model.py", 88),
         ),
         Annotation(
             "error",
             "perfgate: FAIL: copies per call of encoder/long: 1 more (exact)",
-            "aten::clone in encoder/long: 1 more call (0 → 1) at model.py:91, 400 µs more self time",
+            "1 more aten::clone at model.py:91; in encoder/long, 0 → 1, 400 µs more self time",
             Location("model.py", 91),
         ),
     ]

@@ -106,31 +106,31 @@ def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str
     [
         (
             part("aten::clone", "added", 300, base_count=0, head_count=8, line="model.py:25"),
-            "- `aten::clone` in `encoder/long`: 8 more calls (0 → 8) at `model.py:25`, 300 µs more self time",
+            "- 8 more `aten::clone` at `model.py:25`; in `encoder/long`, 0 → 8, 300 µs more self time",
             "8 more `aten::clone` at `model.py:25`",
         ),
         (
             part("aten::addmm", "other_inputs", 300, base_count=2, head_count=2, line="model.py:31", inputs_change="shape",
                  base_inputs="float32[512], float32[8,512], float32[512,512] strided",
                  head_inputs="float32[768], float32[8,768], float32[768,768] strided"),
-            "- `aten::addmm` in `encoder/long`: on `float32[768,768]` instead of `float32[512,512]` at `model.py:31`, "
-            "300 µs more self time",
+            "- `aten::addmm` on `float32[768,768]` instead of `float32[512,512]` takes 300 µs longer at `model.py:31`; "
+            "in `encoder/long`",
             "`aten::addmm` on `float32[768,768]` instead of `float32[512,512]` takes 300 µs longer at `model.py:31`",
         ),
         (
             part("outside operators", "outside", 300, function="tokenize", line="model.py:8"),
-            "- `tokenize` outside operators, in `encoder/long` at `model.py:8`, 300 µs more",
+            "- `tokenize` takes 300 µs longer at `model.py:8`; in `encoder/long`",
             "`tokenize` takes 300 µs longer at `model.py:8`",
         ),
         (
             part("aten::item", "waiting", 300, base_count=0, head_count=1, line="model.py:44"),
-            "- waiting for `aten::item` in `encoder/long` at `model.py:44`, 300 µs more",
+            "- waiting for `aten::item` takes 300 µs longer at `model.py:44`; in `encoder/long`",
             "waiting for `aten::item` takes 300 µs longer at `model.py:44`",
         ),
         (
             part("outside operators", "launching", 300, base_count=40, head_count=90),
-            "- between operators, because there are more of them, in `encoder/long`, 300 µs more",
-            "`outside operators` takes 300 µs longer",
+            "- the host takes 300 µs longer between operators, because there are more of them; in `encoder/long`",
+            "the host takes 300 µs longer between operators, because there are more of them",
         ),
     ],
 )  # fmt: skip
@@ -148,7 +148,7 @@ def test_why__counted_operator_and_one_that_lost_most__the_explanations_order_co
     relu = part("Relu", "slower", 306, line="model.py:41")
     made = decision(explained(relu, part("TransData", "added", 1.9, base_count=0, head_count=2)), counted)
     assert cell(made) == "`Relu` takes 306 µs longer at `model.py:41`"
-    assert why(made)[1].startswith("- `Relu` in")
+    assert why(made)[1].startswith("- `Relu` takes")
 
 
 def test_why__time_between_operators_that_grew_with_their_number__the_operators_that_were_added_are_the_cause() -> None:
@@ -170,9 +170,7 @@ def test_table__no_explanation__of_counted_and_tested_operators_the_one_with_mor
 def test_why__graph_breaks__come_before_the_operators_that_changed_with_them() -> None:
     broken = counting("counters.graph_breaks", Part(name="data-dependent branch", base=0, head=1, line="model.py:12"))
     made = decision(explained(part("aten::mul", "added", 400, base_count=0, head_count=9)), broken)
-    assert why(made)[1] == (
-        "- graph breaks in `encoder/long`: 1 more (0 → 1) at `model.py:12`: `data-dependent branch`"
-    )
+    assert why(made)[1] == ("- 1 more graph break at `model.py:12`: `data-dependent branch`; in `encoder/long`, 0 → 1")
     assert cell(made) == "1 more graph break at `model.py:12`: `data-dependent branch`"
 
 
@@ -245,7 +243,7 @@ def test_page__slower_call__says_how_the_parts_add_up() -> None:
 def test_page__cause_without_counts__shows_none_of_either_side() -> None:
     made = decision(explained(part("aten::gelu", "slower", 392)))
     (row,) = re.findall(
-        r"<tr><td><code>aten::gelu</code></td>.*?</tr>",
+        r"<tr><td><code>aten::gelu</code> takes 392 µs longer</td>.*?</tr>",
         render_html(made, make_run("base"), make_run("head")),
         re.DOTALL,
     )
@@ -265,11 +263,11 @@ def test_why__python_that_an_exact_counter_found__leads_what_runs_outside_operat
     )
     assert cell(made) == "2,577 more bytecodes in `warning` at `model.py:27`"
     assert why(made)[1:] == [
-        "- `warning` in `encoder/long`: 2,577 more bytecodes (0 → 2,577) at `model.py:27`",
-        "- `forward` outside operators, in `encoder/long` at `model.py:22`, 300 µs more",
-        "- `aten::mm` in `encoder/long` at `model.py:24`, 100 µs more self time",
-        "- `helper` in `encoder/long`: 30 more calls (0 → 30) at `model.py:31`",
-        "- `<lambda>` in `encoder/long`: 12 more bytecodes (0 → 12) at `model.py:9`",
+        "- 2,577 more bytecodes in `warning` at `model.py:27`; in `encoder/long`, 0 → 2,577",
+        "- `forward` takes 300 µs longer at `model.py:22`; in `encoder/long`",
+        "- `aten::mm` takes 100 µs longer at `model.py:24`; in `encoder/long`",
+        "- 30 more calls to `helper` at `model.py:31`; in `encoder/long`, 0 → 30",
+        "- 12 more bytecodes in `<lambda>` at `model.py:9`; in `encoder/long`, 0 → 12",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Causes in words: an operator's change as a title, as a line of a list, and as a cell of a table."""
+"""Causes in words: an operator's change as a title, and as a line of a list."""
 
 from __future__ import annotations
 
@@ -27,14 +27,6 @@ _COMPILATIONS: Mapping[Compiling, tuple[str, str]] = {
     "graph_break": (phrase("{more} graph break"), phrase("{more} graph breaks")),
     "recompilation": (phrase("{more} recompilation"), phrase("{more} recompilations")),
 }
-_COMPILED_IN: Mapping[Compiling, str] = {
-    "graph_break": phrase("graph breaks in {places}"),
-    "recompilation": phrase("recompilations in {places}"),
-}
-_COMPILED_CELL: Mapping[Compiling, str] = {
-    "graph_break": phrase("graph break: "),
-    "recompilation": phrase("recompilation: "),
-}
 _RECORDING: Mapping[Aspect | None, str] = {
     "recorded": phrase("autograd records the graph"),
     "attached": phrase("autograd records {op}"),
@@ -57,29 +49,11 @@ _ONE: Mapping[Amount, str] = {
     "blocks": phrase("{here} block allocated by {op}"),
     "functions": phrase("{here} call to {op}"),
 }
-_MORE_OF_AMOUNT: Mapping[Amount, str] = {
-    "held": phrase(": {more} held at the peak ({base} → {head})"),
-    "copied": phrase(": {more} copied ({base} → {head})"),
-    "kept": phrase(": {more} left behind ({base} → {head})"),
-    "blocks": phrase(": {more} blocks allocated ({base} → {head})"),
-    "flops": phrase(": {more} floating-point operations ({base} → {head})"),
-    "bytecodes": phrase(": {more} bytecodes ({base} → {head})"),
-}
-_MORE_OF_ASPECT: Mapping[Aspect | None, str] = {
-    "recorded": phrase(": {more} operators recorded ({base} → {head})"),
-    "attached": phrase(": {more} operators recorded ({base} → {head})"),
-    "without workers": phrase(": {more} passes without workers ({base} → {head})"),
-    "blocking": phrase(": {more} that may block ({base} → {head})"),
-    "training": phrase(": {more} calls in training mode ({base} → {head})"),
-}
-_IN: Mapping[PartKind | None, str] = {
-    "launching": phrase("between operators, because there are more of them, in {places}"),
-    "outside": phrase("outside operators, in {places}"),
-    "waiting": phrase("waiting for {op} in {places}"),
-}
-_IN_FUNCTION: Mapping[PartKind | None, str] = {"outside": phrase("{op} outside operators, in {places}")}
 # Titles of a longer time.
-_LONGER: Mapping[PartKind | None, str] = {"waiting": phrase("waiting for {op} takes {time} longer")}
+_LONGER: Mapping[PartKind | None, str] = {
+    "waiting": phrase("waiting for {op} takes {time} longer"),
+    "launching": phrase("the host takes {time} longer between operators, because there are more of them"),
+}
 _EFFECTS: Mapping[Aspect | None, str] = {
     "kept": phrase(", and its result is kept"),
     "deferred": phrase(", after the call had returned"),
@@ -105,7 +79,7 @@ _BOUNDS: Mapping[Bottleneck, str] = {
 
 
 class CauseView:
-    """One operator's change in words: ``in_short`` for titles, ``in_full`` with its places for lists, ``in_table`` for a cell.
+    """One operator's change in words: ``in_short`` for titles and tables, ``in_full`` with its places for lists.
 
     ``places`` are all places that have it, and ``linked`` gives each line its address. ``line`` calls the operator, ``code`` is
     the text of the line that changed, and ``origin`` the changed place behind a line that is itself unchanged. Unknown words
@@ -171,34 +145,16 @@ class CauseView:
         return joined(self._title(), self._at(), self._ending())
 
     @property
-    def in_table(self) -> str:
-        parts: list[str] = [self.op]
-        if self._cause.compiling:
-            parts.insert(0, say(_COMPILED_CELL[self._cause.compiling]))
-        if self._aspect == "full precision":
-            parts.append(say(" in full precision"))
-        elif self._aspect in _EFFECTS:
-            parts.append(say(_EFFECTS[self._aspect]))
-        return joined(*parts, self._inputs())
-
-    @property
     def in_full(self) -> str:
-        aspect = self._aspect
-        parts = [self._subject(), self._difference(), self._ranks()]
-        if aspect == "full precision":
-            parts.append(say(" in full precision"))
-        parts.append(self._inputs())
-        if self._tensor:
-            parts.append(say(", at most {tensor}", tensor=self._tensor))
-        parts += [self._at_lines(), self.origin]
-        if aspect in _EFFECTS:
-            parts.append(say(_EFFECTS[aspect]))
-        if self.time:
+        parts = [self.in_short, say("; in {places}", places=listed(self.places))]
+        if self.base != self.head and not self._cause.ranks:
+            parts.append(say(", {base} → {head}", base=self.base, head=self.head))
+        if self.time and not self._is_known_by_time:
             sentence = phrase(", {time} more self time")
             if self._cause.inclusive or self._cause.is_outside_operators:
                 sentence = phrase(", {time} more")
             parts.append(say(sentence, time=self.time))
-        return joined(*parts, self._reason())
+        return joined(*parts)
 
     @property
     def in_all(self) -> str:
@@ -234,6 +190,10 @@ class CauseView:
         elif ranks:
             parts.append(say(" in rank {rank} ({base} → {head})", rank=ranks, base=self.base, head=self.head))
         return joined(*parts)
+
+    @property
+    def _is_known_by_time(self) -> bool:
+        return not (self._here or self._cause.compiling or self._aspect in _RECORDING)
 
     def _change(self) -> str:
         cause, aspect = self._cause, self._aspect
@@ -303,45 +263,6 @@ class CauseView:
             return say(": {op}", op=self.op)
         return EMPTY
 
-    def _subject(self) -> str:
-        cause, places = self._cause, listed(self.places)
-        if cause.compiling:
-            return say(_COMPILED_IN[cause.compiling], places=places)
-        if self._aspect == "recorded":
-            return say("autograd in {places}", places=places)
-        sentence = _IN.get(cause.kind, phrase("{op} in {places}"))
-        if cause.function:
-            sentence = _IN_FUNCTION.get(cause.kind, sentence)
-        return say(sentence, op=self.op, places=places)
-
-    def _difference(self) -> str:
-        cause = self._cause
-        if not self._more and not cause.compiling:
-            return EMPTY
-        sentence = phrase(": {more} calls ({base} → {head})")
-        if cause.compiling:
-            sentence = phrase(": {more} ({base} → {head})")
-        elif cause.amount in _MORE_OF_AMOUNT:
-            sentence = _MORE_OF_AMOUNT[cause.amount]
-        elif self._aspect in _MORE_OF_ASPECT:
-            sentence = _MORE_OF_ASPECT[self._aspect]
-        elif abs(cause.more_count) == 1:
-            sentence = phrase(": {more} call ({base} → {head})")
-        return say(sentence, more=self._more, base=self.base, head=self.head)
-
-    def _ranks(self) -> str:
-        ranks = self._cause.ranks
-        if ranks == "each":
-            return say(" in each rank")
-        if ranks:
-            return say(" in rank {rank}", rank=ranks)
-        return EMPTY
-
-    def _inputs(self) -> str:
-        if self._head_input:
-            return self._on_inputs(phrase(": on {head_input} instead of {base_input}"))
-        return EMPTY
-
     def _lines(self) -> list[tuple[str, Words]]:
         """The first lines that add to it, each with how much; the file is named once."""
         lines: list[tuple[str, Words]] = []
@@ -356,15 +277,6 @@ class CauseView:
             file = file or line.rpartition(":")[0]
             lines.append((name, formats.quantity(site.head - site.base, self._unit)))
         return lines
-
-    def _at_lines(self) -> str:
-        lines = self._lines()
-        if len(lines) < 2:
-            if self.line:
-                return say(" at {line}", line=self.line)
-            return EMPTY
-        amounts = [composed("{} ({})", line, more) for line, more in lines]
-        return say(" at {lines}", lines=with_more(amounts, numbers.beyond(self._cause.sites, _NAMED_LINES)))
 
 
 def worst_cause(summary: Summary) -> str | None:
