@@ -495,6 +495,6 @@ def _page_language(option: str | None) -> Language:
 
 
 def _console() -> Any:
-    from perfgate.judging.report.render.plain import TerminalOutput
+    from rich.console import Console
 
-    return TerminalOutput()
+    return Console(emoji=False)  # loading the emoji names takes longer than printing a table

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
+from rich.text import Text
+
 from perfgate.document.message import Message
 from perfgate.document.trace import (
     GapDocument,
@@ -18,7 +21,7 @@ from perfgate.document.trace import (
     TopDocument,
     TopTimeline,
 )
-from perfgate.judging.report.render.plain import Table, TerminalOutput, Text
+from perfgate.judging.report.render.tables import Table
 from perfgate.judging.report.text.escape import MAX_LENGTH, clean
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
@@ -50,7 +53,7 @@ _SHARES = {"device": phrase("share of busy"), "host": phrase("share of self time
 # Every question covers its own window; these sentences describe it.
 
 
-def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int) -> None:
+def render_ranks(document: RanksDocument, console: Console, *, shown: int) -> None:
     """Print the answer first, then the ranks, the slowest first."""
     from perfgate.judging.report.text.ranks import name_of, rank_answers  # no other question needs their sentences
 
@@ -88,12 +91,12 @@ def reason_words(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
     return ""
 
 
-def print_notes(notes: Sequence[Message], console: TerminalOutput) -> None:
+def print_notes(notes: Sequence[Message], console: Console) -> None:
     for note in notes:
         console.print(Text(f"{say('note:')} {reason_words(note, limit=400)}", "yellow"))
 
 
-def render_requests(document: RequestDocument, console: TerminalOutput) -> None:
+def render_requests(document: RequestDocument, console: Console) -> None:
     """Print the requests of every timeline, and the work of the requested one."""
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
@@ -115,7 +118,7 @@ def render_requests(document: RequestDocument, console: TerminalOutput) -> None:
             console.print(work)
 
 
-def render_top(document: TopDocument, console: TerminalOutput) -> None:
+def render_top(document: TopDocument, console: Console) -> None:
     """Print one table per timeline."""
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
@@ -140,7 +143,7 @@ def render_top(document: TopDocument, console: TerminalOutput) -> None:
         print_rest(timeline.rows_in_all - len(timeline.rows), "more row", console)
 
 
-def _name_width(console: TerminalOutput) -> int:
+def _name_width(console: Console) -> int:
     """The letters of a name on the line of its numbers, or on a separate line in a narrow terminal."""
     width = console.width - _NUMBERS
     if width >= _LEAST_NAME:
@@ -148,7 +151,7 @@ def _name_width(console: TerminalOutput) -> int:
     return console.width
 
 
-def render_gaps(document: GapDocument, console: TerminalOutput) -> None:
+def render_gaps(document: GapDocument, console: Console) -> None:
     """Print the sums by cause and the longest gaps of every timeline."""
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
@@ -163,7 +166,7 @@ def render_gaps(document: GapDocument, console: TerminalOutput) -> None:
             _print_gaps(timeline, console)
 
 
-def _print_gaps(timeline: GapTimeline, console: TerminalOutput) -> None:
+def _print_gaps(timeline: GapTimeline, console: Console) -> None:
     causes = Table("cause", "gaps>", "total>", "of the time>", "")
     for total in timeline.causes:
         reason = Text(say(CAUSE_WORDS[total.cause]), "dim")
@@ -185,7 +188,7 @@ def _print_gaps(timeline: GapTimeline, console: TerminalOutput) -> None:
     print_rest(timeline.gaps_in_all - len(timeline.gaps), "shorter gap", console)
 
 
-def render_steps(document: StepDocument, console: TerminalOutput) -> None:
+def render_steps(document: StepDocument, console: Console) -> None:
     """Print which rank the others wait for, and the steps of every timeline."""
     print_notes(document.notes, console)
     slowest = document.slowest_rank
@@ -193,7 +196,7 @@ def render_steps(document: StepDocument, console: TerminalOutput) -> None:
         sentence = phrase("rank {rank} is the slowest: {time} a step on its own")
         words = say(sentence, rank=slowest.rank, time=time_of(slowest.own))
         behind = say(", {time} more than the fastest", time=time_of(slowest.behind))
-        console.print(Text(words, "bold") + Text(behind, "dim"))
+        console.print(Text.assemble((words, "bold"), (behind, "dim")))
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.steps:
             print_title(name, reason_words(timeline.reason), console)
@@ -258,11 +261,11 @@ def timeline_names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline 
     return names
 
 
-def print_title(name: str, subtitle: str, console: TerminalOutput) -> None:
-    console.print(Text(say("{name}: ", name=name) if name else "", "bold") + Text(subtitle))
+def print_title(name: str, subtitle: str, console: Console) -> None:
+    console.print(Text.assemble((say("{name}: ", name=name) if name else "", "bold"), subtitle))
 
 
-def print_rest(count: int, noun: str, console: TerminalOutput) -> None:
+def print_rest(count: int, noun: str, console: Console) -> None:
     if count > 0:
         console.print(Text(say("… {count}; --limit shows more", count=counted(count, noun)), "dim"))
 

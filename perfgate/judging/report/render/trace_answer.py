@@ -6,6 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from perfgate.document.trace import (
     AnswerDocument,
     AnswerTimeline,
@@ -18,7 +22,6 @@ from perfgate.document.trace import (
     WindowPart,
     WindowPartName,
 )
-from perfgate.judging.report.render.plain import TerminalOutput, Text
 from perfgate.judging.report.render.trace import CAUSE_WORDS, print_notes, reason_words, timeline_names
 from perfgate.judging.report.render.trace_diff import changed_name, difference, short_place, signed
 from perfgate.judging.report.text.escape import clean
@@ -62,7 +65,7 @@ _TWO_STEPS = phrase("{steps} of {shortest} and {longest}; the longer is step {sl
 _TWO_ALIKE = phrase("{steps} of {shortest} and {longest}")
 
 
-def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
+def render_answer(document: AnswerDocument, console: Console) -> None:
     """Print the summary of every timeline."""
     names = timeline_names([timeline.gaps for timeline in document.timelines])
     for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):
@@ -89,15 +92,12 @@ def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
     print_notes(document.notes, console)
 
 
-def _print_answer(title: str, sentences: Iterable[str], console: TerminalOutput) -> None:
+def _print_answer(title: str, sentences: Iterable[str], console: Console) -> None:
     """Print a title and sentences with bullets, which separate wrapped sentences."""
-    from rich.table import Table as RichTable
-    from rich.text import Text as RichText
-
     console.print(Text(title, "bold"))
-    table = RichTable.grid(padding=(0, 1))
+    table = Table.grid(padding=(0, 1))
     for text in sentences:
-        table.add_row(RichText("-", "dim"), RichText(text, overflow="fold"))
+        table.add_row(Text("-", "dim"), Text(text, overflow="fold"))
     console.print(table)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
+from rich.text import Text
+
 from perfgate.document.trace import DiffCost, DiffDocument, DiffRow, DiffTimeline, DiffTotals
-from perfgate.judging.report.render.plain import Table, TerminalOutput, Text
+from perfgate.judging.report.render.tables import Table
 from perfgate.judging.report.render.trace import print_notes, print_rest, print_title, times_of
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.kernels import kernel_name
@@ -17,7 +20,7 @@ _SHORT, _LONG = 28, 44  # letters of a name, in a narrow and a wide one
 _PARTS = 2  # of a short path
 
 
-def render_diff(document: DiffDocument, console: TerminalOutput) -> None:
+def render_diff(document: DiffDocument, console: Console) -> None:
     """Print the change of time of every timeline, and the operators or lines that changed."""
     print_notes(document.notes, console)
     for timeline in document.timelines:
