@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.judging.report.render.comment import CommentContext, render_comment
-from tests.fakes.documents import make_bound, make_comparison, make_decision
+from tests.fakes.documents import make_comparison, make_decision
 
 CONTEXT = CommentContext(marker="<!-- perfgate:v1:demo -->")
 FASTER = make_comparison("latency.p99", outcome="improved", base=0.020, head=0.012, delta=-0.4, interval=(-0.42, -0.38))
@@ -15,12 +15,6 @@ def test_comment__improvement__proposed_as_the_new_baseline() -> None:
         "**Better than the base**: P99 latency of `encoder/long` 40.0 % faster (38.0 to 42.0 %): 20.0 → 12.0 ms" in text
     )
     assert "`perfgate baseline record` on main stores it" in text
-
-
-def test_comment__improvement_under_a_budget__the_tighter_budget_in_words_of_the_file() -> None:
-    budget = make_bound("latency.p99", 0.020, 0.0121)
-    text = render_comment(make_decision(verdict="PASS", comparisons=[FASTER, budget]), CONTEXT)
-    assert '`"latency.p99@encoder/long" = 0.013`' in text
 
 
 def test_comment__improvement_beside_a_failure__keeps_to_the_table() -> None:

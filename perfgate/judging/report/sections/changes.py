@@ -24,8 +24,6 @@ _MOST_CAUSES = 6
 _MOST_OPERATORS = 3
 _MOST_SUGGESTIONS = 5
 _MOST_SETTINGS = 3
-# Margin above the measured value, so that the next job's noise does not break a budget taken from this one.
-_ROOM = 1.05
 
 
 @section("causes")
@@ -71,7 +69,7 @@ def failing(summary: Summary) -> SectionText | None:
 
 @section("improvements", drop=20)
 def improved(summary: Summary) -> SectionText | None:
-    """The largest improvements, and the budgets that would preserve them; omitted if the change also fails."""
+    """The largest improvements; omitted if the change also fails."""
     better = [comparison for comparison in summary.improved if comparison.gating]
     if summary.verdict not in {"PASS", "WARN"} or not better:
         return None
@@ -80,7 +78,6 @@ def improved(summary: Summary) -> SectionText | None:
         "improved",
         better=[_improvement(comparison) for comparison in better[:_MOST_IMPROVED]],
         more=beyond(better, _MOST_IMPROVED),
-        budgets=_tighter_budgets(summary, better)[:_MOST_IMPROVED],
     )
 
 
@@ -92,26 +89,6 @@ def _improvement(comparison: Comparison) -> str:
     elif size:
         words = f" {formats.change(comparison)}: {both}"
     return joined(named(comparison), Words(words))
-
-
-def _tighter_budgets(summary: Summary, better: Iterable[Comparison]) -> list[str]:
-    """The lines of ``[budget]`` that would preserve an improvement, in base units as perfgate.toml takes them."""
-    improved = {(comparison.metric, comparison.place) for comparison in better}
-    lines = []
-    for budget in summary.decision.comparisons:
-        if not isinstance(budget, Bound) or not budget.is_budget or budget.outcome != "unchanged":
-            continue
-        if (budget.metric, budget.place) not in improved or not budget.head:
-            continue
-        if budget.better == "lower":
-            tighter = to_two_digits(budget.head * _ROOM, up=True)
-            is_tighter = tighter < budget.bound
-        else:
-            tighter = to_two_digits(budget.head / _ROOM, up=False)
-            is_tighter = tighter > budget.bound
-        if is_tighter:
-            lines.append(_budget_line(budget, tighter))
-    return lines
 
 
 def _budget_line(budget: Bound, bound: float) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from perfgate.catalogue.lookup import FAST_PATHS
-from perfgate.document.comparison import Paired
+from perfgate.document.comparison import Outcome, Paired
 from perfgate.document.conditions import BUSY
 from perfgate.document.coverage import ChangedFunction
 from perfgate.document.decision import CPU_DECIDES, Failure
@@ -34,26 +35,12 @@ class Untimed:
 
 
 @dataclass(frozen=True)
-class OutcomeCounts:
-    """How many metrics have each outcome, and how many there are."""
-
-    regressed: int
-    improved: int
-    unchanged: int
-    inconclusive: int
-    not_comparable: int
-    total: int
-
-    @property
-    def moved(self) -> int:
-        return self.regressed + self.improved
-
-
-@dataclass(frozen=True)
 class Counts:
     """The outcomes of metrics, and the size of the measurement: pairs of functions, quads of jobs."""
 
-    metrics: OutcomeCounts
+    metrics: int
+    moved: int
+    outcomes: Mapping[Outcome, int]
     floor: Words | None
     aa_pairs: int
     pairs: int
@@ -171,16 +158,11 @@ def counts(summary: Summary) -> Counts:
         if isinstance(comparison, Paired) and comparison.is_of_job:
             quads = max(quads, comparison.pairs or 0)
     floor = summary.floor
-    metrics = OutcomeCounts(
-        regressed=sum(comparison.outcome == "regressed" for comparison in summary.metrics),
-        improved=len(summary.improved),
-        unchanged=len(summary.unchanged),
-        inconclusive=len(summary.inconclusive),
-        not_comparable=len(summary.not_comparable),
-        total=len(summary.metrics),
-    )
+    outcomes: Counter[Outcome] = Counter(comparison.outcome for comparison in summary.metrics)
     return Counts(
-        metrics=metrics,
+        metrics=len(summary.metrics),
+        moved=outcomes["regressed"] + outcomes["improved"],
+        outcomes=outcomes,
         floor=None if floor is None else numbers.plus_minus(floor.floor),
         aa_pairs=max((floor.pairs for floor in decision.measured.noise_floors), default=0),
         pairs=decision.measured.pairs,
