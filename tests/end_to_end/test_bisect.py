@@ -56,7 +56,7 @@ def test_bisect__slow_commit_after_a_broken_one__both_named_with_the_comment(
     subjects = [document["searched"]["changes"][at]["subject"] for at in document["culprits"][0]]
     # Of the broken commit nobody can tell whether it was slow already.
     assert subjects == ["breaks it", "slow and whole again"]
-    assert "the commits between cannot be tried" in output
+    assert "those between cannot be tried" in output
     assert "aten::add" in output
     assert len(document["tried"]) <= 7
     # The ends, and the smallest slow state for its comment; exact counters tell the rest.

@@ -92,7 +92,7 @@ def test_upgrade__bisect_releases__the_first_slow_one_named_and_the_one_that_doe
         write_release(wheels, "part00", version, steps=8 if version >= "1.3" else 0, requires=requires)
     uses(clone, ["part00"])
     output, document = bisect(perfgate, clone, "upgrade", "--bisect", "part00==1.0..2.0")
-    assert "part00 1.3 is slower and 1.1 is not; the releases between cannot be tried" in output
+    assert "part00 1.3 is slower and 1.1 is not; those between cannot be tried" in output
     assert (document["outcome"], document["searched"]["cumulative"], document["culprits"]) == ("found", True, [[1, 2]])
     answers = {
         document["searched"]["changes"][max(one["changes"])]["after"]: one["answer"] for one in document["tried"]

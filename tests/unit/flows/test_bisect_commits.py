@@ -252,7 +252,7 @@ def test_bisect__commits_around_the_slow_one_cannot_be_tried__all_of_them_named(
     document = search(SimulatedGate(history), tmp_path / "out")
     assert [document.searched.changes[at].commit for at in document.culprits[0]] == history.commits[10:13]
     assert BisectionWords(document).result == (
-        f"{history.commits[12][:10]} is slower and {history.commits[9][:10]} is not; the commits between cannot be tried"
+        f"{history.commits[12][:10]} is slower and {history.commits[9][:10]} is not; those between cannot be tried"
     )
     assert document.confirmation is None
     assert {trial.reason for trial in document.tried if trial.answer == "impossible"} >= {"perfgate.toml: unknown key"}

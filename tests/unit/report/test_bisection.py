@@ -64,7 +64,7 @@ def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
         ),
         (
             make_bisection(changes=RELEASES, cumulative=True, culprits=[[1, 2]]),
-            "attrs 26.1 is slower and 24.1 is not; the releases between cannot be tried",
+            "attrs 26.1 is slower and 24.1 is not; those between cannot be tried",
         ),
         (make_bisection(changes=TOOLKITS, cumulative=True, culprits=[[1]]), "Slower since 8.2; 8.1 is not"),
         (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -27,7 +27,7 @@ from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.locale import Language, speaking
 
-_Change = TypeVar("_Change", CommitChange, EnvironmentChange, PackageChange)
+_Change = CommitChange | EnvironmentChange | PackageChange
 _STYLES = {"slow": "yellow", "fast": "green", "undecided": "yellow", "impossible": "dim"}
 # More than any search has; the document of an untrusted job may list thousands.
 _MOST_TRIALS = 40
@@ -108,14 +108,17 @@ class BisectionWords:
     @property
     def result(self) -> Words:
         """The result in one sentence."""
-        document = self.document
-        searched = document.searched
-        if searched.good:
-            return self._between(self._id(searched.good), self._id(searched.commit)) or self._slow_commit()
-        first, last = searched.changes[0], searched.changes[-1]
-        if isinstance(first, EnvironmentChange) and isinstance(last, EnvironmentChange):
-            return self._between(self._quoted(first.before), self._quoted(last.after)) or self._slow_environment()
-        return self._packages()
+        match self.document.outcome:
+            case "none":
+                return self._nothing()
+            case "impossible":
+                return self._impossible()
+            case "undecided":
+                return self._undecided()
+        searched = self.document.searched
+        if searched.good or searched.cumulative:
+            return self._slow_since([searched.changes[at] for at in self.document.culprits[0]])
+        return self._slow_together()
 
     @property
     def effort(self) -> Words:
@@ -181,84 +184,56 @@ class BisectionWords:
     def _is_list(self) -> bool:
         return isinstance(self.document.searched.changes[0], EnvironmentChange)
 
-    def _between(self, good: Words, bad: Words) -> Words | None:
-        """The result between two commits or environments; None if the culprit is found."""
-        if self.document.outcome == "none":
-            return say("{bad} is not slower than {good}", bad=bad, good=good)
-        if self.document.outcome == "impossible":
-            return say("{bad} cannot be measured: {reason}", bad=bad, reason=self._reason(self.document.tried[0]))
-        if self.document.outcome == "undecided":
-            return self._undecided()
-        return None
+    def _nothing(self) -> Words:
+        searched = self.document.searched
+        if searched.good:
+            return self._not_slower(searched.good[:_ID], searched.commit[:_ID])
+        if self._is_list:
+            return self._not_slower(_old(searched.changes[0]), _new(searched.changes[-1]))
+        return say("Nothing gets slower with {changes} together", changes=counted(len(searched.changes), "change"))
+
+    def _not_slower(self, good: str, bad: str) -> Words:
+        return say("{bad} is not slower than {good}", bad=self._quoted(bad), good=self._quoted(good))
+
+    def _impossible(self) -> Words:
+        searched, state = self.document.searched, say("The new stack")
+        if searched.good:
+            state = self._quoted(searched.commit[:_ID])
+        elif self._is_list:
+            state = self._quoted(_new(searched.changes[-1]))
+        return say("{bad} cannot be measured: {reason}", bad=state, reason=self._reason(self.document.tried[0]))
 
     def _undecided(self) -> Words:
         suspects = self._names(self.document.suspects)
-        return say("Undecided: a gate stayed inconclusive; the culprit is among {left}", left=suspects)
-
-    def _slow_commit(self) -> Words:
-        commits = self._culprits(CommitChange)
-        last = commits[-1]
-        if len(commits) == 1:
-            return say(
-                "Slower since {commit}, by {author}: {subject}",
-                commit=self._id(last.commit),
-                author=self._quoted(last.author),
-                subject=self._quoted(last.subject),
-            )
+        if not self.document.culprits:
+            return say("Undecided: a gate stayed inconclusive; the culprit is among {left}", left=suspects)
         return say(
-            "{bad} is slower and {good} is not; the commits between cannot be tried",
-            bad=self._id(last.commit),
-            good=self._id(commits[0].before),
+            "Undecided: {culprit} makes it slower together with others, and a gate on {left} stayed inconclusive",
+            culprit=self._names(self.document.culprits[0]),
+            left=suspects,
         )
 
-    def _slow_environment(self) -> Words:
-        steps = self._culprits(EnvironmentChange)
-        before, after = self._quoted(steps[0].before), self._quoted(steps[-1].after)
-        if len(steps) == 1:
-            return say("Slower since {after}; {before} is not", after=after, before=before)
-        return say("{after} is slower and {before} is not; those between cannot be tried", after=after, before=before)
-
-    def _culprits(self, kind: type[_Change]) -> list[_Change]:
-        """The changes of the first block of culprits, which are all of one kind."""
-        changes = self.document.searched.changes
-        return [change for at in self.document.culprits[0] if isinstance(change := changes[at], kind)]
-
-    def _packages(self) -> Words:
-        document = self.document
-        blocks = [self._names(block) for block in document.culprits]
-        if document.outcome == "none":
-            count = len(document.searched.changes)
-            return say("Nothing gets slower with {changes} together", changes=counted(count, "change"))
-        if document.outcome == "impossible":
-            return say("The new stack cannot be measured: {reason}", reason=self._reason(document.tried[0]))
-        if document.outcome == "undecided":
-            if not blocks:
-                return self._undecided()
+    def _slow_since(self, steps: Sequence[_Change]) -> Words:
+        """The first slow one of ordered commits, environments or releases."""
+        before, last = self._quoted(_old(steps[0])), steps[-1]
+        after = self._quoted(_new(last))
+        if len(steps) > 1:
             return say(
-                "Undecided: {culprit} makes it slower together with others, and a gate on {left} stayed inconclusive",
-                culprit=blocks[0],
-                left=self._names(document.suspects),
+                "{after} is slower and {before} is not; those between cannot be tried", after=after, before=before
             )
-        if document.searched.cumulative:
-            return self._slow_release()
+        if isinstance(last, CommitChange):
+            author, subject = self._quoted(last.author), self._quoted(last.subject)
+            return say("Slower since {commit}, by {author}: {subject}", commit=after, author=author, subject=subject)
+        return say("Slower since {after}; {before} is not", after=after, before=before)
+
+    def _slow_together(self) -> Words:
+        """The packages that make it slower, of a stack that is tried in any combination."""
+        blocks = [self._names(block) for block in self.document.culprits]
         if len(blocks) > 1:
             return say("Slower only together: {culprits}", culprits=Words(" + ".join(blocks)))
-        if len(document.culprits[0]) > 1:
+        if len(self.document.culprits[0]) > 1:
             return say("One of these makes it slower, which cannot be tried apart: {culprit}", culprit=blocks[0])
         return say("{culprit} makes it slower, alone", culprit=blocks[0])
-
-    def _slow_release(self) -> Words:
-        steps = self._culprits(PackageChange)
-        first, last = steps[0], steps[-1]
-        package, before, after = map(self._quoted, (last.package, str(first.before), last.after))
-        if first == last:
-            return say("Slower since {package} {after}; {before} is not", package=package, after=after, before=before)
-        return say(
-            "{package} {after} is slower and {before} is not; the releases between cannot be tried",
-            package=package,
-            after=after,
-            before=before,
-        )
 
     def _trial(self, trial: BisectionTrial) -> TrialWords:
         note = EMPTY
@@ -280,22 +255,34 @@ class BisectionWords:
             words = Words(words + say(" and {more} more", more=more))
         return words
 
-    def _name(self, change: PackageChange | CommitChange | EnvironmentChange, *, full: bool) -> str:
-        if isinstance(change, CommitChange):
-            if full:
-                return f"{self._id(change.commit)} {self.quote(change.subject)}"
-            return self._id(change.commit)
-        if isinstance(change, EnvironmentChange):
-            return self.quote(change.after)
-        if self.document.searched.cumulative:
-            return self.quote(f"{change.package} {change.after}")
-        return self.quote(f"{change.package} {change.before or say('none')} → {change.after}")
-
-    def _id(self, commit: str) -> Words:
-        return self._quoted(commit[:_ID])
+    def _name(self, change: _Change, *, full: bool) -> str:
+        if isinstance(change, PackageChange) and not self.document.searched.cumulative:
+            return self.quote(f"{change.package} {change.before or say('none')} → {change.after}")
+        name = self.quote(_new(change))
+        if full and isinstance(change, CommitChange):
+            return f"{name} {self.quote(change.subject)}"
+        return name
 
     def _reason(self, trial: BisectionTrial) -> Words:
         return self._quoted(clean(trial.reason or "", limit=_LONGEST_REASON))
 
     def _quoted(self, text: str) -> Words:
         return Words(self.quote(text))
+
+
+def _old(change: _Change) -> str:
+    """The state before a change."""
+    if isinstance(change, CommitChange):
+        return change.before[:_ID]
+    return str(change.before)
+
+
+def _new(change: _Change) -> str:
+    """The state that a change makes."""
+    match change:
+        case CommitChange():
+            return change.commit[:_ID]
+        case PackageChange():
+            return f"{change.package} {change.after}"
+        case EnvironmentChange():
+            return change.after
