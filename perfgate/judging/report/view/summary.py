@@ -297,12 +297,6 @@ class Summary:
         return [failure for failure in self.decision.gaps.failures if failure.error.lacks_time_for_pairs]
 
     @cached_property
-    def failed_pairs(self) -> list[Failure]:
-        """The pairs that gave no samples."""
-        pairs = [failure for failure in self.decision.gaps.failures if failure.side == "pair"]
-        return [failure for failure in pairs if not failure.error.lacks_time_for_pairs]
-
-    @cached_property
     def floor(self) -> NoiseFloor | None:
         """The job's noise floor: the largest of the metric that decides first, None without an A/A arm."""
         floors = self.decision.measured.noise_floors
