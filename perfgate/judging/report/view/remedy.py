@@ -9,7 +9,7 @@ from perfgate.document.comparison import Bound, Comparison, NumberComparison, Pa
 from perfgate.document.decision import InvalidKind, Missing
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text.media import ReadyHtml
-from perfgate.judging.report.text.names import evidence_of, missing_words, place_of, title_of
+from perfgate.judging.report.text.names import evidence_of, missing_words
 from perfgate.judging.report.text.numbers import beyond, counted
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import EMPTY, Words, joined, phrase, say
@@ -103,11 +103,9 @@ class _OpenNumber:
 def remedy_text(summary: Summary) -> Words:
     """The reasons that the title does not give, and the next action."""
     decision = summary.decision
-    to_do, further = _obstacle(summary), None
+    to_do = _obstacle(summary)
     if to_do is None and summary.verdict == "INCONCLUSIVE" and _is_undecided(summary):
-        lacking = _lacking_evidence(summary)
-        to_do = _for_more_evidence(lacking, summary)
-        further = _further_needs(lacking, summary)
+        to_do = _for_more_evidence(_open_number(summary), summary)
     reasons = [reason for reason in further_reasons(summary) if code_of(reason) not in _WORDED]
     missing, more_missing = missing_numbers(decision.gaps.missing)
     invalid = decision.gaps.invalid[1:_MOST_REASONS]
@@ -121,7 +119,6 @@ def remedy_text(summary: Summary) -> Words:
         more_missing=more_missing,
         invalid=invalid,
         to_do=to_do,
-        further=further,
         broken_promise=any(map(_is_open_promise, summary.inconclusive)),
     )
 
@@ -318,28 +315,26 @@ def _is_undecided(summary: Summary) -> bool:
     return any(isinstance(comparison, NumberComparison) for comparison in summary.inconclusive)
 
 
-def _lacking_evidence(summary: Summary) -> list[_OpenNumber]:
-    """The comparisons that more evidence would decide, the title's first; empty if no known amount would.
+def _open_number(summary: Summary) -> _OpenNumber | None:
+    """The first comparison that more evidence would decide; None if no known amount would.
 
     An upgrade report starts anew each time, so it cannot ask for more pairs.
     """
-    lacking: list[_OpenNumber] = []
     if summary.decision.sides.comparing != "code":
-        return lacking
+        return None
     for comparison in summary.inconclusive:
         if not isinstance(comparison, Paired) or not comparison.must_decide:
             continue
         measured, needed = comparison.pairs or 0, comparison.pairs_needed or 0
         if 0 < measured < needed:
-            lacking.append(_OpenNumber(comparison, measured, needed))
-    return lacking
+            return _OpenNumber(comparison, measured, needed)
+    return None
 
 
-def _for_more_evidence(lacking: Sequence[_OpenNumber], summary: Summary) -> str:
+def _for_more_evidence(open_number: _OpenNumber | None, summary: Summary) -> str:
     """How much evidence would decide, and how to get it: by another job, or by a longer one."""
-    if not lacking:
+    if open_number is None:
         return say("re-run the job on a quieter machine; the noise exceeded the limit.")
-    open_number = lacking[0]
     evidence, measured = counted(open_number.needed, open_number.evidence), Words(f"{open_number.measured:,}")
     if _is_out_of_reach(open_number, summary):
         return say(
@@ -397,19 +392,3 @@ def _by_a_longer_job(open_number: _OpenNumber, summary: Summary) -> str:
         place="[gate]",
         perfgate_toml="perfgate.toml",
     )
-
-
-def _further_needs(lacking: Sequence[_OpenNumber], summary: Summary) -> str | None:
-    """The evidence that numbers other than the title's need, if more evidence is the remedy."""
-    if len(lacking) < 2 or _is_out_of_reach(lacking[0], summary):
-        return None
-    first = lacking[0].comparison
-    sentence = phrase("This number is for {metric} of {place}. The others would need:")
-    parts = [say(sentence, metric=title_of(first), place=place_of(first))]
-    separator = EMPTY
-    for entry in lacking[1 : 1 + _MOST_REASONS]:
-        comparison = entry.comparison
-        needed = say(" of {place} {needed}", place=place_of(comparison), needed=counted(entry.needed, entry.evidence))
-        parts += [separator, Words(" "), title_of(comparison), needed]
-        separator = say(", ")
-    return joined(*parts)
