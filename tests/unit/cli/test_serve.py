@@ -239,7 +239,7 @@ def test_job__its_folder_is_one_row__with_ranks_and_two_recordings_compared(tmp_
         assert "job_1" not in got(address, "", folder="train <1>", contains="JOB_3")
         assert "rank 2 delays the others" in got(address, "ranks", folder="train <1>")
         names = {side: f"train <1>/job_{rank}.pt.trace.json" for side, rank in (("recording", 0), ("head", 2))}
-        assert '<th scope="col" class="number">head</th>' in got(address, "flame", **names)
+        assert "Flame graph of base and head" in got(address, "flame", **names)
         for wrong in ({"folder": ".."}, {"folder": "train"}):
             assert "no folder with recordings is named" in got(address, "ranks", 404, **wrong)["error"]
         assert "no recording is named" in got(address, "flame", 404, **{**names, "head": "x"})["error"]

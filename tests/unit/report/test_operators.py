@@ -76,7 +76,7 @@ def test_page__tested_operators__each_has_a_row_with_its_outcome_and_bar() -> No
 
     assert [outcome in table for outcome in (">slower<", ">same<", ">undecided<", ">faster<")] == [True] * 4
     assert table.count('<svg class="bar"') == 4
-    assert "9.8 % slower (8.3 to 11.2 %)" in table
+    assert "9.8 % slower (8.3 to 11.2 %)" in table.replace("\xa0", " ")
     assert "<code>model.py:41</code>" in table
 
 

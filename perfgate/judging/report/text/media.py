@@ -94,7 +94,7 @@ class Plain:
     """The terminal, commit statuses and reports for other tools: one line of visible characters."""
 
     autoescapes: ClassVar[bool] = False
-    ready = strong = Ready
+    ready = Ready
 
     @staticmethod
     def show(value: object) -> str:
@@ -131,6 +131,10 @@ class Plain:
     def link(url: str, text: str) -> Ready:
         if is_linkable(url):
             return Ready(f"{text} ({url})")
+        return Ready(text)
+
+    @staticmethod
+    def strong(text: str) -> Ready:
         return Ready(text)
 
 
