@@ -45,6 +45,8 @@ def english_sentences() -> set[str]:
     texts |= {str(section.title) for section in SECTIONS} | {"none"}
     for template in sorted(TEMPLATES.rglob("*.j2")):
         texts |= set(of_template(template))
+    for sentences_of_script in TEMPLATES.rglob("sentences.txt"):
+        texts |= set(sentences_of_script.read_text(encoding="utf-8").splitlines())
     # What plug-ins of this repository say stands in perfgate's catalogue too.
     for module in all_modules():
         texts |= set(of_module(module))

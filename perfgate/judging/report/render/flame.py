@@ -14,7 +14,7 @@ from perfgate.document.flame import FLAME_KINDS, NONE, FlameResult, FlameTree, n
 from perfgate.document.lines import split_line
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.templates import inlined, render_page
+from perfgate.judging.report.text.templates import inlined, render_page, script_sentences
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -40,41 +40,6 @@ _UNIT_WORDS = {
     "profiler step": phrase("one profiler step"),
     "whole recording": phrase("the whole recording"),
 }
-# Sentences for the page's script, which has no catalogue.
-_SCRIPT_SENTENCES = (
-    phrase("all"),
-    phrase("none"),
-    phrase("all host threads"),
-    phrase("all device streams"),
-    phrase("This is not a regular expression."),
-    phrase("{count} frames match: "),
-    phrase("{time}, {share} of the total"),
-    phrase("{share} of the total"),
-    phrase("; and {count} names among the frames too small to keep"),
-    phrase("own time first"),
-    phrase("callers of {name}"),
-    phrase("what {name} calls"),
-    phrase("total"),
-    phrase("self"),
-    phrase("runs"),
-    phrase("difference"),
-    phrase("{shape} and {count} other shapes"),
-    phrase("Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}."),
-    phrase(" The times come from the pairs, which took turns, spread over the stacks that some of them traced."),
-    phrase(
-        " The recordings were made separately, under a profiler: a difference that all frames share comes from "
-        "the machine."
-    ),
-    phrase("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}."),
-    phrase("{count} runs"),
-    phrase("all {name} together {time} a call, decided by the pairs"),
-    phrase("named as a cause by the decision"),
-    phrase(" A dashed outline marks an operator that the decision names as a cause."),
-    phrase(" Operators with times decided by the pairs are coloured by these, and so are their numbers."),
-    phrase(
-        "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective."
-    ),
-)
 
 
 # Why frames are coloured by how often they ran instead of by their time.
@@ -263,13 +228,12 @@ def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:
 
 def _packed(trees: Sequence[FlameTree]) -> str:
     """The trees as JSON, gzipped, in base 64, so that no name can end an element of the page."""
-    sentences = {english: str(say(english)) for english in _SCRIPT_SENTENCES}
     unit_words = {unit: str(say(words)) for unit, words in _UNIT_WORDS.items()}
     content = PackedTrees(
         kinds=FLAME_KINDS,
         trees=list(map(_printable, trees)),
         paired=[tree.result is not None and tree.result.call is not None for tree in trees],
-        sentences=sentences,
+        sentences=script_sentences("flame/sentences.txt"),
         kind_words=[str(say(_KIND_WORDS[kind])) for kind in FLAME_KINDS],
         unit_words=unit_words,
     )

@@ -12,7 +12,7 @@ from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
 from perfgate.judging.report.render.trace import CAUSE_WORDS
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.templates import inlined, render_page
+from perfgate.judging.report.text.templates import inlined, render_page, script_sentences
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 
@@ -33,27 +33,6 @@ _KIND_WORDS = {
 }
 STYLES = ("flame/style.css", "timeline/style.css")
 SCRIPT = "timeline/script.js"
-# Sentences for the page's script, which has no catalogue.
-_SCRIPT_SENTENCES = (
-    phrase("gaps of the device"),
-    phrase("host"),
-    phrase("device"),
-    phrase("{time} shown"),
-    phrase("{time} selected"),
-    phrase("{count} spans; the device was busy for {busy} of it"),
-    phrase("{count} spans"),
-    phrase("{count} spans match: {time}"),
-    phrase("launched by {name}, {time} before"),
-    phrase("starts at {start}, lasts {time}"),
-    phrase("{count} more names"),
-    phrase("the host then: {name}"),
-    phrase("counter"),
-    phrase("{value} from {start} on"),
-    phrase("no reading yet at {start}"),
-    phrase("{low} to {high} in all"),
-    phrase("{value} throughout"),
-    phrase("zero throughout: {names}"),
-)
 
 
 class PackedTimeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +85,7 @@ def packed_timelines(timelines: Sequence[DrawnTimeline]) -> str:
         kinds=SPAN_KINDS,
         kind_words=[str(say(_KIND_WORDS[kind])) for kind in SPAN_KINDS],
         causes={cause: str(say(words)) for cause, words in CAUSE_WORDS.items()},
-        sentences={english: str(say(english)) for english in _SCRIPT_SENTENCES},
+        sentences=script_sentences("timeline/sentences.txt"),
         timelines=packed,
     )
     text = gzip.compress(msgspec.json.encode(header), compresslevel=6, mtime=0)

@@ -77,11 +77,20 @@ def line(template: str, medium: Medium, **values: object) -> Words:
 
 
 def inlined(*sources: str) -> Inlined:
-    jinja = environment("html")
-    assert jinja.loader is not None
-    text = "".join(jinja.loader.get_source(jinja, source)[0] for source in sources)
+    text = "".join(map(_source, sources))
     digest = hashlib.sha256(text.encode()).digest()
     return Inlined(Words(text), Words(base64.b64encode(digest).decode()))
+
+
+def script_sentences(source: str) -> dict[str, str]:
+    """The sentences of a page's script, one a line, each with its translation: a script has no catalogue."""
+    return {english: translate(english, current_language()) for english in _source(source).splitlines()}
+
+
+def _source(name: str) -> str:
+    jinja = environment("html")
+    assert jinja.loader is not None
+    return jinja.loader.get_source(jinja, name)[0]
 
 
 def environment(medium: Medium) -> Environment:
