@@ -253,8 +253,8 @@ def is_undetectable(intact: bytes, mutated: bytes, *, is_only_table: bool) -> bo
     """Whether a profiler could have written the mutated file as it is, by a comparison of the two texts alone.
 
     A table whose last rows are missing, or whose last row ended at another time, if no other file has the same work. Valid
-    JSON that only lacks work of a device together with its launches, which nothing numbers, if no analysis of it is in the
-    file; or in which only the times of one event differ, and it still fits between its neighbours.
+    JSON that only lacks work of a device together with its launches, and the last events of the host,
+    if no analysis of them is in the file; or in which only the times of one event differ, and it still nests in its track.
     """
     if intact.lstrip()[:1] not in b"[{":
         return is_only_table and _lacks_the_end(intact, mutated)
@@ -296,24 +296,29 @@ def _correlation(event: dict[str, Any]) -> object:
 
 
 def _whole_launches(removed: list[dict[str, Any]], rest: list[dict[str, Any]]) -> bool:
-    """Whether no event that remains has the correlation of a removed one, and torch numbered none of these."""
+    """Whether no event that remains has the correlation of a removed one, and those that torch numbered were the last."""
     remaining = {_correlation(event) for event in rest} - {None}
-    if any(_correlation(event) in remaining for event in removed):
+    lost = [event for event in removed if event.get("ph") == "X" and event.get("cat") != "cuda_sync"]
+    if any(_correlation(event) in remaining for event in lost):
         return False
-    return not any("Ev Idx" in (event.get("args") or {}) for event in removed)
+    # torch numbers the events of the host from 0, so only a lost end leaves no gap.
+    last = max((_index(event) for event in rest), default=-1)
+    return all(_index(event) > last for event in removed if _index(event) >= 0)
+
+
+def _index(event: dict[str, Any]) -> int:
+    return int((event.get("args") or {}).get("Ev Idx", -1))
 
 
 def _fits(event: dict[str, Any], changed: dict[str, Any], everything: list[dict[str, Any]]) -> bool:
-    """Whether an event with other times crosses none of its track, holds the same events as before, and has a length."""
+    """Whether an event with other times has a length, crosses none of its track, and still holds the calls that it made."""
     if {**event, "ts": 0, "dur": 0} != {**changed, "ts": 0, "dur": 0}:
         return False
     try:
-        begin, length = Decimal(str(changed["ts"])), Decimal(str(changed["dur"]))
-        old_begin, old_length = Decimal(str(event["ts"])), Decimal(str(event["dur"]))
+        begin, end = _span(changed)
     except (ArithmeticError, KeyError):
         return False
-    if length <= 0:
-        return False
+    number = (event.get("args") or {}).get("External id")
     for other in everything:
         is_near = other.get("ph") == "X" and (other.get("pid"), other.get("tid")) == (
             event.get("pid"),
@@ -321,22 +326,18 @@ def _fits(event: dict[str, Any], changed: dict[str, Any], everything: list[dict[
         )
         if not is_near or other == changed:
             continue
-        start = Decimal(str(other["ts"]))
-        end = start + Decimal(str(other.get("dur", 0)))
-        was = _relation(old_begin, old_begin + old_length, start, end)
-        if was != _relation(begin, begin + length, start, end):
+        start, stop = _span(other)
+        is_apart = stop <= begin or start >= end
+        is_nested = (begin <= start and stop <= end) or (start <= begin and end <= stop)
+        is_call = number is not None and (other.get("args") or {}).get("External id") == number
+        if not (is_nested or is_apart) or (is_call and is_apart):
             return False
-    return True
+    return end > begin
 
 
-def _relation(begin: Decimal, end: Decimal, start: Decimal, stop: Decimal) -> str:
-    if end <= start:
-        return "before"
-    if begin >= stop:
-        return "behind"
-    if begin <= start and end >= stop:
-        return "around"
-    return "inside" if begin >= start and end <= stop else "across"
+def _span(event: dict[str, Any]) -> tuple[Decimal, Decimal]:
+    begin = Decimal(str(event["ts"]))
+    return begin, begin + Decimal(str(event.get("dur", 0)))
 
 
 def _silent(_text: str) -> None:

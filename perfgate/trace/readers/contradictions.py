@@ -31,6 +31,7 @@ _DECIMALS_NS = 1
 _EXACT_NS, _FLOAT_NS = 2, 500
 _ODD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 # Launches into a graph that is being captured do not run.
+_SINGLE_LAUNCH = lazy_pattern(r"(?:cuda|hip|cu)(?:Module)?LaunchKernel")
 _CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture")
 
 
@@ -70,6 +71,7 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     launched = work[events.launch[work] != NOT_RECORDED]
     if not launched.size or events.is_named(_CAPTURE.search)[calls].any():
         return
+    yield from _of_single_launches(events, launched)
     joined = events.start[events.launch[launched]]
     begin = joined.min()
     launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls] & (events.correlation[calls] != LAUNCHED_ELSEWHERE)]
@@ -89,6 +91,15 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     unlaunched = int((is_inside & np.isin(events.group[alone], events.group[launched])).sum())
     if bare or unlaunched:
         yield Message("notes.launches-unmatched", {"launches": bare, "work": unlaunched})
+
+
+def _of_single_launches(events: EventTable, launched: IntColumn) -> Iterator[Message]:
+    """Launches of one kernel that several pieces of work name."""
+    launch = events.launch[launched]
+    is_single = events.is_named(_SINGLE_LAUNCH.match)[launch]
+    repeated = int(np.count_nonzero(np.bincount(launch[is_single]) > 1))
+    if repeated:
+        yield Message("notes.launches-repeated", {"count": repeated})
 
 
 def _contain_any(events: EventTable, calls: IntColumn, inner: IntColumn) -> Mask:

@@ -103,6 +103,7 @@ def test_losses__an_event_twice__said(tmp_path: Path) -> None:
     ]
     assert codes_of(tmp_path / "b.pt.trace.json", [*events, events[kernel]]) == [
         "notes.overlapping-work",
+        "notes.launches-repeated",
         "notes.events-repeated",
     ]
 
@@ -531,3 +532,20 @@ def test_losses__work_of_two_devices_launched_by_one_process__every_launch_has_i
     timelines = trace.read(path).timelines
 
     assert [possible_losses(timeline) for timeline in timelines] == [[], []]
+
+
+def test_losses__second_kernel_of_a_launch_and_a_span_without_category__noted(tmp_path: Path) -> None:
+    events = kineto()
+    second = next(event for event in events if event["cat"] == "kernel")
+    bare = {"ph": "X", "name": "aten::mm", "pid": 100, "tid": 100, "ts": 9000, "dur": 5}
+    path = tmp_path / "trace.json"
+    path.write_text(
+        json.dumps({"schemaVersion": 1, "traceEvents": [*events, {**second, "ts": second["ts"] + 1}, bare]})
+    )
+
+    recording = trace.read(path)
+
+    codes = [note.code for note in possible_losses(recording.timelines[0])]
+    assert "notes.launches-repeated" in codes
+    (unknown,) = (note for note in recording.notes if note.code == "notes.unknown-categories")
+    assert unknown.values["what"] == "none (1)"

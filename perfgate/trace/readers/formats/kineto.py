@@ -289,10 +289,11 @@ def _by_category(texts: ScannedTexts, spans: ScannedEvents) -> _Categories:
 
     kind = texts.judged(spans.category, kind_code, otherwise=_OTHER, dtype=np.uint8)
     unknown = texts.flagged(spans.category, lambda word: word != "" and _kind_of_category(word) is None)
-    uncategorised = unknown | (spans.category == NO_TEXT)
+    # Allocations are instants without a category.
+    unknown |= (spans.category == NO_TEXT) & spans.is_phase("X")
     on_device = unknown
-    if uncategorised.any():
-        on_device = uncategorised & _names_a_stream(spans)
+    if unknown.any():
+        on_device = unknown & _names_a_stream(spans)
     kind[on_device] = KIND_CODES["compute"]
     of_mtia = texts.flagged(spans.category, _MTIA_WORK.__eq__)
     kind[of_mtia & texts.flagged(spans.name, _WAITING.search)] = _OTHER
@@ -321,7 +322,7 @@ def _not_understood(path: Path, spans: ScannedEvents, unknown: Mask) -> tuple[Me
     if not unknown.any():
         return ()
     codes, counts = np.unique(spans.category[unknown], return_counts=True)
-    categories = [f"{spans.of.word(code)} ({count})" for code, count in zip(codes.tolist(), counts.tolist())]
+    categories = [f"{spans.of.word(code) or 'none'} ({count})" for code, count in zip(codes.tolist(), counts.tolist())]
     counted = ", ".join(categories)
     count = int(counts.sum())
     return (Message("notes.unknown-categories", {"path": str(path), "count": count, "what": counted}),)
