@@ -38,6 +38,7 @@ def losses_of(events: EventTable, spans: ScannedEvents, indices: IntColumn, mark
     yield from _missing_indices(indices)
     yield from _out_of_order(events, spans.arguments[EVENT_INDEX])
     yield from _missing_operators(events, spans)
+    yield from _on_threads(events)
     yield from _outside_recording(events, is_recording)
     yield from _missing_marks(marks, is_recording, indices)
 
@@ -93,6 +94,15 @@ def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
     outside = int(np.count_nonzero(is_early | is_late))
     if 0 < outside <= _MOST_UNLIKE * calls.size:
         yield Message("notes.calls-outside", {"count": outside, "calls": calls.size})
+
+
+def _on_threads(events: EventTable) -> Iterator[Message]:
+    """A note on work of a device on a thread that runs operators, if most work is on other tracks."""
+    threads = np.unique(events.track[events.is_kind("host_op")])
+    work = events.track[events.is_kind(*DEVICE_KINDS)]
+    count = int(np.count_nonzero(np.isin(work, threads)))
+    if 0 < count <= _MOST_UNLIKE * work.size:
+        yield Message("notes.work-on-threads", {"count": count, "work": work.size})
 
 
 def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Message]:
