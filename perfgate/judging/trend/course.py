@@ -7,7 +7,6 @@ another version. So the workloads are compared version by version, over the whol
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -37,7 +36,7 @@ class _Stretch(NamedTuple):
 
 
 class _Courses(NamedTuple):
-    """The logarithms of both workloads, and the place of each value among the versions of the leading series."""
+    """The logarithms of both workloads by version, and the place of each version in the leading series."""
 
     lead: Floats
     another: Floats
@@ -53,10 +52,15 @@ class _Courses(NamedTuple):
         return shift_of_another / shift if shift else None
 
 
-def common_course(lead: TrendSeries, change: TrendChange, another: Sequence[TrendSeries]) -> Course:
-    """Whether the shapes ``another`` of a second workload moved like ``lead`` at its change; unknown with too few versions."""
+def common_course(
+    lead: TrendSeries, change: TrendChange, own: Sequence[TrendSeries], another: Sequence[TrendSeries]
+) -> Course:
+    """Whether the shapes ``another`` of a second workload moved like the ``own`` ones of the first at the change of ``lead``.
+
+    Unknown with too few versions.
+    """
     stretch = _stretch(lead, change)
-    courses = _courses(lead, another, stretch)
+    courses = _courses(lead, own, another, stretch)
     share = courses.share(stretch)
     if share is None:
         return "unknown"
@@ -130,17 +134,35 @@ def _continues(earlier: TrendChange, later: TrendChange) -> bool:
     return earlier.direction == later.direction and later.at - earlier.at <= _WINDOW
 
 
-def _courses(lead: TrendSeries, another: Sequence[TrendSeries], stretch: _Stretch) -> _Courses:
-    """Both courses for the versions that all series have; the second is the mean of its shapes."""
-    logarithms: list[dict[str, float]] = []
-    for entry in another:
-        of_shape = {point.commit: math.log(point.value) for point in entry.points if point.commit and point.value > 0}
-        logarithms.append(of_shape)
-    rows: list[tuple[float, float, int]] = []
+def _courses(
+    lead: TrendSeries, own: Sequence[TrendSeries], another: Sequence[TrendSeries], stretch: _Stretch
+) -> _Courses:
+    """Both courses for the versions of the stretch that all series have."""
+    places: list[int] = []
+    commits: list[str] = []
+    shapes = [_positive_values(entry) for entry in (*own, *another)]
     for index in range(stretch.start, stretch.end):
-        point = lead.points[index]
-        values = [of_shape[point.commit] for of_shape in logarithms if point.commit in of_shape]
-        if point.value > 0 and len(values) == len(logarithms):
-            rows.append((math.log(point.value), statistics.fmean(values), index))
-    table = np.array(rows, dtype=np.float64).reshape(-1, 3)
-    return _Courses(table[:, 0], table[:, 1], table[:, 2])
+        commit = lead.points[index].commit
+        if commit and all(commit in of_shape for of_shape in shapes):
+            places.append(index)
+            commits.append(commit)
+    logarithms = np.array([[math.log(of_shape[commit]) for commit in commits] for of_shape in shapes])
+    course, course_of_another = logarithms[: len(own)], logarithms[len(own) :]
+    return _Courses(
+        _undisturbed(course, own), _undisturbed(course_of_another, another), np.array(places, dtype=np.float64)
+    )
+
+
+def _positive_values(series: TrendSeries) -> dict[str, float]:
+    return {point.commit: point.value for point in series.points if point.commit and point.value > 0}
+
+
+def _undisturbed(logarithms: Floats, shapes: Sequence[TrendSeries]) -> Floats:
+    """The best shape of each version, all on one level: a wild value is a slow one, and seldom hits all shapes."""
+    if not logarithms.size:
+        return np.zeros(0)
+    centred = logarithms - np.median(logarithms, axis=1, keepdims=True)
+    best: Floats = centred.min(axis=0)
+    if shapes[0].better == "higher":
+        best = centred.max(axis=0)
+    return best

@@ -144,20 +144,22 @@ class _Movement:
         """Whether all other workloads of the machine moved alike, in one step or little by little."""
         if self._lead.is_exact or not self._lead.noise:
             return []
+        workloads = self._least_noisy_shapes()
+        own = workloads.pop(self._lead.workload)
         alike = 0
-        for shapes in self._least_noisy_of_others().values():
-            course = common_course(self._lead, self._change, shapes)
+        for shapes in workloads.values():
+            course = common_course(self._lead, self._change, own, shapes)
             if course == "other":
                 return []
             alike += course == "alike"
         return [OriginEvidence(sign="all_workloads", name=str(alike + 1))] if alike else []
 
-    def _least_noisy_of_others(self) -> dict[str, list[TrendSeries]]:
-        """The shapes of each other workload of the machine, each with its metric of least noise."""
+    def _least_noisy_shapes(self) -> dict[str, list[TrendSeries]]:
+        """The shapes of each workload of the machine, each with its metric of least noise."""
         least: dict[tuple[str, str], TrendSeries] = {}
         for entry in self._all_series:
-            is_beside = entry.fingerprint == self._lead.fingerprint and entry.workload != self._lead.workload
-            if is_beside and entry.unit == self._lead.unit and entry.noise:
+            is_of_machine = entry.fingerprint == self._lead.fingerprint
+            if is_of_machine and entry.unit == self._lead.unit and entry.noise:
                 place = entry.workload, entry.shape
                 best = least.setdefault(place, entry)
                 if entry.noise < (best.noise or math.inf):
