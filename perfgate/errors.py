@@ -100,6 +100,10 @@ class StoreError(PerfgateError):
     """The store of baselines cannot be opened, read or written."""
 
 
+class OlderStoreError(StoreError):
+    """An older perfgate wrote the tables of the store; a write brings them up to date."""
+
+
 class UnknownRunError(StoreError):
     """No stored run, or more than one, has this id."""
 

@@ -16,8 +16,9 @@ from urllib.parse import quote
 import uvicorn
 from starlette.types import ASGIApp
 
-from perfgate.errors import UsageError
+from perfgate.errors import StoreError, UsageError
 from perfgate.flows.shared.artifacts import SERVED, open_artifacts_at
+from perfgate.judging.store.ledger import Ledger
 from perfgate.locale import Language
 from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
@@ -83,7 +84,9 @@ def serve(
     served, authenticator = None, Authenticator(token)
     if request.store is not None:
         served = ServedStore(request.store, request.root, environ)
-        authenticator = Authenticator(token, served.store().ledger())
+        ledger = served.store().ledger()
+        _bring_up_to_date(ledger, warn)
+        authenticator = Authenticator(token, ledger)
     with _listener(request.host, request.port) as listener, _webhooks(request, warn) as webhooks:
         parts = _parts(request, environ, served, webhooks, authenticator)
         troubles = TroubleLog(warn)
@@ -92,6 +95,16 @@ def serve(
         allow_many_connections()
         address = _address(request.host, listener.getsockname()[1], token)
         asyncio.run(_Server(application, lambda: say(address)).serve(sockets=[listener]))
+
+
+def _bring_up_to_date(ledger: Ledger | None, warn: Callable[[str], None]) -> None:
+    """Bring the tables of an older perfgate up to date; a service whose store cannot be opened starts, too."""
+    if ledger is None:
+        return
+    try:
+        ledger.bring_up_to_date()
+    except StoreError as error:
+        warn(error.shown)
 
 
 def _address(host: str, port: int, token: str | None) -> str:

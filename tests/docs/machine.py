@@ -32,18 +32,20 @@ STAND_INS = {
 class Machine(Desk):
     """A desk whose clone has our templates, and whose store has a run of each of two projects.
 
-    The folders of the system lie in ``folder``, and the service gets a port that is free.
+    The folders of the system lie in ``folder``, and the service gets a port that is free. A ``bare`` machine has neither
+    perfgate nor a store: somebody installs them.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, bare: bool = False) -> None:
         if missing := [program for program in NEEDED if shutil.which(program) is None]:
             pytest.skip(f"the page types {', '.join(missing)}, which this machine does not have")
         super().__init__(folder)
         with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as also_free:
             port = str(free.getsockname()[1])
             proxy_port = str(also_free.getsockname()[1])
+        self.address = f"http://127.0.0.1:{port}"
         self._places = {
-            "/opt/perfgate/bin/": f"{Path(sys.executable).parent}/",
+            "/opt/perfgate": f"{folder}/opt/perfgate" if bare else str(Path(sys.executable).parents[1]),
             "/var/lib/": f"{folder}/lib/",
             "/etc/": f"{folder}/etc/",
             "8787": port,
@@ -55,6 +57,10 @@ class Machine(Desk):
         self._write_nginx()
         self._write_stand_ins()
         (folder / "lib" / "perfgate").mkdir(parents=True)
+        if bare:
+            # Only the tests' own perfgate.
+            del self.environment["PYTHONPATH"]
+            return
         store = SqlStore(folder / "lib" / "perfgate" / "store.db")
         for project in ("shop", "bank"):
             record_run(store, minimal_run(project=project))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,16 +32,20 @@ class Installation:
         return self.folder / "bin"
 
 
-def build_wheel(folder: Path) -> None:
-    """Build the wheel from a copy of the checkout into ``wheels``, with the hatchling of the tests."""
+def build_wheel(folder: Path, change: Callable[[Path], None] = lambda _: None) -> None:
+    """Build the wheel from a copy of the checkout into ``wheels``, with the hatchling of the tests.
+
+    ``change`` may change the copy.
+    """
     copy = folder / "sources"
-    copy.mkdir()
+    copy.mkdir(parents=True)
     for name in SOURCES:
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         else:
             shutil.copy(source, copy)
+    change(copy)
     _run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "wheels")], copy)
 
 

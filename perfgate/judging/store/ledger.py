@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import sqlalchemy as sa
 
-from perfgate.errors import StoreError
+from perfgate.errors import OlderStoreError, StoreError
 from perfgate.judging.store.database import StoreDatabase
 from perfgate.judging.store.store import COPIER, LOCAL
 from perfgate.judging.store.tables import AUDIT, TOKENS
@@ -84,6 +84,14 @@ class Ledger:
 
     def __init__(self, database: StoreDatabase, clock: Callable[[], datetime]) -> None:
         self._database, self._clock = database, clock
+
+    def bring_up_to_date(self) -> None:
+        """Bring the tables of an older perfgate up to date. Raises StoreError if they cannot be."""
+        try:
+            self.tokens()
+        except OlderStoreError:
+            with self._database.writing():
+                pass  # a transaction begins by bringing the tables up to date
 
     def create_token(self, name: str, project: str | None, scope: TokenScope) -> NewToken:
         """Create a token and return it with its secret."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from perfgate.errors import StoreError
+from perfgate.errors import OlderStoreError, StoreError
 
 # Texts sort by their code points, as in the other stores, whatever the locale of the server.
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -94,7 +94,7 @@ def has_tables(connection: sa.Connection, place: str) -> bool:
     """Whether the tables exist; False for an empty database. Raises StoreError for tables of an older version."""
     version = stored_version(connection, place)
     if version is not None and version < STORE_VERSION:
-        raise StoreError(
+        raise OlderStoreError(
             "{place} was written by an older perfgate (store version {version}, this one knows {known}); the next "
             "`perfgate baseline record` brings it up to date",
             place=place,

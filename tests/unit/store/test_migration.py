@@ -39,6 +39,16 @@ def upgrade() -> None:
 """
 
 
+def upgrade_perfgate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make this perfgate a newer one, whose tables have a column more."""
+    scripts = tmp_path / "100% newer"
+    shutil.copytree(SCRIPTS, scripts)
+    (scripts / "versions" / "v2_runner.py").write_text(SECOND)
+    monkeypatch.setattr("perfgate.judging.store.migration.SCRIPTS", scripts)
+    for module in ("tables", "postgres"):
+        monkeypatch.setattr(f"perfgate.judging.store.{module}.STORE_VERSION", 2)
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Empty:
     """Databases without tables."""
@@ -66,12 +76,7 @@ def test_record__store_of_an_older_perfgate__brought_up_to_date_with_its_runs(
     database: StoreDatabase = empty()
     store = SqlStore(database)
     old = record_run(store, minimal_run())
-    scripts = tmp_path / "100% newer"
-    shutil.copytree(SCRIPTS, scripts)
-    (scripts / "versions" / "v2_runner.py").write_text(SECOND)
-    monkeypatch.setattr("perfgate.judging.store.migration.SCRIPTS", scripts)
-    for module in ("tables", "postgres"):
-        monkeypatch.setattr(f"perfgate.judging.store.{module}.STORE_VERSION", 2)
+    upgrade_perfgate(tmp_path, monkeypatch)
     with pytest.raises(
         StoreError, match=r"older perfgate \(store version 1, this one knows 2\); the next `perfgate base"
     ):
@@ -84,6 +89,18 @@ def test_record__store_of_an_older_perfgate__brought_up_to_date_with_its_runs(
     monkeypatch.setattr(tables, "STORE_VERSION", 1)
     with pytest.raises(StoreError, match=r"newer perfgate \(store version 2, this one knows 1\)"):
         stored_runs(store, "shop")
+
+
+def test_bring_up_to_date__store_of_an_older_perfgate__its_runs_are_read_before_any_is_written(
+    empty: Empty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqlStore(empty())
+    store.ledger().bring_up_to_date()
+    assert stored_runs(store, "shop") == []
+    old = record_run(store, minimal_run())
+    upgrade_perfgate(tmp_path, monkeypatch)
+    store.ledger().bring_up_to_date()
+    assert [run.id for run in stored_runs(store, "shop")] == [old]
 
 
 def test_record__store_of_an_older_perfgate_without_alembic__what_to_install(
