@@ -3,9 +3,11 @@
     PYTHONPATH=.:benchmarks/trend python benchmarks/store/pages.py --histories FOLDER --runs 20000 [--run RUN.JSON] [--times 8]
 
 Six projects with the same number of runs, 16 values a run; the last project is recorded through the store, the others are
-inserted as rows. A real server answers over HTTP. Two tables: a new server, whose first page reads the whole project, and each
-page as the first request after an upload to its project, on the clock and by the CPU time of the server. ``--run`` is a
-measured document, of which uploads are timed.
+inserted as rows. It has 2,000 verdicts of gates and five triaged regressions; the service has a webhook and 40 recordings. A
+real server answers over HTTP. Three numbers: what the first page of a server without kept pages takes, which reads the whole
+project; each page as the first request to a server that was started again after an upload; and each page and each question as
+the first request after an upload to its project, on the clock and by the CPU time of the server. ``--run`` is a measured
+document, of which uploads are timed.
 """
 
 from __future__ import annotations
@@ -13,16 +15,20 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
+import json
+import math
 import os
 import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fill
 import made_runs
@@ -32,13 +38,18 @@ import requests
 from histories import BESIDE
 from made_runs import made_testbeds, project_name
 
+from perfgate.document.decision import Verdict
 from perfgate.document.files import canonical_bytes, read_run
+from perfgate.document.gates import GateRecord, TwinEffect
+from perfgate.document.history import Triage
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.store import LogEntry
 from perfgate.system.processes import process_cpu_ns, process_family
 
 PROJECTS = 6
-LISTS = (
+OF_SERVICE = ("", "audit", "webhooks", "recordings", "metrics")
+OF_PROJECT = (
     "index.html",
     "open.html",
     "gates.html",
@@ -46,8 +57,10 @@ LISTS = (
     "series/index.html",
     "runs/index.html",
     "runs/page-3.html",
+    "compare/index.html",
 )
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 120.0
+VERDICTS, TRIAGED, RECORDINGS = 2000, 5, 40
 
 
 class Timing(NamedTuple):
@@ -107,16 +120,17 @@ def main() -> int:
     _size(given.runs)
     with _filled(given) as place:
         token = SqlStore(place).ledger().create_token("benchmark", None, "write").secret
+        writes = _writes(given.histories)
         with _served(place, token) as served:
-            cold = _time_pages(served, given.times, lambda: None)
-        print(_table("first request to a new server", cold))
-        with _served(place, token) as served:
-            served.get(f"projects/{_project()}/index.html")
             served.settle()
-            writes = _writes(served)
-            print(_table("first request after an upload", _time_pages(served, given.times, lambda: next(writes))))
+            first, _ = served.get(f"projects/{_project()}/index.html")
+            print(f"first page of all: {first.clock:.1f} s, {served.cpu():.1f} s of CPU in all processes", flush=True)
+            served.settle()
+            known = _known_pages(served)
+            print(_table("first request after an upload", _time_pages(served, given.times, known, writes)), flush=True)
             if given.run:
                 print(_uploads(served, read_run(given.run)))
+        print(_table("first request to a server started again", _time_restarts(place, token, writes)))
     print(f"load {os.getloadavg()[0]:.1f}")
     return 0
 
@@ -133,41 +147,79 @@ def _project() -> str:
     return project_name(PROJECTS - 1)
 
 
-def _writes(served: Served) -> Iterator[None]:
-    """Each upload adds one run of the newest version to the last project."""
-    *_, made = made_testbeds(PROJECTS, BESIDE)
+def _writes(histories: Path) -> Iterator[RunDocument]:
+    """Runs of the newest version of the last project, one for each upload."""
+    *_, made = made_testbeds(PROJECTS, histories)
     newest = made.document(made_runs.VERSIONS - 1)
     for number in itertools.count():
         session = msgspec.structs.replace(newest.session, id=f"new-{os.getpid()}-{number}")
         source = msgspec.structs.replace(newest.source, commit=f"{number:040x}")
-        served.put(msgspec.structs.replace(newest, session=session, source=source))
-        yield
+        yield msgspec.structs.replace(newest, session=session, source=source)
 
 
-def _time_pages(served: Served, times: int, before: Callable[[], object]) -> dict[str, list[Timing]]:
-    """The times of each page, with ``before`` done before each request."""
+def _time_pages(
+    served: Served, times: int, known: KnownPages, writes: Iterator[RunDocument]
+) -> dict[str, list[Timing]]:
+    """The times of each page as the first request after an upload."""
     timings: dict[str, list[Timing]] = {}
     for turn in range(times):
-        pages = {name: name for name in LISTS} | _pages_of_turn(served, turn)
-        for name, path in pages.items():
-            before()
-            timings.setdefault(name, []).append(served.get(f"projects/{_project()}/{path}")[0])
+        for name, path in known.of_turn(turn).items():
+            served.put(next(writes))
+            timings.setdefault(name, []).append(served.get(path)[0])
     return timings
 
 
-def _pages_of_turn(served: Served, turn: int) -> dict[str, str]:
-    """The page of a series, of a run and of two runs, others in each turn."""
+def _time_restarts(place: Path, token: str, writes: Iterator[RunDocument]) -> dict[str, list[Timing]]:
+    """The times of each page as the first request to a server, which was stopped at once after an upload."""
+    with _served(place, token) as served:
+        served.settle()
+        # The runs of the table before may have moved a change.
+        known = _known_pages(served)
+    timings: dict[str, list[Timing]] = {}
+    for name, path in known.of_turn(0).items():
+        with _served(place, token) as served:
+            served.put(next(writes))
+        with _served(place, token) as served:
+            timings[name] = [served.get(path)[0]]
+    return timings
+
+
+class KnownPages(NamedTuple):
+    """The series, runs and open regressions of the last project, which have pages."""
+
+    series: list[str]
+    runs: list[str]
+    commit: str
+
+    def of_turn(self, turn: int) -> dict[str, str]:
+        """The addresses of all pages and questions; in each turn another series, run and comparison."""
+        home = f"projects/{_project()}"
+        later, earlier = self.runs[turn], self.runs[turn + 4]
+        pages = {name or "projects": name for name in OF_SERVICE}
+        for name in OF_PROJECT:
+            pages[name] = f"{home}/{name}"
+        pages["series"] = f"{home}/{self.series[turn * 7 % len(self.series)]}"
+        pages["run"] = f"{home}/runs/{later}.html"
+        pages["two runs"] = f"{home}/compare/index.html?earlier={earlier}&later={later}"
+        pages["two runs, by address"] = f"{home}/compare/{earlier}-{later}.html"
+        asked = f"?project={_project()}"
+        pages["ask projects"] = "api/v1/ask/projects"
+        pages["ask regressions"] = f"api/v1/ask/regressions{asked}"
+        pages["ask explain"] = f"api/v1/ask/explain{asked}&commit={self.commit}"
+        pages["ask compare"] = f"api/v1/ask/compare{asked}&earlier={earlier}&later={later}"
+        pages["ask suggest"] = f"api/v1/ask/suggest{asked}"
+        pages["ask gates"] = f"api/v1/ask/gates{asked}"
+        return pages
+
+
+def _known_pages(served: Served) -> KnownPages:
     home = f"projects/{_project()}"
-    series = sorted(set(re.findall(r'href="\.\./(series/[^"/]+\.html)"', served.get(f"{home}/series/index.html")[1])))
+    series = set(re.findall(r'href="\.\./(series/[^"/]+\.html)"', served.get(f"{home}/series/index.html")[1]))
     series.remove("series/index.html")
-    runs = list(
-        dict.fromkeys(re.findall(r'href="\.\./runs/([0-9a-f]{8,})\.html"', served.get(f"{home}/runs/index.html")[1]))
-    )
-    return {
-        "series": series[turn * 7 % len(series)],
-        "run": f"runs/{runs[turn]}.html",
-        "compare": f"compare/index.html?earlier={runs[turn + 4]}&later={runs[turn]}",
-    }
+    listed = re.findall(r'href="\.\./runs/([0-9a-f]{8,})\.html"', served.get(f"{home}/runs/index.html")[1])
+    commits = re.findall(r'id="commit-([0-9a-f]+)"', served.get(f"{home}/open.html")[1])
+    assert commits, "the store has no open regression"
+    return KnownPages(sorted(series), list(dict.fromkeys(listed)), commits[0])
 
 
 def _table(title: str, timings: dict[str, list[Timing]]) -> str:
@@ -199,7 +251,7 @@ def _uploads(served: Served, template: RunDocument, count: int = 30) -> str:
 
 
 @contextmanager
-def _filled(given: Any) -> Iterator[Path]:
+def _filled(given: argparse.Namespace) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         place = given.keep or Path(folder) / "store.db"
         if not place.exists():
@@ -209,15 +261,62 @@ def _filled(given: Any) -> Iterator[Path]:
             fill.fill_sqlite(place, runs, given.histories)
             fill.record_last(store, runs, given.histories)
             assert fill.bulk_projects(runs) == PROJECTS - 1
+            _judge_changes(store, given.histories)
+            _make_recordings(place.parent / "recordings")
         yield place
+
+
+def _judge_changes(store: SqlStore, histories: Path) -> None:
+    """Verdicts of gates, a failure in 20, and states of regressions."""
+    *_, made = made_testbeds(PROJECTS, histories)
+    gates: list[LogEntry] = []
+    for number in range(VERDICTS):
+        verdict: Verdict = "PASS" if number % 20 else "FAIL"
+        machine = f"runner-{number % 4}"
+        effect = 0.003 * math.sin(number)
+        gates.append(
+            GateRecord(
+                gate="default", commit=f"{number:040x}", change=number + 1,
+                verdict=verdict, judged_at=made.started_at(number % made_runs.VERSIONS),
+                twins=TwinEffect(machine=machine, effect=effect, pairs=7),
+            )
+        )  # fmt: skip
+    store.append(_project(), gates)
+    triages: list[LogEntry] = []
+    for number in range(TRIAGED):
+        version = made_runs.STEP_EVERY - number
+        triages.append(
+            Triage(
+                commit=made.commit(version), state="acknowledged", reason="known", author="benchmark",
+                changed_at=made.started_at(version),
+            )
+        )  # fmt: skip
+    store.append(_project(), triages)
+
+
+def _make_recordings(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    event = {"ph": "X", "cat": "kernel", "name": "mm", "pid": 0, "tid": 7, "ts": 1.0, "dur": 5.0, "args": {"stream": 7}}
+    for number in range(RECORDINGS):
+        (folder / f"rank-{number}.pt.trace.json").write_text(json.dumps({"traceEvents": [event]}))
 
 
 @contextmanager
 def _served(place: Path, token: str) -> Iterator[Served]:
     """A server on a store, which answers; ``place`` is not opened by others meanwhile."""
     command = [sys.executable, "-m", "perfgate.cli.main", "serve", "--store", str(place), "--port", "0"]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(place.parent / "cache")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    command += ["--traces", str(place.parent / "recordings")]
+    environment = {
+        **os.environ,
+        "XDG_CACHE_HOME": str(place.parent / "cache"),
+        "PERFGATE_WEBHOOK_SECRET": "a secret of the benchmark",
+    }
+    with (
+        _receiver() as receiver,
+        subprocess.Popen(
+            [*command, "--webhook", receiver], stdout=subprocess.PIPE, text=True, env=environment
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
             address = re.match(r"(http://[^/]+)/", process.stdout.readline())
@@ -225,6 +324,24 @@ def _served(place: Path, token: str) -> Iterator[Served]:
             yield Served(process.pid, address[1], token)
         finally:
             process.terminate()
+
+
+@contextmanager
+def _receiver() -> Iterator[str]:
+    """The address of a receiver of webhooks."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 if __name__ == "__main__":

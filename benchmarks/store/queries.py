@@ -223,7 +223,7 @@ def _newest(store: Any, project: str) -> str:
 
 
 def _content(sites: ProjectSites, project: str) -> Any:
-    return sites._pages(project)._content
+    return sites.content(project)
 
 
 def _head(run: RunDocument) -> RunDocument:

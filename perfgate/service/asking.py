@@ -8,19 +8,24 @@ from pathlib import Path
 from perfgate.flows.ask.sources import Sources
 from perfgate.service.callers import Caller
 from perfgate.service.library import Library
+from perfgate.service.project_sites import ProjectSites
 from perfgate.service.served_store import ServedStore
 
 
 class ServedSources:
-    """The sources of one service; its store or recordings may be None."""
+    """The sources of one service; its store with its sites, or its recordings, may be None."""
 
-    def __init__(self, root: Path, served: ServedStore | None, library: Library | None) -> None:
-        self._root, self._served, self._library = root, served, library
+    def __init__(
+        self, root: Path, served: ServedStore | None, library: Library | None, sites: ProjectSites | None
+    ) -> None:
+        self._root, self._served, self._library, self._sites = root, served, library, sites
 
     def of(self, caller: Caller) -> Sources:
         sources = Sources(root=self._root, only=caller.project, public=self.public)
         if self._served is not None:
-            sources = replace(sources, store=self._served.store)
+            sources = replace(sources, store=self._served.store, newest=self._served.newest_runs)
+        if self._sites is not None:
+            sources = replace(sources, main=self._sites.content)
         if self._library is not None:
             # Only names that the library lists have a path.
             sources = replace(sources, recording=self._library.path)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from perfgate.document.site import SiteContent
 from perfgate.errors import PerfgateError
 from perfgate.flows.shared.site.pages import SitePages
 
@@ -17,16 +18,11 @@ FEW_RUNS = 25
 
 @dataclass(frozen=True)
 class KeptPages:
-    """The pages of a project at a revision of its log, when it had this number of ``runs`` and open regressions.
-
-    ``failed`` are the parts of the newest run that failed.
-    """
+    """The content and the pages of a project at a revision of its log."""
 
     revision: str
-    runs: int
+    content: SiteContent
     pages: SitePages
-    open_regressions: int = 0
-    failed: int = 0
 
 
 ReadPages = Callable[[str], KeptPages]
@@ -45,17 +41,17 @@ class KeptSite:
         """The pages that were made last, perhaps of an earlier revision; None before the first."""
         return self._present
 
-    def pages(self, revision: str, *, must_be_new: bool = False) -> SitePages:
+    def pages(self, revision: str, *, must_be_new: bool = False) -> KeptPages:
         """The pages for a project at ``revision``, or earlier pages. Raises the errors of reading if there are none."""
         # A renewal under way may have begun before this revision; the next renewal has not.
         for _ in range(2):
             present, renewal = self._renewed(revision)
-            if present is not None and (renewal is None or (present.runs > FEW_RUNS and not must_be_new)):
+            if present is not None and (renewal is None or (len(present.content.runs) > FEW_RUNS and not must_be_new)):
                 break
             if renewal is not None:
                 present = renewal.result()
         assert present is not None
-        return present.pages
+        return present
 
     def _renewed(self, revision: str) -> tuple[KeptPages | None, Future[KeptPages] | None]:
         """The present pages, and their renewal if they are of another revision."""

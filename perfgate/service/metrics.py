@@ -16,8 +16,7 @@ from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.report.render.openmetrics import LabelledRun, ServiceFamily, openmetrics_of_runs
-from perfgate.judging.store.runs import stored_run, stored_runs
-from perfgate.judging.store.store import Page
+from perfgate.judging.store.runs import stored_run
 from perfgate.service.answers import described
 from perfgate.service.callers import readable_projects
 from perfgate.service.part import ServicePart
@@ -25,8 +24,6 @@ from perfgate.service.served_store import ServedStore
 
 # OpenMetrics 1.0, "Protocol Negotiation".
 MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-# Of each project the newest runs, among which the newest of each testbed is found.
-_LOOKED_AT = 500
 _MOST_DOCUMENTS = 1_000
 # A skipped change is not a gate.
 _JUDGED: tuple[Verdict, ...] = ("PASS", "WARN", "FAIL", "INCONCLUSIVE")
@@ -62,7 +59,7 @@ class Metrics(ServicePart):
                 uploads[project,] = float(self._uploads[project])
             # The newest run of each testbed, newest first.
             newest: dict[str, StoredRun] = {}
-            for run in stored_runs(self._served.store(), project, Page(limit=_LOOKED_AT)):
+            for run in self._served.newest_runs(project):
                 newest.setdefault(run.fingerprint, run)
                 starts.setdefault((project,), moment(run.started_at).timestamp())
             latest += newest.values()

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -20,6 +21,8 @@ from starlette.responses import RedirectResponse, Response
 from perfgate.document.history import StoredRun
 from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument
+from perfgate.document.site import SiteContent
+from perfgate.document.trend import TrendDocument
 from perfgate.errors import PerfgateError, StoreError, StoreRefusedError
 from perfgate.flows.shared.artifacts import kept_reader
 from perfgate.flows.shared.site.pages import SitePages
@@ -42,6 +45,13 @@ _SECONDS_PER_DAY = 86_400
 RunDigits = Annotated[str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")]
 
 
+class ProjectState(NamedTuple):
+    """The numbers of open regressions, and of parts of the newest run that failed."""
+
+    open_regressions: int
+    failed: int
+
+
 class ProjectSites(ServicePart):
     """The sites of one store."""
 
@@ -61,6 +71,9 @@ class ProjectSites(ServicePart):
         self._recordings, self._run_recordings, self._webhooks = recordings, run_recordings, webhooks
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
+        # Of every project whose pages were made, and the projects that the list of projects waits for.
+        self._states: dict[str, ProjectState] = {}
+        self._awaited: set[str] = set()
         self._reader = SiteReader(served.address)
         # None ends the thread.
         self._recorded: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -83,17 +96,20 @@ class ProjectSites(ServicePart):
         self._reader.close()
 
     def recorded(self, run: RunDocument, run_id: str) -> None:  # noqa: ARG002 - as all listeners
-        """Make the pages of the run's project in the background."""
-        with self._lock:
-            if self._renewals is None:
-                self._renewals = threading.Thread(target=self._renew, daemon=True)
-                self._renewals.start()
-        self._recorded.put(run.project)
+        self._renew_later(run.project)
 
     def wait(self, project: str) -> None:
         """Make the pages of a project now, for a reader who has changed it."""
         with suppress(PerfgateError):
-            self._pages(project, must_be_new=True)
+            self._present(project, must_be_new=True)
+
+    def _renew_later(self, project: str) -> None:
+        """Make the pages of a project in the background."""
+        with self._lock:
+            if self._renewals is None:
+                self._renewals = threading.Thread(target=self._renew, daemon=True)
+                self._renewals.start()
+        self._recorded.put(project)
 
     def _renew(self) -> None:
         while (project := self._recorded.get()) is not None:
@@ -108,19 +124,14 @@ class ProjectSites(ServicePart):
         for name in names:
             for newest in stored_runs(store, name, Page(limit=1)):
                 commit, subject = (newest.commit or "")[:12], newest.subject or ""
-                site = self._sites.get(name)
-                present = site.present if site else None
-                rows.append(
-                    ProjectRow(
-                        name,
-                        _overview(name),
-                        newest.started_at,
-                        commit,
-                        subject,
-                        present.open_regressions if present else None,
-                        present.failed if present else None,
-                    )
-                )
+                row = ProjectRow(name, _overview(name), newest.started_at, commit, subject)
+                state = self._states.get(name)
+                if state is not None:
+                    row = replace(row, open_regressions=state.open_regressions, failed=state.failed)
+                elif name not in self._awaited:
+                    self._awaited.add(name)
+                    self._renew_later(name)
+                rows.append(row)
         recordings, webhooks, audit = "", "", ""
         if caller_of(request).project is None:
             recordings, webhooks = self._recordings, self._webhooks
@@ -155,7 +166,7 @@ class ProjectSites(ServicePart):
     ) -> Response:
         if not is_address(address):
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page")
-        pages = self._pages(project)
+        pages = self._present(project).pages
         try:
             page = pages.page(address, query, form_key=form_key, recording_of=recording_of)
         except StoreRefusedError:
@@ -166,13 +177,17 @@ class ProjectSites(ServicePart):
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page, or no longer")
         return as_page(page)
 
-    def _pages(self, project: str, *, must_be_new: bool = False) -> SitePages:
+    def content(self, project: str) -> SiteContent:
+        """The content of a project's pages, as they show it. Raises UsageError if it has no run of main."""
+        return self._present(project).content
+
+    def _present(self, project: str, *, must_be_new: bool = False) -> KeptPages:
         """The pages of a project as it is now, or was a moment ago. Raises UsageError if it has no run of main."""
         revision = self._served.store().revision(project)
         # Acceptances expire by the day.
         revision_today = f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}"
         if not revision:  # names without a stored run are not kept
-            return self._read(project, revision_today).pages
+            return self._read(project, revision_today)
         with self._lock:
             site = self._sites.pop(project, None)
             if site is None:
@@ -204,10 +219,13 @@ class ProjectSites(ServicePart):
         pages = SitePages(
             read.content, lambda run_id: stored_run(self._served.store(), project, run_id), self._language, links, kept
         )
-        trend, failed = read.content.trend, 0
-        if trend.runs.health:
-            failed = len(trend.runs.health[-1].failed)
-        return KeptPages(read.revision, len(read.content.runs), pages, len(trend.open_regressions), failed)
+        self._states[project] = _state_of(read.content.trend)
+        return KeptPages(read.revision, read.content, pages)
+
+
+def _state_of(trend: TrendDocument) -> ProjectState:
+    failed = len(trend.runs.health[-1].failed) if trend.runs.health else 0
+    return ProjectState(len(trend.open_regressions), failed)
 
 
 def _overview(project: str) -> str:

@@ -8,13 +8,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from perfgate.document.history import StoredRun
 from perfgate.flows.shared.store import open_store_at
 from perfgate.judging.store.remote import PREFIX
-from perfgate.judging.store.store import Store, shown_location
+from perfgate.judging.store.runs import stored_runs
+from perfgate.judging.store.store import Page, Store, shown_location
 
 # An instance of a store in a branch reads it once.
 _BRANCH_SECONDS = 30.0
+# Of each project, for what is said about all projects: testbeds that are in use, workloads, branches.
+_NEWEST_RUNS = 500
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,13 @@ class StoreAddress:
         return open_store_at(self.location, self.root, self.environ, is_served=is_served)
 
 
+class NewestRuns(NamedTuple):
+    """The newest runs of a project at a revision of its log."""
+
+    revision: str
+    runs: list[StoredRun]
+
+
 class ServedStore:
     """The store at a location, opened again from time to time if it is a branch."""
 
@@ -39,12 +51,24 @@ class ServedStore:
         self._clock, self._lock = clock, threading.Lock()
         self._seconds = _BRANCH_SECONDS if location.startswith(PREFIX) else float("inf")
         self._store, self._opened = self.address.open(is_served=True), clock()
+        self._newest: dict[str, NewestRuns] = {}
 
     def store(self) -> Store:
         with self._lock:
             if self._clock() - self._opened > self._seconds:
                 self._store, self._opened = self.address.open(is_served=True), self._clock()
             return self._store
+
+    def newest_runs(self, project: str) -> list[StoredRun]:
+        """The newest runs of a project, newest first. They are read again only if the project has changed."""
+        store = self.store()
+        revision = store.revision(project)
+        known = self._newest.get(project)
+        if known is not None and known.revision == revision:
+            return known.runs
+        runs = stored_runs(store, project, Page(limit=_NEWEST_RUNS))
+        self._newest[project] = NewestRuns(revision, runs)
+        return runs
 
     def public(self, text: str) -> str:
         """A message without the place of the store on this machine."""

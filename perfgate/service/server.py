@@ -126,7 +126,7 @@ def _parts(
     authenticator: Authenticator,
 ) -> list[ServicePart]:
     parts: list[ServicePart] = []
-    library, artifacts, run_recordings = None, None, None
+    library, artifacts, run_recordings, sites = None, None, None, None
     if request.artifacts:
         artifacts = open_artifacts_at(request.artifacts, environ, SERVED)
         parts.append(ArtifactFiles(artifacts))
@@ -152,7 +152,7 @@ def _parts(
         form = TriageForm(served, authenticator, request.language, sites.wait)
         # Routes are tried in order, and nearly all requests of a busy service are uploads.
         parts = [StoreApi(served, recorded), *parts, metrics, sites, form, AuditPage(served, request.language)]
-    sources = ServedSources(request.root, served, library)
+    sources = ServedSources(request.root, served, library, sites)
     return [*parts, AskApi(sources), McpPart(sources)]
 
 

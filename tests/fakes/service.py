@@ -104,11 +104,11 @@ def serve_folder(
     metrics = Metrics(served)
     kept = open_artifacts_at(artifacts or str(folder / "kept"), {}, SERVED)
     library = Library(recordings) if recordings else None
-    sources = ServedSources(folder, served, library)
     found = RunRecordings(library) if library else None
     authenticator = Authenticator(own, store.ledger())
     troubles = TroubleLog(warn)
     sites = ProjectSites(served, "en", artifacts=kept, run_recordings=found)
+    sources = ServedSources(folder, served, library, sites)
     app = create_app(
         [
             AskApi(sources),

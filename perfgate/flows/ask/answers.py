@@ -29,21 +29,16 @@ from perfgate.flows.ask.arguments import (
 )
 from perfgate.flows.ask.narrow import narrowed
 from perfgate.flows.ask.sources import Sources
-from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.site.beside import beside_each_other
-from perfgate.flows.shared.site.read import MainHistory, read_main
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import trace_top
 from perfgate.judging.advice.advise import suggestions
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.view.trend_rows import cause_row, check_command
-from perfgate.judging.store.index import read_log
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
 from perfgate.judging.trend.gates import gate_history
 
-# Of each project the newest runs are looked at for its workloads and testbeds.
-_LOOKED_AT = 500
 # Listed numbers of each regression; the explanation has all.
 _CHANGES_LISTED = 5
 
@@ -58,7 +53,7 @@ def projects(arguments: NoArguments, sources: Sources) -> ProjectList:  # noqa: 
 
 
 def _project(project: str, sources: Sources) -> StoredProject | None:
-    runs = stored_runs(sources.opened(), project, Page(limit=_LOOKED_AT))
+    runs = sources.newest_runs(project)
     if not runs:
         return None
     workloads: set[str] = set()
@@ -80,12 +75,12 @@ def _project(project: str, sources: Sources) -> StoredProject | None:
 
 
 def regressions(arguments: ListArguments, sources: Sources) -> TrendDocument:
-    trend = _main(sources, sources.project(arguments.project)).trend
+    trend = sources.history(sources.project(arguments.project)).trend
     return narrowed(trend, trend.open_regressions[: arguments.limit], most=_CHANGES_LISTED)
 
 
 def explain(arguments: ChangeArguments, sources: Sources) -> ChangeExplanation:
-    trend = _main(sources, sources.project(arguments.project)).trend
+    trend = sources.history(sources.project(arguments.project)).trend
     causes = [cause for cause in trend.causes if (cause.first_bad or "").startswith(arguments.commit)]
     if not causes:
         raise UsageError(
@@ -99,7 +94,7 @@ def explain(arguments: ChangeArguments, sources: Sources) -> ChangeExplanation:
 
 def compare(arguments: CompareArguments, sources: Sources) -> RunComparison:
     project, store = sources.project(arguments.project), sources.opened()
-    main = _main(sources, project)
+    main = sources.history(project)
     earlier, later = _one(main.runs, arguments.earlier), _one(main.runs, arguments.later)
     documents = stored_run(store, project, earlier.id), stored_run(store, project, later.id)
     numbers = beside_each_other(earlier, later, documents, main.trend.series)
@@ -141,11 +136,6 @@ def gates(arguments: ListArguments, sources: Sources) -> GateVerdicts:
     records = store.entries(project, GateRecord)
     history = gate_history(records, store.entries(project, Acceptance), store.entries(project, Triage))
     return GateVerdicts(history=history, newest=records[: arguments.limit])
-
-
-def _main(sources: Sources, project: str) -> MainHistory:
-    log = read_log(sources.opened(), project)
-    return read_main(log, sources.root, Quiet(), seconds_since_1970=sources.clock())
 
 
 def _one(runs: Sequence[StoredRun], digits: str) -> StoredRun:

@@ -9,21 +9,33 @@ from functools import cache
 from pathlib import Path
 
 from perfgate.config import CONFIG_NAME, load_config
+from perfgate.document.history import StoredRun
+from perfgate.document.site import SiteContent
 from perfgate.errors import ArgumentError, ForbiddenError, UsageError
+from perfgate.flows.shared.doors import Quiet
+from perfgate.flows.shared.site.read import read_site
 from perfgate.flows.shared.store import open_store_at, store_location_in
-from perfgate.judging.store.store import Store
+from perfgate.judging.store.index import read_log
+from perfgate.judging.store.runs import stored_runs
+from perfgate.judging.store.store import Page, Store
+
+# Of a project, for its workloads, testbeds and branches.
+_NEWEST_RUNS = 500
 
 
 @dataclass(frozen=True)
 class Sources:
     """``store`` opens the store and ``recording`` finds a recording by its name; None if there is none to ask about.
 
-    ``only`` is the only project that the asker may read, ``usual`` the project that is meant if none is named. ``public`` takes
-    the places of this machine out of a text. ``root`` is the project's folder; its clone names commits.
+    ``main`` returns a project's history and ``newest`` its newest runs; without them, the store is read. ``only`` is the only
+    project that the asker may read, ``usual`` the project that is meant if none is named. ``public`` takes the places of this
+    machine out of a text. ``root`` is the project's folder; its clone names commits.
     """
 
     root: Path
     store: Callable[[], Store] | None = None
+    main: Callable[[str], SiteContent] | None = None
+    newest: Callable[[str], list[StoredRun]] | None = None
     recording: Callable[[str], Path] | None = None
     only: str | None = None
     usual: str = ""
@@ -35,6 +47,19 @@ class Sources:
         if self.store is None:
             raise UsageError("there is no store to ask about; name one by --store")
         return self.store()
+
+    def history(self, project: str) -> SiteContent:
+        """Main's history. Raises UsageError for a project without runs."""
+        if self.main is not None:
+            return self.main(project)
+        log = read_log(self.opened(), project)
+        return read_site(log, self.root, Quiet(), seconds_since_1970=self.clock())
+
+    def newest_runs(self, project: str) -> list[StoredRun]:
+        """The newest runs of a project, newest first; empty for a project without runs."""
+        if self.newest is not None:
+            return self.newest(project)
+        return stored_runs(self.opened(), project, Page(limit=_NEWEST_RUNS))
 
     def projects(self) -> list[str]:
         """The projects with a stored run that the asker may read."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -228,11 +229,14 @@ def run_count(revision: str) -> float:
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
-    rest = dict(labels)
-    rest.pop("shape", None)
-    if not rest:
-        return ""
-    return json.dumps(rest, sort_keys=True)
+    rest = tuple((name, value) for name, value in labels.items() if name != "shape")
+    return _text_of_labels(rest) if rest else ""
+
+
+# A run repeats the same few labels for many of its values.
+@lru_cache(maxsize=4096)
+def _text_of_labels(labels: tuple[tuple[str, str], ...]) -> str:
+    return json.dumps(dict(labels), sort_keys=True)
 
 
 def kept_already(session: str, run_id: str) -> SessionKeptError:

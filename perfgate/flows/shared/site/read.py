@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
-from perfgate.document.trend import TrendDocument, TrendSeries
+from perfgate.document.trend import RunHealth, TrendSeries
 from perfgate.flows.shared.doors import Progress, Quiet, Remembering
 from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.shared.trend.read import SearchChanges, Wanted, find_trend, open_documents, read_histories
@@ -25,15 +24,6 @@ from perfgate.judging.trend.health import run_health
 _MOST_BRANCHES = 4
 # The fields of a testbed that name its device, the most telling first.
 _DEVICE_FIELDS = ("device.name", "cpu.model")
-
-
-@dataclass(frozen=True)
-class MainHistory:
-    """The trend of a project with the gates' record, its runs, newest first, and the documents that were opened by id."""
-
-    trend: TrendDocument
-    runs: list[StoredRun]
-    documents: dict[str, RunDocument]
 
 
 class ChangesRemembered:
@@ -59,31 +49,6 @@ class ChangesRemembered:
         return None
 
 
-def read_main(
-    log: ProjectLog,
-    root: Path,
-    progress: Progress,
-    *,
-    seconds_since_1970: float,
-    search: SearchChanges = with_changes,
-) -> MainHistory:
-    """``root`` may lie in a clone, which names commits. Raises UsageError if there is no run of main."""
-    remembered = Remembering(progress)
-    stored = read_histories(log, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
-    opened = open_documents(log, stored, note=remembered.note, search=search)
-    trend = find_trend(log, opened, before=None, confirmations=log.confirmations, name_commits=commit_names(root))
-    documents = opened.documents
-    # The newest run of every testbed, however long ago, and not only the newest of all.
-    health = [
-        run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
-    ]
-    gates = gate_history(log.gates, log.acceptances, log.triages)
-    trend = msgspec.structs.replace(
-        trend, runs=msgspec.structs.replace(trend.runs, health=health), notes=remembered.notes, gates=gates
-    )
-    return MainHistory(trend, stored.runs, documents)
-
-
 def read_site(
     log: ProjectLog,
     root: Path,
@@ -92,20 +57,33 @@ def read_site(
     seconds_since_1970: float,
     search: SearchChanges = with_changes,
 ) -> SiteContent:
-    """The content of all pages. Raises as ``read_main``."""
-    main = read_main(log, root, progress, seconds_since_1970=seconds_since_1970, search=search)
+    """Main's history; ``root`` may lie in a clone, which names commits. Raises UsageError if there is no run of main."""
+    remembered = Remembering(progress)
+    stored = read_histories(log, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
+    opened = open_documents(log, stored, note=remembered.note, search=search)
+    trend = find_trend(log, opened, before=None, confirmations=log.confirmations, name_commits=commit_names(root))
+    documents = opened.documents
+    # The newest run of every testbed, however long ago, and not only the newest of all.
+    health: list[RunHealth] = []
+    for run in reversed(stored.runs):
+        if run.id in documents:
+            health.append(run_health(run.id, documents[run.id], run.recorded_at))
+    gates = gate_history(log.gates, log.acceptances, log.triages)
+    trend = msgspec.structs.replace(
+        trend, runs=msgspec.structs.replace(trend.runs, health=health), notes=remembered.notes, gates=gates
+    )
     branches: dict[str, list[TrendSeries]] = {}
-    for branch in _branches(main.runs):
+    for branch in _branches(stored.runs):
         of_branch = read_histories(
             log, Wanted(), Quiet(), seconds_since_1970=seconds_since_1970, branch=branch, search=search
         )
         branches[branch] = of_branch.series
     devices: dict[str, str] = {}
-    for document in main.documents.values():
+    for document in documents.values():
         devices[document.testbed.fingerprint] = _device(document)
     return SiteContent(
-        trend=main.trend,
-        runs=main.runs,
+        trend=trend,
+        runs=stored.runs,
         branches=branches,
         devices=devices,
         acceptances=log.acceptances,
