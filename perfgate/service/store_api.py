@@ -19,6 +19,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import has_few_values, parse_json
 from perfgate.errors import DocumentError
 from perfgate.judging.store.ledger import AuditEntry
+from perfgate.judging.store.plausible import refuse_implausible, refuse_implausible_run
 from perfgate.judging.store.runs import refuse_unfit, run_entry, stored_run
 from perfgate.judging.store.store import ENTRIES, STATEMENTS, LogState, Page, RunEntry, Statement, utc_now
 from perfgate.service.answers import as_document, as_json, described, json_answer, written
@@ -140,6 +141,7 @@ class StoreApi(ServicePart):
             run, now = _parsed(body, project), utc_now()
             refuse_unfit(run, allow_dirty=allow_dirty, now=now)
             entry = run_entry(run, sha256, now.isoformat())
+            refuse_implausible_run(run, entry)
             writer = caller_of(request).name
             if not self._served.store().append(project, [entry], {sha256: body}, actor=writer):
                 return as_json(sha256)
@@ -153,6 +155,7 @@ class StoreApi(ServicePart):
     async def append(self, request: Request, project: WrittenProject, statements: StatementsName) -> Response:
         body = await bounded_body(request, _MOST_SMALL_BYTES)
         statement = _statement(body, STATEMENTS[statements])
+        refuse_implausible(statement)
 
         def append() -> None:
             self._served.store().append(project, [statement], actor=caller_of(request).name)

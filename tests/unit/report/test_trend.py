@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import re
+import shlex
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_svg import small_plot
 from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.view.summary import CommentContext
-from perfgate.judging.report.view.trend_rows import MovedSeries, change_words
+from perfgate.judging.report.view.trend_rows import MovedSeries, change_words, check_command
 from tests.fakes.documents import make_difference
 from tests.fakes.records import changed
 from tests.fakes.trends import (
@@ -236,6 +237,13 @@ def test_trend__change_for_the_worse__issue_and_terminal_print_the_bisection_tha
     printed = [line.strip() for line in written.getvalue().splitlines() if "perfgate bisect" in line]
     assert printed == ([command] if command else [])
     assert re.findall(r"`(perfgate bisect [^`]*)`", render_issue(document, CONTEXT)) == ([command] if command else [])
+
+
+def test_commands__commits_that_a_hostile_store_names__are_words_of_the_shell_and_no_commands() -> None:
+    assert shlex.split(check_command("`id`", "$(reboot)")) == [
+        "git", "checkout", "$(reboot)", "&&", "perfgate", "check", "--base", "`id`",
+    ]  # fmt: skip
+    assert "'$(reboot)'" in check_command("a1", "$(reboot)")
 
 
 def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits() -> None:

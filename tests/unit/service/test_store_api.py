@@ -19,9 +19,11 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from perfgate.document.files import canonical_bytes
-from perfgate.document.history import Acceptance, Triage
+from perfgate.document.gates import GateRecord
+from perfgate.document.history import Acceptance, Confirmation, Triage
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.runs import record_run, stored_runs
+from perfgate.judging.store.store import STATEMENTS, Statement
 from perfgate.service.bodies import MOST_UPLOAD_BYTES
 from tests.fakes.records import changed
 from tests.fakes.service import SERVER_TOKEN, Service
@@ -81,6 +83,59 @@ def test_upload__unfit_run__refused_with_the_reason_of_the_store(
     answer = upload(service, changed(minimal_run(), **change))
     assert (answer.status_code, said in answer.json()["error"]) == (status, True)
     assert stored_runs(service.store, "shop") == stored_runs(service.store, "bank") == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"source": {"commit": "$(reboot)"}},
+        {"source": {"commit": "`id`"}},
+        {"source": {"branch": "main\nrm -r /"}},
+        {"source": {"committed_at": "yesterday"}},
+        {"session": {"started_at": "1999-12-31T23:59:59+00:00"}},
+        {"session": {"finished_at": "0001-01-01T00:00:00+14:00"}},
+        {"session": {"id": "a\x1b[2J"}},
+        {"testbed": {"fingerprint": "../../etc"}},
+    ],
+    ids=str,
+)
+def test_upload__field_that_no_perfgate_writes__refused_and_named(
+    service: Service, fields: dict[str, dict[str, str]]
+) -> None:
+    run = minimal_run()
+    for part, values in fields.items():
+        run = msgspec.structs.replace(run, **{part: msgspec.structs.replace(getattr(run, part), **values)})
+    answer = upload(service, run)
+    assert answer.status_code == 422
+    assert "nothing is stored" in answer.text
+    assert service.store.projects() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        GateRecord(gate="default", commit="$(id)", verdict="PASS", judged_at="2026-01-01T00:00:00+00:00"),
+        GateRecord(gate="default", commit="a1", verdict="PASS", judged_at="x"),
+        GateRecord(gate="a\nb", commit="a1", verdict="PASS", judged_at="2026-01-01T00:00:00+00:00"),
+        msgspec.structs.replace(ACCEPTANCE, commit="`id`"),
+        msgspec.structs.replace(ACCEPTANCE, accepted_at="0001-01-01T00:00:00+14:00"),
+        msgspec.structs.replace(ACCEPTANCE, reason="a" * 5_000),
+        Triage(commit="a1", state="fixed", reason="r", author="a", changed_at="2101-01-01T00:00:00+00:00"),
+        Confirmation(
+            workload="w", shape="s", before="$(id)", after="b2", metric="latency.low", outcome="regressed",
+            fingerprint="f0", confirmed_at="2026-01-01T00:00:00+00:00",
+        ),
+    ],
+    ids=lambda statement: f"{type(statement).__name__} {statement.key}"[:60],
+)  # fmt: skip
+def test_statement__field_that_no_perfgate_writes__refused_and_named(service: Service, statement: Statement) -> None:
+    names = {kind: name for name, kind in STATEMENTS.items()}
+    client = service.client(service.token("shop"))
+    address = f"/api/v1/projects/shop/{names[type(statement)]}"
+    answer = client.post(address, data=msgspec.json.encode(statement))
+    assert answer.status_code == 422
+    assert "nothing is stored" in answer.text
+    assert client.get(address).json() == []
 
 
 def test_upload__uncommitted_changes__only_on_purpose(service: Service) -> None:

@@ -386,7 +386,7 @@ def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
     metric = "*"
     if len(cause.changes) == 1:
         metric = _at_its_place(series)
-    commands.append(f"perfgate baseline accept {shlex.quote(metric)} --commit {short(change.first_bad)} --reason TEXT")
+    commands.append(f"perfgate baseline accept {shlex.quote(metric)} --commit {_typed(change.first_bad)} --reason TEXT")
     return commands
 
 
@@ -404,14 +404,19 @@ def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
     metric = f"{shlex.quote(_at_its_place(series))} "
     if series.labels or series.informing:
         metric = ""
-    return f"perfgate bisect {metric}--good {short(change.last_good)} --bad {short(change.first_bad)}"
+    return f"perfgate bisect {metric}--good {_typed(change.last_good)} --bad {_typed(change.first_bad)}"
 
 
 def check_command(good: str | None, bad: str | None) -> str:
     """The command that measures two commits on one machine; empty if one of them is not known."""
     if good and bad:
-        return f"git checkout {short(bad)} && perfgate check --base {short(good)}"
+        return f"git checkout {_typed(bad)} && perfgate check --base {_typed(good)}"
     return ""
+
+
+def _typed(commit: str | None) -> str:
+    """A commit in a command that somebody types: a store may come from others."""
+    return shlex.quote(short(commit))
 
 
 def _at_its_place(series: TrendSeries) -> str:
@@ -429,7 +434,7 @@ def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> UpliftV
     """An uplift with at most ``most`` of the metrics that it moved."""
     command = ""
     if uplift.last_commit:
-        command = f"git checkout {short(uplift.last_commit)} && perfgate baseline record"
+        command = f"git checkout {_typed(uplift.last_commit)} && perfgate baseline record"
     return UpliftView(
         uplift=uplift,
         since=day(uplift.since),
@@ -461,7 +466,7 @@ def _triage_commands(cause: TrendCause) -> list[str]:
         state = "acknowledged"
     if not cause.first_bad or state is None:
         return []
-    return [f"perfgate baseline triage {short(cause.first_bad)} {state} --reason TEXT"]
+    return [f"perfgate baseline triage {_typed(cause.first_bad)} {state} --reason TEXT"]
 
 
 def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
