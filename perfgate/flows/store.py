@@ -75,6 +75,18 @@ def prune_runs(store: Store, location: str, project: str | None, environ: Mappin
     return removed
 
 
+def remove_run(store: Store, location: str, project: str, digits: str, environ: Mapping[str, str]) -> str:
+    """Remove the run of a project whose id begins with ``digits``, damaged or not; return its id.
+
+    Raises UsageError in the CI job of a change request, and UnknownRunError unless one run has such an id.
+    """
+    if is_shared(location):
+        refuse_change_request(environ)
+    run_id = store.documents(project, [digits])[0].id
+    store.remove(project, [run_id])
+    return run_id
+
+
 def push_unsent(root: Path, environ: Mapping[str, str]) -> PushedRuns:
     """Send the runs of the project in ``root`` that wait for its service. Raises UsageError for another kind of store."""
     config = load_config(root, environ=environ, needs_workload=False)

@@ -431,6 +431,27 @@ def prune(
         click.echo(sentence("removed {count} runs", count=removed))
 
 
+@COMMAND.command("remove")
+@click.argument("run_id", metavar="ID")
+@_project
+@_store
+@_json
+@directory_option()
+def remove(run_id: str, project: str | None, location: str | None, as_json: bool, directory: Path) -> None:
+    """Remove one run of this project. ID is its id or a prefix of it.
+
+    The audit log of a database names the run. What its artifact store keeps stays.
+    """
+    from perfgate.flows.store import remove_run
+
+    store, place, chosen = _open_scope(location, project, all_projects=False, directory=directory)
+    removed = remove_run(store, place, chosen or "", run_id, os.environ)
+    if as_json:
+        print_json({"removed": removed})
+    else:
+        click.echo(sentence("removed run {run_id}", run_id=removed[:12]))
+
+
 def _open_scope(
     location: str | None, project: str | None, all_projects: bool, directory: Path
 ) -> tuple[Store, str, str | None]:

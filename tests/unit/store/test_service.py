@@ -142,7 +142,7 @@ def test_runs__page_of_something_else__said(address: Listening) -> None:
 
 def test_prune__through_a_service__refused(address: Listening) -> None:
     store, _, _ = answering(address)
-    with pytest.raises(StoreError, match="run `perfgate baseline prune` with --store and --project on the machine"):
+    with pytest.raises(StoreError, match="run `perfgate baseline remove` or `prune` with --store and --project on the"):
         store.remove("shop", ["0" * 64])
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from perfgate.cli.commands import baseline, token
-from perfgate.errors import ConfigError, StoreError, UsageError
+from perfgate.errors import ConfigError, StoreError, UnknownRunError, UsageError
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_run, record_runs, stored_runs
 from tests.unit.document.minimal import minimal_run
@@ -80,6 +82,25 @@ def test_baseline_log_and_prune__on_the_machine_of_a_service__need_no_perfgate_t
     assert [len(stored_runs(store, project)) for project in ("shop", "bank")] == [1, 1]
     assert isinstance(command("prune", "--keep", "1").exception, ConfigError)
     assert "exclude each other" in command("prune", "--keep", "1", "--all-projects", "--project", "shop").output
+
+
+def test_baseline_remove__damaged_run__gone_and_named_in_the_audit_log(tmp_path: Path) -> None:
+    place = tmp_path / "store.db"
+    store = SqlStore(place)
+    damaged, sound = record_runs(store, [minimal_run(session="s1"), minimal_run(session="s2")])
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("UPDATE run_documents SET document = x'00' WHERE run = ?", [damaged])
+        connection.commit()
+
+    def remove(digits: str) -> Result:
+        options = ["--project", "shop", "--store", str(place), "-C", str(tmp_path)]
+        return CliRunner().invoke(baseline.COMMAND, ["remove", digits, *options])
+
+    assert remove(damaged[:10]).output == f"removed run {damaged[:12]}\n"
+    assert [run.id for run in stored_runs(store, "shop")] == [sound]
+    newest = store.ledger().entries(project="shop", limit=1)[0]
+    assert (newest.action, newest.actor, newest.subject) == ("runs pruned", "local", damaged)
+    assert isinstance(remove(damaged).exception, UnknownRunError)
 
 
 @pytest.mark.parametrize(

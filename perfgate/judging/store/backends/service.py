@@ -177,8 +177,8 @@ class ServiceStore:
     def remove(self, project: str, run_ids: Sequence[str], *, actor: str = LOCAL) -> int:  # noqa: ARG002 - refused
         """Always refused: a token that can upload must not be able to remove main's history."""
         raise StoreError(
-            "runs of {project!a} are not removed through {address}; run `perfgate baseline prune` with --store and "
-            "--project on the machine of the service",
+            "runs of {project!a} are not removed through {address}; run `perfgate baseline remove` or `prune` with --store "
+            "and --project on the machine of the service",
             project=project,
             address=self._address,
         )

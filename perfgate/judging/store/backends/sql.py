@@ -172,7 +172,9 @@ class SqlStore:
                 some = LOG.c.run.in_(run_ids[start : start + _AT_ONCE])
                 removed += connection.execute(LOG.delete().where(LOG.c.project == project, some)).rowcount
             if removed:
-                self._ledger.note(connection, actor, "runs pruned", project, str(removed))
+                # A single run is named; of several, their number.
+                subject = run_ids[0] if removed == len(run_ids) == 1 else str(removed)
+                self._ledger.note(connection, actor, "runs pruned", project, subject)
         return removed
 
     def projects(self) -> list[str]:
