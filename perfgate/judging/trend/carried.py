@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from perfgate.document.trend import Carried, TrendChange, TrendPoint, TrendSeries, Uplift
-from perfgate.judging.trend.find import direction_of
+from perfgate.judging.trend.find import direction_of, is_long_enough
 
 # A bridge shows a change that is larger than this many standard errors.
 _CERTAIN = 4.0
@@ -83,7 +83,10 @@ def _boundary(old: TrendSeries, new: TrendSeries, bridge: str | None) -> list[Tr
     # The bridge is the old testbed's last version; what follows on the new one is measured against it.
     end = new.changes[0].at if new.changes else len(new.points)
     level = [point.value for point in new.points[1:end]]
-    noise = max(old.noise or 0.0, new.noise or 0.0)
+    # Both values are of the new testbed. Its noise counts alone once it has enough versions to tell it.
+    noise = new.noise or 0.0
+    if not is_long_enough(new):
+        noise = max(noise, old.noise or 0.0)
     if len(level) < 2 or not noise or first.value <= 0 or min(level) <= 0:
         return []
     middle = statistics.median(level)
