@@ -21,7 +21,7 @@ def test_comment__lost_pinned_memory__copy_named_first_with_its_line(tmp_path: P
     assert first_cause(comment) == named, comment
     assert title(comment).endswith(named)
     assert f"synchronisations per call · `{WORKLOAD}` | 0 | 1 | 1 more (exact) | 0 | see 1 |" in comment
-    assert f"`aten::copy_` in `{WORKLOAD}`: 1 more call (0 → 1) at `{LINE}`" in comment
+    assert f"1 more `aten::copy_` at `{LINE}`; in `{WORKLOAD}`, 0 → 1" in comment
 
 
 def test_comment__pinned_memory_on_both_sides__passes(tmp_path: Path) -> None:

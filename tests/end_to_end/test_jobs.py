@@ -438,7 +438,7 @@ def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone
     change(clone, "notes.py", "NOTES = 1\n")
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
-    assert "error in the base: turns of chat" in done.stdout
+    assert "Error in the base, turns of chat" in done.stdout
     assert "it does not meet the SLA even at" in " ".join(done.stdout.split())
 
 

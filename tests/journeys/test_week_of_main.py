@@ -37,7 +37,7 @@ def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_an
     assert len(re.findall("^[0-9a-f]{12} ", listed.text, flags=re.MULTILINE)) == 6
 
     weekly = shell.types("perfgate trend --out weekly")
-    weekly.shows("1 regression", "framework ops per call", "29 more", "one of 3 commits")
+    weekly.shows("1 regression", "framework ops per call", "29 more", "One of 3 commits")
     assert "aten::addmm" in shell.reads("weekly/trend.html")
     assert "aten::addmm" in shell.reads("weekly/trend.md")
     (command,) = re.findall(r"perfgate bisect \S+ --good [0-9a-f]+ --bad [0-9a-f]+", weekly.in_one_line)
