@@ -66,7 +66,7 @@ SAMPLES = (
 class Reading(NamedTuple):
     """The work in a recording, and every note about it."""
 
-    count: int
+    calls: int
     time_ns: int
     notes: frozenset[str]
 
@@ -371,13 +371,13 @@ class Mutator:
         except Exception:  # noqa: BLE001 - reported with its mutation
             return Outcome(seed, name, kind, done + traceback.format_exc()[-600:], "crash")
         share = max(
-            abs(reading.count - intact.count) / max(intact.count, 1),
+            abs(reading.calls - intact.calls) / max(intact.calls, 1),
             abs(reading.time_ns - intact.time_ns) / max(intact.time_ns, 1),
         )
         if self._with_gate and share > SHARE and self._verdict(sample, place) == "PASS":
             return Outcome(seed, name, kind, done, "passed", share)
         result = "same"
-        if reading.notes - intact.notes or not reading.count:
+        if reading.notes - intact.notes or not reading.calls:
             # Without any work, the answer says that nothing was collected.
             result = "noted"
         elif share > SHARE:
