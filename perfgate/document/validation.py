@@ -174,10 +174,14 @@ def _prepared(schema: Any, made: dict[str, dict[str, Any]], definitions: Mapping
     if "properties" in schema:
         members = schema["properties"].items()
         prepared["properties"] = {member: _prepared(inner, made, definitions) for member, inner in members}
-    return _quick_or_not(prepared)
+    quick = _quick_schema(prepared)
+    if quick is None:
+        return prepared
+    return quick
 
 
-def _quick_or_not(schema: dict[str, Any]) -> dict[str, Any]:
+def _quick_schema(schema: Mapping[str, Any]) -> QuickSchema | None:
+    """Return the schema as one that tells what it plainly allows; None if its keywords do not let it."""
     keywords, words = schema.keys() - _ANNOTATIONS, set(_words(schema))
     if keywords == {"anyOf"}:
         return AlternativesSchema(schema)
@@ -187,7 +191,7 @@ def _quick_or_not(schema: dict[str, Any]) -> dict[str, Any]:
         return ArraySchema(schema)
     if words == {"object"} and keywords <= _OF_OBJECTS:
         return ObjectSchema(schema)
-    return schema
+    return None
 
 
 def _properties(validator: Draft202012Validator, properties: Mapping[str, Any], instance: Any, _: Any) -> Errors:
