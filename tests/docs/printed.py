@@ -144,6 +144,8 @@ NOT_RUN: dict[str, str] = {
     "perfgate publish --record": "keeps the verdict of a CI job: tests/end_to_end/test_publish_matrix.py",
     "perfgate publish --testbed NAME": "joins the checks of a matrix: tests/end_to_end/test_publish_matrix.py",
     "perfgate publish --download": "takes an artifact of a CI job: tests/end_to_end/test_publish.py",
+    "perfgate baseline remove": "needs the id of a stored run: tests/unit/store/test_token_command.py",
+    "perfgate baseline remove ID --project PROJECT --store store.db": "needs such an id, too",
     "perfgate baseline log": "needs a store in a database: tests/unit/store/test_token_command.py",
     "perfgate baseline record --from DIR": "keeps the artifact of a CI job of main: tests/attacks/test_item_10_the_store.py",
     "perfgate baseline record --from": "keeps the artifact of a CI job of main: tests/attacks/test_item_10_the_store.py",

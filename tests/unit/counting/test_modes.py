@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once another test has compiled anything, modes of modules are not counted."""
+    monkeypatch.delitem(sys.modules, "torch._dynamo.utils", raising=False)
 
 
 def _inside(region: str, body: Sequence[str]) -> list[str]:
