@@ -19,9 +19,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # These tests tell honest workers from others by their CPU time, so they need the machine to themselves.
 ALONE := tests/traps/test_processes.py
 SCANNER := perfgate/trace/scanner/_scanner.so
-# The others wait for processes a third of their time, so two more run than there are cores. Each is given one thread: those of several
+# The others wait for processes a third of their time, so one more runs than there are cores. Each is given one thread: those of several
 # workers would wait for each other in loops.
-WORKERS := $(shell expr $$(nproc) + 2)
+WORKERS := $(shell expr $$(nproc) + 1)
 PARALLEL := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # More skipped tests than this fail: a test that is skipped proves nothing. CONTRIBUTING says which they are.
 MOST_SKIPPED := 40

@@ -50,7 +50,8 @@ def _same_as_golden(text: str, name: str) -> None:
 def _change_conversions(folder: Path, change: Callable[[list[list[str]], int], list[list[str]]]) -> None:
     """Rewrite kernel_details.csv of a folder; ``change`` gets its rows and the column of the type.
 
-    Rows that it repeats run after all others: two at the same time would be one event that is in the file twice.
+    Rows that it repeats run after all others: two at the same time would be one event that is in the file twice. Each row waits
+    for the row before it, as in a recording that had these rows.
     """
     path = folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
     with path.open(newline="") as stream:
@@ -63,6 +64,12 @@ def _change_conversions(folder: Path, change: Callable[[list[list[str]], int], l
         later[start] = str(end + 1)
         end += 1 + Decimal(later[duration])
         changed[number] = later
+    wait = header.index("Wait Time(us)")
+    free = min(Decimal(row[start]) for row in changed)
+    for row in sorted(changed, key=lambda row: Decimal(row[start])):
+        if Decimal(row[wait]):
+            row[wait] = str(max(Decimal(row[start]) - free, Decimal(0)))
+        free = Decimal(row[start]) + Decimal(row[duration])
     with path.open("w", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows([header, *changed])
 
