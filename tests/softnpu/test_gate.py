@@ -35,7 +35,9 @@ def test_check__refactoring__passes_unless_the_host_is_busy_and_sides_stay_for_s
     # Only a host whose workers waited for CPUs may leave it open.
     is_open = (done.returncode, decision["verdict"]) == (4, "INCONCLUSIVE") and "**Busy machine:**" in comment
     assert is_open or (done.returncode, decision["verdict"]) == (0, "PASS"), comment
-    assert decision["measured"]["pairs"] in (8, 16, 32)
+    # The first look, the second, or as many pairs after it as the budget allows.
+    pairs = decision["measured"]["pairs"]
+    assert pairs == 8 or 16 <= pairs <= 32
     run = json.loads((project.root / "out" / "head" / "run.json").read_text())
     starts = Counter(replicate["start"] for replicate in run["pairs"]["replicates"] if replicate["arm"] == "ab")
     assert max(starts.values()) > 1
