@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
 import msgspec
 
 from perfgate.conductor.code.harness import read_harnesses, unknown_harnesses
@@ -18,25 +21,48 @@ _MEASURING = (
 )
 
 
+class _JobsOfSides(NamedTuple):
+    """The selected jobs of both sides, by name."""
+
+    base: Mapping[str, JobReference]
+    head: Mapping[str, JobReference]
+
+
 def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
+    """The harnesses of base and head."""
     base, head = job.checkouts["base"], job.checkouts["head"]
-    base_config, names = job.change.base_config, job.options.workloads
+    base_config = job.change.base_config
     after = {reference.name: reference for reference in job.workloads}
     if base_config.unreadable:
         unknown = unknown_harnesses(list(after), base_config.unreadable)
-        return unknown, read_harnesses(bench, base, head, ({}, after))[1]
-    own = base_config.config
-    before: dict[str, WorkloadReference] = {}
-    jobs_before: dict[str, JobReference] = {}
-    if own:
-        jobs_before = {entry.name: entry for entry in own.selected_jobs(names)}
-        for reference in own.references:
-            if not names or reference.name in names:
-                before[reference.name] = reference
-    of_base, of_head = read_harnesses(bench, base, head, (before, after))
+        _, of_head = read_harnesses(bench, base, head, ({}, after))
+        return unknown, of_head
     jobs_after = {entry.name: entry for entry in job.jobs}
-    for name in dict.fromkeys([*jobs_before, *jobs_after]):
-        old, new = jobs_before.get(name), jobs_after.get(name)
+    if base_config.config is None:
+        of_base, of_head = read_harnesses(bench, base, head, ({}, after))
+        _add_jobs(_JobsOfSides({}, jobs_after), of_base, of_head)
+        return of_base, of_head
+
+    config, names = base_config.config, job.options.workloads
+    before = _selected_workloads(config, names)
+    jobs_before = {entry.name: entry for entry in config.selected_jobs(names)}
+    of_base, of_head = read_harnesses(bench, base, head, (before, after))
+    _add_jobs(_JobsOfSides(jobs_before, jobs_after), of_base, of_head)
+    return _with_settings(config, of_base, of_head, job)
+
+
+def _selected_workloads(config: Config, names: Collection[str]) -> dict[str, WorkloadReference]:
+    selected = {}
+    for reference in config.references:
+        if not names or reference.name in names:
+            selected[reference.name] = reference
+    return selected
+
+
+def _add_jobs(jobs: _JobsOfSides, of_base: list[Harness], of_head: list[Harness]) -> None:
+    """Add the settings of the jobs in which the sides differ."""
+    for name in dict.fromkeys([*jobs.base, *jobs.head]):
+        old, new = jobs.base.get(name), jobs.head.get(name)
         if old and new and old.sha256 == new.sha256:
             continue
         if old:
@@ -44,27 +70,25 @@ def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
         if new:
             added = [] if old else [name]
             of_head.append(Harness(workload=name, reference=new.settings.line, settings=new.written, added=added))
-    if own is None:
-        return of_base, of_head
-    return _with_settings(own, of_base, of_head, job)
 
 
 def _with_settings(
-    own: Config, of_base: list[Harness], of_head: list[Harness], job: Job
+    config: Config, of_base: list[Harness], of_head: list[Harness], job: Job
 ) -> tuple[list[Harness], list[Harness]]:
     """Both sides' harnesses with the settings of measuring that differ: each side has its own, or both have the base's."""
-    before, after = _settings_of(own), _settings_of(job.head_config)
-    for name in list(before):
-        if before[name] == after[name]:
-            del before[name], after[name]
-    if not before:
+    before, after = _settings_of(config), _settings_of(job.head_config)
+    changed = [name for name in before if before[name] != after[name]]
+    if not changed:
         return of_base, of_head
     references = {reference.name: reference.text for reference in job.workloads}
     for entry in job.jobs:
         references[entry.name] = entry.settings.line
-    for name in {harness.workload for harness in of_base} ^ {harness.workload for harness in of_head}:
+    on_one_side = {harness.workload for harness in of_base} ^ {harness.workload for harness in of_head}
+    for name in on_one_side:
         references.pop(name, None)
-    return _adding(before, references, of_base), _adding(after, references, of_head)
+    changed_before = {name: before[name] for name in changed}
+    changed_after = {name: after[name] for name in changed}
+    return _adding(changed_before, references, of_base), _adding(changed_after, references, of_head)
 
 
 def _settings_of(config: Config) -> dict[str, str]:

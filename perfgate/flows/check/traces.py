@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,27 +46,39 @@ def keep_traces(
     On each side they replace the traces of the checklist. A pair with an unreadable recording is dropped. With the flame graphs
     come the folders with the recordings of each pair that traced all shapes, for turns, next to the recordings.
     """
-    base, head = sides
-    flames, readable = dict[ShapePlace, FlameTree](), list[PairTrace]()
-    for shape in head.workload.shapes:
+    workload = sides[1].workload
+    flames: dict[ShapePlace, FlameTree] = {}
+    readable: list[PairTrace] = []
+    for shape in workload.shapes:
         pairs: list[_Traced] = []
         for files in traces:
             if files.shape == shape:
                 pairs += _read(files, sides)
         if not pairs:
             continue
+        pairs_by_slowdown = sorted(pairs, key=lambda pair: pair.longer)
+        middle = pairs_by_slowdown[(len(pairs) - 1) // 2].files
+        _keep(middle.base, sides[0], shape, folders[0])
+        _keep(middle.head, sides[1], shape, folders[1])
+        flames[ShapePlace(workload.name, shape)] = _flames_of(pairs_by_slowdown)
         readable += [pair.files for pair in pairs]
-        pairs.sort(key=lambda pair: pair.longer)
-        middle = pairs[(len(pairs) - 1) // 2].files
-        for findings, folder, file in ((base, folders[0], middle.base), (head, folders[1], middle.head)):
-            recording = Path(shutil.copyfile(file, folder / _file_name(file, findings.workload.name, shape)))
-            artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
-            older = [entry for entry in findings.artifacts if entry.path != artifact.path]
-            findings.artifacts = [*older, artifact]
-        merged_base = merged([pair.base for pair in pairs])
-        merged_head = merged([pair.head for pair in pairs])
-        flames[ShapePlace(head.workload.name, shape)] = side_by_side(merged_base, merged_head)
-    return flames, _turns(readable, head.workload)
+    return flames, _turns(readable, workload)
+
+
+def _keep(recording: Path, findings: Findings, shape: str, folder: Path) -> None:
+    """Keep the recording of a shape in the folder of its side, in place of the checklist's."""
+    kept = folder / _file_name(recording, findings.workload.name, shape)
+    shutil.copyfile(recording, kept)
+    artifact = artifact_of(kept, kept.read_bytes(), "trace", workload=findings.workload.name)
+    others = [entry for entry in findings.artifacts if entry.path != artifact.path]
+    findings.artifacts = [*others, artifact]
+
+
+def _flames_of(pairs: Sequence[_Traced]) -> FlameTree:
+    """One flame graph of both sides."""
+    base = merged([pair.base for pair in pairs])
+    head = merged([pair.head for pair in pairs])
+    return side_by_side(base, head)
 
 
 def _turns(readable: Iterable[PairTrace], workload: WorkloadRecord) -> list[Recorded]:
