@@ -18,6 +18,7 @@ from perfgate.catalogue.names import (
     NUMBER,
     RANKS_CPU,
     RANKS_LOSS,
+    RANKS_MEMORY,
     RANKS_STEP,
     REQUEST_CPU,
     SERVING_CPU,
@@ -312,12 +313,15 @@ class JobReference:
     def sha256(self) -> str:
         return hashlib.sha256(msgspec.json.encode(self.written, order="sorted")).hexdigest()
 
-    @property
-    def must_gate(self) -> tuple[str, ...]:
-        """The numbers that decide the verdict, as far as perfgate.toml has them: a known format names its numbers itself."""
+    def must_gate(self, *, on_device: bool) -> tuple[str, ...]:
+        """The numbers that decide the verdict, as far as perfgate.toml has them: a known format names its numbers itself.
+
+        Ranks ``on_device`` poll it while they wait for it and for each other. So their CPU time is no cost of the host, and
+        depends on its load; their memory is the allocator's and reproducible.
+        """
         settings = self.settings
         if settings.script:
-            return RANKS_STEP, RANKS_CPU
+            return RANKS_STEP, RANKS_MEMORY if on_device else RANKS_CPU
         if settings.serve:
             if settings.searches_rate:
                 return GOODPUT, SERVING_CPU

@@ -79,6 +79,8 @@ def row(decision: dict[str, Any], metric: str) -> dict[str, Any]:
 def test_ranks__equal_code__same_losses_and_counts_on_ports_of_their_own(ranks: Project) -> None:
     code, decision, said = gated(ranks, "def extra(loss):\n    return None\n")
     assert code in (0, 3), said
+    # Ranks poll their device and each other, so that their CPU time depends on the load of this machine.
+    assert not row(decision, "ranks.cpu")["gating"]
     assert "job.output" not in {one["metric"] for one in decision["comparisons"]}
     assert row(decision, "ranks.collectives")["outcome"] == "unchanged"
     assert row(decision, "ranks.collectives")["base"] >= 2
@@ -94,7 +96,7 @@ def test_ranks__a_collective_twice__fails_by_its_name(ranks: Project) -> None:
     assert (code, decision["verdict"]) == (1, "FAIL"), said
     collectives = row(decision, "ranks.collectives")
     assert collectives["head"] == collectives["base"] + 2
-    assert {part["name"] for part in collectives["parts"]} == {"allreduce of rank 0", "allreduce of rank 1"}
+    assert [(part["name"], part["ranks"]) for part in collectives["parts"]] == [("allreduce", "each")]
 
 
 def _ports(log: Path) -> list[dict[str, str]]:

@@ -107,8 +107,9 @@ def test_job__wrong__says_what_and_what_to_write(text: str, error: str) -> None:
         parse(text)
 
 
-def must_gate(**settings: Any) -> tuple[str, ...]:
-    return JobReference(name="one", settings=msgspec.convert(settings, JobSettings)).must_gate
+def must_gate(*, on_device: bool = False, **settings: Any) -> tuple[str, ...]:
+    reference = JobReference(name="one", settings=msgspec.convert(settings, JobSettings))
+    return reference.must_gate(on_device=on_device)
 
 
 def test_must_gate__of_every_kind__is_what_the_settings_alone_tell() -> None:
@@ -118,6 +119,7 @@ def test_must_gate__of_every_kind__is_what_the_settings_alone_tell() -> None:
     at_highest_rate = must_gate(serve="s", sla={"first_token": 0.5}, load={"rate": "highest"})
     assert at_highest_rate == ("serving.goodput", "serving.cpu")
     assert must_gate(torchrun="t.py", ranks=2) == ("ranks.step", "ranks.cpu")
+    assert must_gate(on_device=True, torchrun="t.py", ranks=2) == ("ranks.step", "ranks.memory")
     assert must_gate(command="c", file="out.json", gates=["median_tpot", "p99_*"]) == ("number.median_tpot",)
     numbers = {"a": {"json": "a"}, "b": {"json": "b"}}
     assert must_gate(command="c", numbers=numbers) == ("number.a", "number.b")

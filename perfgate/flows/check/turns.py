@@ -132,7 +132,9 @@ class JobMeasurement:
             begin=lambda sides: job.seals.begin(*sides),
             needs_causes=lambda: look().names_would_help(),
         )
-        tolerated = smallest_tolerance(job.policy, reference.name, reference.must_gate)
+        tolerated = smallest_tolerance(
+            job.policy, reference.name, reference.must_gate(on_device=check.bench.is_accelerated)
+        )
         check.progress.note(_plan(reference, plan, looks, budget, fits, tolerated))
         with keep_off(cpus):
             taker.take()

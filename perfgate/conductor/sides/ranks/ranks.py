@@ -311,10 +311,8 @@ def _samples(reports: list[Report]) -> Iterator[SampleSet]:
 
 
 def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
-    """Yield the numbers of a turn. The memory held by a device's allocator is reproducible; the memory of a process is not."""
-    gates = {RANKS_STEP, RANKS_CPU}
-    if on_device:
-        gates.add(RANKS_MEMORY)
+    """Yield the numbers of a turn; which of them gate depends on the device (``JobReference.must_gate``)."""
+    gates = {RANKS_STEP, RANKS_MEMORY if on_device else RANKS_CPU}
     for name in names:
         entry = METRICS[name]
         better: Literal["lower", "higher"] = "higher" if entry.better == "higher" else "lower"

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import NUMBER, RANKS_MEMORY
+from perfgate.catalogue.names import NUMBER
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.run import RunDocument
 from perfgate.job_settings import UNITS, JobReference, is_gating
@@ -103,9 +103,7 @@ def trusted_numbers(
 ) -> TrustedNumbers:
     """The numbers of a job that was measured by the settings in ``reference``."""
     settings = reference.settings
-    must_gate = set(reference.must_gate)
-    if settings.ranks and required.is_on_device(evidence):
-        must_gate.add(RANKS_MEMORY)
+    must_gate = set(reference.must_gate(on_device=required.is_on_device(evidence)))
     reported = {*required.numbers, *(number.metric for number in record.numbers)}
     if settings.command and not any(metric.startswith(NUMBER) for metric in reported):
         must_gate.add(_COMMAND_CPU)

@@ -123,7 +123,7 @@ class JobPlan(EvidencePlan):
             return
         self._require_fixed(FITS, AS_SET)
         self._require_fixed(STEPS_COUNTED, AS_SET)
-        must_gate = set(settings.must_gate)
+        must_gate = set(settings.must_gate(on_device=required.is_on_device(self._evidence)))
         for number in trusted_numbers(required, settings, record, self._evidence).numbers:
             self._require_fixed(f"{number.metric}.unit", number.unit)
             self._require_fixed(f"{number.metric}.better", number.better)
