@@ -124,7 +124,10 @@ def _shares_of(top: TopTimeline, busy: float) -> TopTimeline:
     """The rows with shares of the busy time: a table of kernels lacks the collectives that a table of steps counts."""
     if top.side != "device" or busy <= top.base:
         return top
-    rows = [msgspec.structs.replace(row, share=row.total / busy) for row in top.rows]
+    rows = []
+    for row in top.rows:
+        share = None if row.share is None else row.total / busy
+        rows.append(msgspec.structs.replace(row, share=share))
     return msgspec.structs.replace(top, base=busy, rows=rows)
 
 

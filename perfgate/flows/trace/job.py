@@ -39,7 +39,7 @@ from perfgate.trace.analysis.phases import FORWARD, Batch, batches
 from perfgate.trace.analysis.rows import TopOperator, top
 from perfgate.trace.model.arithmetic import seconds
 from perfgate.trace.model.events import EventTable
-from perfgate.trace.model.faults import aligned, believed
+from perfgate.trace.model.faults import aligned, believed, time_faults
 from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.model.steps import profiler_steps
 from perfgate.trace.readers.contradictions import doubts_about
@@ -203,6 +203,13 @@ def top_row(row: TopOperator, base_ns: int) -> TopRow:
     )
 
 
+def _without_impossible_share(row: TopRow) -> TopRow:
+    """The row without a share above 100 %, of events that overlap in a stream."""
+    if row.share is None or row.share <= 1:
+        return row
+    return msgspec.structs.replace(row, share=None)
+
+
 def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopTimeline:
     reason = _NOTHING
     longer_ns = None
@@ -211,6 +218,8 @@ def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, l
         longer_ns = round(longer * _NS)
     table = top(pick.timeline, by=by, host=host, longer_ns=longer_ns)
     rows = [top_row(row, table.base_ns) for row in table.rows[: choice.limit]]
+    if table.side == "device" and time_faults(pick.timeline.events).overlapping.size:
+        rows = [_without_impossible_share(row) for row in rows]
     return TopTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,

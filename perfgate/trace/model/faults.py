@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, Codes, FloatColumn, IntColumn, Mask, enclosing
-from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
+from perfgate.trace.model.events import (
+    COLLECTIVE_TRACK,
+    DEVICE_KINDS,
+    KIND_CODES,
+    UNKNOWN_STREAMS,
+    EventTable,
+)
 from perfgate.trace.model.launches import NOT_RECORDED
 
 # Kernels of one graph run side by side although the profiler gives them one stream (cudaGraphLaunch, hipGraphLaunch,
@@ -34,6 +40,7 @@ _DAY_NS = 86_400_000_000_000
 # Times of host and device are matched to within microseconds.
 _CLOCK_NS = 1000
 _FOUND = "_time_faults"  # of an EventTable, as its cached properties
+_MIXED_TRACKS = (COLLECTIVE_TRACK, UNKNOWN_STREAMS)
 _NONE = np.zeros(0, dtype=np.int64)
 _WORK = frozenset(KIND_CODES[kind] for kind in DEVICE_KINDS)
 
@@ -41,8 +48,9 @@ _WORK = frozenset(KIND_CODES[kind] for kind in DEVICE_KINDS)
 class TimeFaults(NamedTuple):
     """Positions of events with times that cannot be true; ``work`` is the number of a device's events.
 
-    ``untimed`` are events of a device without a duration; ``overlapping`` last beyond the start of the next event of
-    their stream; ``apart`` are events of a device or its host that lie further from all others than these last together.
+    ``untimed`` are events of a device without a duration, or with one that no device reaches; ``overlapping`` last beyond
+    the start of the next event of their stream; ``apart`` are events of a device or its host that lie further from all
+    others than these last together.
     """
 
     work: int
@@ -79,8 +87,7 @@ def _search(events: EventTable) -> TimeFaults:
     work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
     if not work.size:
         return TimeFaults(0, _NONE, _NONE, _NONE)
-    start, duration = events.start[work], events.duration[work]
-    untimed = _untimed(start, duration, events.group[work])
+    untimed = _untimed(events, work)
     timed = np.flatnonzero(~untimed)
     overlapping = timed[_overlapping(events, work[timed])]
     host = np.flatnonzero(~events.is_kind(*DEVICE_KINDS, "python", "memory"))
@@ -95,7 +102,7 @@ def untimed_work(events: EventTable) -> Mask:
     """Which events are work of a device without a time."""
     mask = np.zeros(len(events), dtype=bool)
     work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
-    mask[work[_untimed(events.start[work], events.duration[work], events.group[work])]] = True
+    mask[work[_untimed(events, work)]] = True
     return mask
 
 
@@ -152,12 +159,14 @@ def aligned(events: EventTable) -> EventTable:
     return replace(events, start=np.where(on_device, events.start + offset.behind_ns, events.start))
 
 
-def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> Mask:
-    empty: Mask = duration == 0
-    if not empty.any() or (duration % _MICROSECOND_NS).any():
-        return empty
+def _untimed(events: EventTable, work: IntColumn) -> Mask:
+    """Which pieces of ``work`` have no time."""
+    duration = events.duration[work]
+    lacking: Mask = duration < max(events.shortest_ns, 1)
+    if not lacking.any() or (duration % _MICROSECOND_NS).any():
+        return lacking
     # Whole microseconds, as profilers of 2021 wrote them: a kernel of less than one has none (sample cuda-kineto).
-    faulty: Mask = empty & ((start == 0) | ~are_short(duration, group))
+    faulty: Mask = lacking & ((events.start[work] == 0) | ~are_short(duration, events.group[work]))
     return faulty
 
 
@@ -172,9 +181,11 @@ def are_short(duration: IntColumn, group: Codes) -> Mask:
 
 def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     """The places among ``work`` of the pieces that last over most of the next one of their stream."""
-    if work.size < 2:
+    is_mixed = np.array([thread in _MIXED_TRACKS for _, thread in events.tracks], dtype=bool)
+    of_stream = np.flatnonzero(~is_mixed[events.track[work]])
+    if of_stream.size < 2:
         return _NONE
-    order = np.lexsort((events.start[work], events.track[work]))
+    order = of_stream[np.lexsort((events.start[work[of_stream]], events.track[work[of_stream]]))]
     rows = work[order]
     start, end, track = events.start[rows], events.end[rows], events.track[rows]
     close = (track[1:] == track[:-1]) & (start[1:] < end[:-1])

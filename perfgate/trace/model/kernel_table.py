@@ -31,7 +31,7 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns, KeptCounters
-from perfgate.trace.model.events import KIND_CODES, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.events import KIND_CODES, NO_TEXT, SHORTEST_WORK_NS, EventKind, EventTable
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import Kernel, Launch, Shapes, Tensors, is_collective_core
@@ -146,6 +146,7 @@ class KernelTable(Sequence[Kernel]):
             group=group,
             names=tuple(numbers),
             tracks=(("", ""),),
+            shortest_ns=SHORTEST_WORK_NS,
         )
 
     @cached_property

@@ -278,8 +278,9 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
 def _of_waits(table: KernelTable) -> Iterator[Message]:
     """Rows that did not wait as long as they say after the row before: a row between them is missing, or a time was changed.
 
-    The first row waits for nothing. Some builds write starts that went through a float, which is known by all rows alike. If
-    most rows disagree, the table is an excerpt, or its profiler means another wait.
+    The first row waits for nothing. msprof works the waits out from the rows that it writes, in Python with times in
+    nanoseconds, in C++ with floats of microseconds since 1970 (ai_core_op_report.py, op_summary_assembler.cpp), and torch_npu
+    copies all rows. If most rows disagree, the table is an excerpt, or its profiler means another wait.
     """
     timed = np.flatnonzero(table.start != NO_NUMBER)
     rows = timed[np.argsort(table.start[timed], kind="stable")]

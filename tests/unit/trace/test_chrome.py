@@ -14,6 +14,7 @@ from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.model.events import DEVICE_KINDS
+from perfgate.trace.readers.contradictions import contradictions
 from perfgate.trace.readers.formats import chrome
 from perfgate.trace.scanner import chrome_events
 from tests.wording import text_of
@@ -108,6 +109,47 @@ def test_read__category_npu_and_threads_named_after_streams__a_device(tmp_path: 
     assert (gaps.busy_ns, len(gaps.gaps)) == (40_000, 2)
     run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
     assert run.checklist.counters[0].values["counters.kernels"] == 1
+
+
+def of_xla(process: str, rows: dict[str, list[tuple[str, float, float]]]) -> list[dict[str, Any]]:
+    """The rows of a device in microseconds, as xprof's trace viewer writes them."""
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 3, "args": {"name": process}}]
+    for thread, (row, spans_of_row) in enumerate(rows.items()):
+        events.append({"ph": "M", "name": "thread_name", "pid": 3, "tid": thread, "args": {"name": row}})
+        for name, start, duration in spans_of_row:
+            events.append({"ph": "X", "name": name, "pid": 3, "tid": thread, "ts": start, "dur": duration})
+    return events
+
+
+def test_top__rows_derived_from_a_stream_of_xla__are_no_work(tmp_path: Path) -> None:
+    """Modelled on TraceLens' tests/traces/mi300/jax_conv_minimal_08, converted by xprof 2.24."""
+    rows: dict[str, list[tuple[str, float, float]]] = {
+        "Stream #16(Kernel)": [("Cijk_Alik.kd", 10, 5), ("Im3d2Col.kd", 20, 2)],
+        "Framework Name Scope - from #16": [("jit", 10, 90)],
+        "Framework Ops - from #16": [("conv_general_dilated", 10, 12)],
+        "XLA Modules - from #16": [("jit_forward_3d_conv", 10, 92)],
+        "XLA Ops - from #16": [("cudnn-conv.1", 10, 12)],
+        "Source code - from #16": [("generate_conv_trace.py:23", 10, 90)],
+    }
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": of_xla("/device:GPU:0", rows)}))
+
+    (timeline,) = chrome.read(path).timelines
+
+    totals = {row.name: row.total_ns for row in trace.top(timeline, by="type", host=False).rows}
+    assert totals == {"Cijk_Alik.kd": 5000, "Im3d2Col.kd": 2000}
+
+
+def test_top__loop_of_a_tpu_and_operations_of_nanoseconds__the_operations_count(tmp_path: Path) -> None:
+    ops = [("while.1", 10.0, 8.0), ("fusion.2", 10.5, 3.0), ("bitcast.3", 14.0, 0.002), ("copy.4", 30.0, 1.0)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": of_xla("/device:TPU:0", {"XLA Ops": ops})}))
+
+    (timeline,) = chrome.read(path).timelines
+
+    totals = {row.name: row.total_ns for row in trace.top(timeline, by="type", host=False).rows}
+    assert totals == {"fusion.2": 3000, "bitcast.3": 2, "copy.4": 1000}
+    assert contradictions(timeline) == []
 
 
 def test_read__gpu_process_of_a_browser__runs_on_the_host(tmp_path: Path) -> None:

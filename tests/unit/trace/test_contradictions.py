@@ -190,6 +190,37 @@ def test_contradictions__waits_of_the_table_of_kernels__rows_missing_or_changed_
     assert [note.values["count"] for note in notes if note.code == "notes.waits-differ"] == [count][: count > 0]
 
 
+def test_contradictions__waits_of_two_devices_in_one_table__count_from_the_rows_of_each(tmp_path: Path) -> None:
+    """Modelled on msprof's op_summary_assembler.cpp, which sorts by device and start and subtracts row from row."""
+    lines = ["Device_id,Op Name,OP Type,Task Type,Task Start Time(us),Task Duration(us),Task Wait Time(us)"]
+    for device, begin, wait in ((0, 10.0, 0.0), (1, 70.0, 25.0)):
+        for number in range(4):
+            lines.append(f"{device},mm,MatMul,AI_CORE,{begin + 10 * number:.3f}\t,5,{5.0 if number else wait}")
+    table = tmp_path / "op_summary_20250109150000.csv"
+    table.write_text("\n".join(lines) + "\n")
+
+    recording = trace.read(table)
+
+    assert [timeline.device for timeline in recording.timelines] == [0, 1]
+    assert [contradictions(timeline) for timeline in recording.timelines] == [[], []]
+
+
+def test_contradictions__table_without_streams__overlapping_kernels_and_collectives_contradict_nothing(
+    tmp_path: Path,
+) -> None:
+    """Modelled on kernel_details.csv of Level0 (msinsight-910B-alexnet-2501), which has no column of streams."""
+    lines = ["Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Dim"]
+    lines.append("1,hcom_allReduce__868_0_1,N/A,HCCL,100.000\t,500,0,0")
+    for number in range(4):
+        lines.append(f"1,aclnnMm_MatMulCommon_MatMulV2,N/A,N/A,{200 + 50 * number}.000\t,40,0,0")
+    table = tmp_path / "kernel_details.csv"
+    table.write_text("\n".join(lines) + "\n")
+
+    (timeline,) = trace.read(table).timelines
+
+    assert contradictions(timeline) == []
+
+
 def test_contradictions__another_total_time_of_a_type__named(tmp_path: Path) -> None:
     folder = tmp_path / "host_1_20250109150000123_ascend_pt"
     written(folder, f"{OUTPUT}/kernel_details.csv", KERNELS)

@@ -47,7 +47,12 @@ def overflowing() -> list[dict[str, Any]]:
     return events
 
 
-LOST = {"no-time": second_half(ts=0, dur=0), "no-length": second_half(dur=0), "no-dur": without_durations()}
+LOST = {
+    "no-time": second_half(ts=0, dur=0),
+    "no-length": second_half(dur=0),
+    "no-dur": without_durations(),
+    "a-nanosecond": second_half(dur=0.001),
+}
 
 
 @each("name", list(LOST))
@@ -88,6 +93,12 @@ def test_time_faults__kernels_over_their_successors__counted_by_stream(tmp_path:
     assert (faults.work, faults.overlapping.size, faults.untimed.size) == (24, 6, 0)
     (note,) = contradictions(timeline)
     assert (note.code, note.values["streams"], note.values["named"]) == ("notes.overlapping-work", "7", "gemm")
+
+
+def test_top__kernels_over_their_successors__no_share_above_100_percent(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "trace.json", overflowing())
+    (timeline,) = trace_top(path, Choice(), by="type", host=False).timelines
+    assert [row.share for row in timeline.rows] == [None]
 
 
 def test_time_faults__kernels_of_a_graph_side_by_side__none(tmp_path: Path) -> None:

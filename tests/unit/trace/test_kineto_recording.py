@@ -270,10 +270,12 @@ def test_read__device_work_of_a_category_nobody_knows__is_device_work_and_joined
         spanned("xpu_runtime", "urEnqueueKernelLaunch", 1, correlation=7),
         spanned("brand_new_activity", "gemm", 5, device=0, stream=3, correlation=7),
         spanned("mtia_ccp_events", "fc_kernel", 9, device=0),
+        spanned("mtia_ccp_events", "event_wait", 11, device=0),
+        spanned("mtia_ccp_events", "event_record", 13, device=0),
     ]
     (timeline,) = read(tmp_path, {"schemaVersion": 1, "traceEvents": events}).timelines
     kinds = [KINDS[code] for code in timeline.events.kind.tolist()]
-    assert (timeline.device, kinds) == (0, ["runtime", "compute", "compute"])
+    assert (timeline.device, kinds) == (0, ["runtime", "compute", "compute", "other", "other"])
     assert timeline.events.correlation.tolist()[:2] == [7, 7]
 
 

@@ -281,6 +281,16 @@ def test_losses__work_that_begins_before_the_recording_or_ends_after_it__none(tm
     assert codes_of(tmp_path / "t.pt.trace.json", events) == []
 
 
+def test_losses__profiler_is_stopped_within_a_step__none(tmp_path: Path) -> None:
+    """Modelled on HTA's triton_example: the last mark lasts 13 s, until the recording of 0.36 s was written."""
+    events = [*kineto(), *end_of_file(0.0, 4000.0)]
+    marks = [event for event in events if event.get("cat") == "user_annotation"]
+    last = max(marks, key=lambda mark: mark["ts"])
+    last["dur"] = 13_000_000
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+
+
 def test_losses__engine_records_before_the_span_of_the_recording__none(tmp_path: Path) -> None:
     """Modelled on HTA's mtia_inference_trace: 293 of 1,313 events of its engines end before the profiler's span begins."""
     engine = {"ph": "X", "cat": "mtia_ccp_events", "name": "dma_request", "pid": 0, "tid": 3672, "dur": 5.25}

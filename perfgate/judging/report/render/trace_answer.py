@@ -66,7 +66,8 @@ _TWO_ALIKE = phrase("{steps} of {shortest} and {longest}")
 
 
 def render_answer(document: AnswerDocument, console: Console) -> None:
-    """Print the summary of every timeline."""
+    """Print the notes, which say how far the recording can be believed, then the summary of every timeline."""
+    print_notes(document.notes, console)
     names = timeline_names([timeline.gaps for timeline in document.timelines])
     for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):
         title, *sentences = _sentences(timeline)
@@ -89,7 +90,6 @@ def render_answer(document: AnswerDocument, console: Console) -> None:
         for compared in document.changes.timelines:
             title, *sentences = _changes(compared, short_place(clean(document.changes.base[0])))
             _print_answer(title, sentences, console)
-    print_notes(document.notes, console)
 
 
 def _print_answer(title: str, sentences: Iterable[str], console: Console) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,7 +31,7 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns
-from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable
+from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, SHORTEST_WORK_NS, EventKind, EventTable
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
 from perfgate.trace.model.kernel_table import HF32, CodedValues, KernelTable, joined_tables, kernel_table
 from perfgate.trace.model.numbering import Numbering
@@ -181,10 +181,11 @@ class _Export:
 
     def _table(self, parts: Sequence[_Events]) -> EventTable:
         """All events, one table behind the other."""
-        columns = {}
+        columns: dict[str, Any] = {}
         for name in parts[0]:
             columns[name] = np.concatenate([part[name] for part in parts])
-        return EventTable(**columns, names=tuple(self._names), tracks=tuple(self._tracks))
+        names, tracks = tuple(self._names), tuple(self._tracks)
+        return EventTable(**columns, names=names, tracks=tracks, shortest_ns=SHORTEST_WORK_NS)
 
     def _owned(self, columns: TableColumns, device: Device) -> TableColumns:
         return owned(columns, device, alone=len(self._devices) == 1)

@@ -79,9 +79,13 @@ def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[D
         codes[name] = columns.coded(column, words_of, values.words)
     numbers = {name: columns.wholes(column) for name, column in _NUMBERS.items()}
     numbers["model_id"] = of_graph(numbers["model_id"])
+    owner = columns.wholes("device_id")
+    # The first row of a further device waits for the last row of the device before it (msprof: op_summary_assembler.cpp).
+    _, first = np.unique(owner, return_index=True)
+    numbers["wait_ns"] = numbers["wait_ns"].copy()
+    numbers["wait_ns"][first[first > 0]] = NO_NUMBER
     every = kernel_table(numbers, codes, values, counters)
     whole = every.duration != NO_NUMBER
-    owner = columns.wholes("device_id")
     by_device = {}
     for number in distinct(owner[whole]):
         by_device[known_number(number)] = every.select(whole & (owner == number))

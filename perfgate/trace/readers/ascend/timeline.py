@@ -23,10 +23,13 @@ from perfgate.trace.model.arithmetic import (
     union_length,
 )
 from perfgate.trace.model.events import (
+    COLLECTIVE_TRACK,
     KERNEL_KINDS,
     KIND_CODES,
     NO_CORRELATION,
     NO_TEXT,
+    SHORTEST_WORK_NS,
+    UNKNOWN_STREAMS,
     EventKind,
     EventTable,
     joined_events,
@@ -109,7 +112,7 @@ def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Me
 def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:
     """The work of a device without an exported timeline: its kernels, and the tasks that are not kernels."""
     table = kernels.select(kernels.start != NO_NUMBER)
-    track, tracks = _streams(table.numbers["stream"])
+    track, tracks = _streams(table.numbers["stream"], table.is_collective)
     events = replace(table.events, track=track, tracks=tracks)
     if tasks is None:
         return events
@@ -135,27 +138,30 @@ def task_events(
             group = type_by_name(title)
         kinds.append(KIND_CODES[kind_of_task])
         groups.append(names[group])
-    track, tracks = _streams(stream)
+    kinds_of_tasks = np.array(kinds, dtype=np.int64)[back]
+    track, tracks = _streams(stream, kinds_of_tasks == KIND_CODES["comm"])
     return EventTable(
         start=start,
         duration=duration,
         track=track,
         name=name,
-        kind=np.array(kinds, dtype=np.int64)[back],
+        kind=kinds_of_tasks,
         group=np.array(groups, dtype=np.int64)[back],
         names=tuple(names),
         tracks=tracks,
+        shortest_ns=SHORTEST_WORK_NS,
     )
 
 
-def _streams(stream: IntColumn) -> tuple[Codes, tuple[tuple[str, str], ...]]:
-    """The track of each row by its stream, and all tracks; a row without a stream is a collective."""
-    first, track = group_rows(compact(stream))
+def _streams(stream: IntColumn, is_collective: Mask) -> tuple[Codes, tuple[tuple[str, str], ...]]:
+    """The track of each row by its stream, and all tracks. Collectives have no stream, and no row of Level0 has any."""
+    is_without = stream == NO_NUMBER
+    first, track = group_rows(compact(stream), is_without & is_collective)
     tracks = []
-    for number in stream[first].tolist():
-        thread = f"Stream {number}"
-        if number == NO_NUMBER:
-            thread = "Communication"
+    for row in first.tolist():
+        thread = f"Stream {stream[row]}"
+        if is_without[row]:
+            thread = COLLECTIVE_TRACK if is_collective[row] else UNKNOWN_STREAMS
         tracks.append((HARDWARE, thread))
     return track, tuple(tracks)
 

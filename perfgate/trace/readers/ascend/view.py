@@ -14,7 +14,7 @@ import numpy as np
 
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Mask, group_rows
-from perfgate.trace.model.events import KIND_CODES, EventTable
+from perfgate.trace.model.events import KIND_CODES, SHORTEST_WORK_NS, EventTable
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Direction, Readings, link_traffic
 from perfgate.trace.readers.ascend.kinds import is_unknown_task
@@ -148,6 +148,7 @@ def _events(spans: ScannedEvents) -> EventTable:
         shape=names.sparse(spans.arguments[_INPUTS], len(spans), lambda code: texts.words[code].replace(";\r\n", ";")),
         names=names.all(),
         tracks=(),
+        shortest_ns=SHORTEST_WORK_NS,
     )
 
 

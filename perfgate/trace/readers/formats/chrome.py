@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import IntColumn, group_rows
+from perfgate.trace.model.arithmetic import NOTHING_AROUND, Codes, IntColumn, enclosing, group_rows
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventKind, EventTable
 from perfgate.trace.model.patterns import lazy_pattern
@@ -57,11 +57,12 @@ _NUMBER = lazy_pattern(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECA
 _STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
 _COLLECTIVE_TRACK = lazy_pattern(r"hccl|nccl|rccl|communication", re.IGNORECASE)
 _COPY = lazy_pattern(r"memcpy|memset|^copy", re.IGNORECASE)
-# Rows that XLA's profiler derives for a device from the rows of its streams (xprof: tsl/profiler/utils/xplane_schema.h).
+# Rows that XLA's profiler derives for a device from the rows of its streams (xprof: tsl/profiler/utils/xplane_schema.h). xprof
+# adds the stream to their names: XLA Ops - from #16.
 _OPS = "XLA Ops"
 _DERIVED = lazy_pattern(
-    r"Steps|XLA Modules|XLA Ops|Async XLA Ops|XLA TraceMe|Framework Ops|Framework Name Scope|Source code|HLO Modules|"
-    r"TensorFlow (?:Ops|Name Scope)|TraceContext|Launch Stats|Host Offload Ops|SparseCore Steps",
+    r"(?:Steps|XLA Modules|XLA Ops|Async XLA Ops|XLA TraceMe|Framework Ops|Framework Name Scope|Source code|HLO Modules|"
+    r"TensorFlow (?:Ops|Name Scope)|TraceContext|Launch Stats|Host Offload Ops|SparseCore Steps)(?: - from #.*)?",
     re.IGNORECASE,
 )
 _REQUEST = "request_id"
@@ -195,12 +196,14 @@ def _table(spans: ScannedEvents, names_of_tracks: TrackNames) -> tuple[EventTabl
             category = spans.of.word(int(spans.category[event])).lower()
             kind = _kind(tracks[place], all_names[name[event]], category)
         kinds.append(KIND_CODES[kind])
+    kind_of_event = np.array(kinds, dtype=np.uint8)[row]
+    kind_of_event[_loops(spans, track, names_of_tracks, keys)] = KIND_CODES["device_annotation"]
     table = EventTable(
         start=spans.start,
         duration=spans.duration,
         track=track,
         name=name,
-        kind=np.array(kinds, dtype=np.uint8)[row],
+        kind=kind_of_event,
         group=name,
         request=request,
         names=all_names,
@@ -252,6 +255,15 @@ def _derived_rows(names: TrackNames, keys: Sequence[tuple[str, str]]) -> list[bo
             is_work = _STREAM.search(row) is not None
         derived.append(process in of_xla and not is_work)
     return derived
+
+
+def _loops(spans: ScannedEvents, track: Codes, names: TrackNames, keys: Sequence[tuple[str, str]]) -> IntColumn:
+    """The operations of XLA that contain others of their row, such as loops and conditionals."""
+    is_row_of_ops = np.array([names.threads.get(key) == _OPS for key in keys], dtype=bool)
+    ops = np.flatnonzero(is_row_of_ops[track])
+    around = enclosing(spans.start[ops], spans.duration[ops], track[ops])
+    loops: IntColumn = ops[np.unique(around[around != NOTHING_AROUND])]
+    return loops
 
 
 def _kind(track: _Track, name: str, category: str) -> EventKind:

@@ -16,7 +16,15 @@ from perfgate.errors import DocumentError
 from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.communication import kernel_kind
-from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, MAX_NS, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.events import (
+    DEVICE_KINDS,
+    KIND_CODES,
+    MAX_NS,
+    NO_TEXT,
+    SHORTEST_WORK_NS,
+    EventKind,
+    EventTable,
+)
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import Readings
@@ -77,8 +85,8 @@ _LOOKS = re.compile(
 _EVENTS = re.compile(rb'\A\s*\[|"traceEvents"\s*:')
 _MOST_FOLDERS = 10
 _TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
-# Engines of MTIA also record that they wait for each other (libkineto: mtia_ccp_events).
-_MTIA_WORK, _WAITING = "mtia_ccp_events", lazy_pattern(r"(?:^|_)wait(?:$|_)", re.IGNORECASE)
+# Engines of MTIA also record that they wait for each other and signal it (libkineto: mtia_ccp_events).
+_MTIA_WORK, _WAITING = "mtia_ccp_events", lazy_pattern(r"(?:^|_)wait(?:$|_)|^event_record$", re.IGNORECASE)
 _PROCESS_DIGITS = 10  # a process id that may be the number of a device has fewer
 _NUMBER_DIGITS = 19  # a number of 64 bits may have as many
 _LAUNCHING = tuple(KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS))
@@ -260,6 +268,7 @@ def _spans(path: Path) -> _Spans:
         shape=_shapes(spans, names),
         names=names.all(),
         tracks=tuple(tracks),
+        shortest_ns=SHORTEST_WORK_NS,
     )
     give_shapes(events, spans, label)
     if not label.any():

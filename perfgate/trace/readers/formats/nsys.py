@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,7 @@ from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.communication import kernel_kind
-from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTableBuilder
+from perfgate.trace.model.events import NO_CORRELATION, SHORTEST_WORK_NS, EventKind, EventTableBuilder
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME, MarkedSteps
@@ -102,7 +103,7 @@ def _timeline(spans: Sequence[_Span], device: int | None) -> Timeline:
                 kind=span.kind,
                 correlation=span.correlation,
             )
-    events = builder.table()
+    events = replace(builder.table(), shortest_ns=SHORTEST_WORK_NS)
     return Timeline(None, device, events, steps=MarkedSteps.of(events))
 
 

@@ -110,7 +110,7 @@ def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Messa
 
     A profiler that was started and stopped by time keeps work that began before or ended after it, and calls after it (sample
     cuda-hta/nccl_data). Engines of MTIA begin to record before the span (HTA's mtia_inference_trace), so work before it counts
-    only if its launch is recorded.
+    only if its launch is recorded. A mark in which the profiler was stopped ends after it (HTA's triton_example).
     """
     window = events.select(is_recording)
     if not len(window):
@@ -120,9 +120,19 @@ def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Messa
     is_outside = (events.start > end) | (events.duration > end - begin)
     is_outside |= is_before & (~events.is_kind(*DEVICE_KINDS) | (events.launch != NOT_RECORDED))
     is_outside &= events.is_kind("host_op", "annotation", *DEVICE_KINDS)
+    is_outside &= ~_are_open(events, end)
     count = int(np.count_nonzero(is_outside | (is_before & events.is_kind("runtime"))))
     if count:
         yield Message("notes.outside-recording", {"count": count, "seconds": (end - begin) / 1e9})
+
+
+def _are_open(events: EventTable, end: int) -> Mask:
+    """Which marks were open at the end of a recording: no mark of their thread begins after them and ends before."""
+    marks = events.is_kind("annotation")
+    closed = marks & (events.end <= end)
+    last_closed = np.full(len(events.tracks), np.iinfo(np.int64).min)
+    np.maximum.at(last_closed, events.track[closed], events.start[closed])
+    return marks & (events.start <= end) & (events.start >= last_closed[events.track])
 
 
 def _missing_marks(marks: Mask, is_recording: Mask, indices: IntColumn) -> Iterator[Message]:
