@@ -7,7 +7,7 @@ in ``absent``; it is never an empty table and never zero.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -343,6 +343,17 @@ class Recording:
     absent: Mapping[str, Message] = field(default_factory=dict)
     notes: tuple[Message, ...] = ()
     loss: Loss | None = None
+
+    @staticmethod
+    def of_files(path: Path, recordings: Sequence[Recording]) -> Recording:
+        """The recordings of the files in a folder as one: all timelines and notes; the rest is that of the first."""
+        timelines: list[Timeline] = []
+        notes: list[Message] = []
+        for recording in recordings:
+            timelines += recording.timelines
+            notes += recording.notes
+        timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
+        return replace(recordings[0], path=path, timelines=tuple(timelines), notes=tuple(notes))
 
     @property
     def incomplete(self) -> list[Message]:

@@ -85,7 +85,7 @@ _FORMATS = (
     _Format("a Chakra execution trace", _suffix(".et"), Activity("name the Kineto trace that was recorded with it")),
     _Format(
         "an execution trace of PyTorch (Chakra)",
-        _matches(rb'\s*\{\s*"schema"\s*:\s*"[\d.]+-chakra'),
+        _matches(rb'\s*\{\s*"(?:schema"\s*:\s*"[\d.]+-chakra|workload_graph"\s*:)'),
         Activity("name the Kineto trace that was recorded with it"),
     ),
     _Format(

@@ -196,6 +196,27 @@ def test_view__collectives_overlap_and_frequency__whole_ones_alone_are_work(tmp_
         assert timeline.core_frequency == (1.2005e9, 1.8e9)
 
 
+def test_view__iterations_of_a_graph_on_the_hardware__are_no_work(tmp_path: Path) -> None:
+    """Modelled on MindInsight's msprof_0_2_1.json of 2023."""
+    (timeline,) = view(
+        tmp_path, hardware(1, "NPU", start="2.0"), thread(1, 9, "Step Trace(Model ID:2)"),
+        span("Iteration 1", 1, 9, "1.0", 90, "Iteration Time"), span("Reduce_1_0", 1, 9, "20.0", 60, "Reduce"),
+    ).timelines  # fmt: skip
+
+    assert kinds(timeline.events) == {"compute": 1, "device_annotation": 2}
+
+
+def test_view__collectives_alone__their_steps_are_no_work(tmp_path: Path) -> None:
+    """Modelled on MindInsight's hccl_0_2_1.json of 2023."""
+    (timeline,) = view(
+        tmp_path, process(2, "HCCL"), thread(2, 0, "Plane 0"), thread(2, 70000, "Communication Kernel"),
+        span("Notify_Wait", 2, 0, "1.0", 3), span("Default/AllReduce-op534_0", 2, 70000, "1.0", 40),
+        name="hccl_0_2_1.json",
+    ).timelines  # fmt: skip
+
+    assert kinds(timeline.events) == {"other": 1, "comm": 1}
+
+
 def counters(name, argument, pid, *readings):
     return [{"ph": "C", "name": name, "pid": pid, "ts": str(ts), "args": {argument: value}} for ts, value in readings]
 

@@ -152,6 +152,14 @@ def test_top__loop_of_a_tpu_and_operations_of_nanoseconds__the_operations_count(
     assert contradictions(timeline) == []
 
 
+def test_read__folder_of_traces_with_any_names__all_of_them(tmp_path: Path) -> None:
+    for name in ("first.json", "second.json"):
+        (tmp_path / name).write_text(json.dumps({"traceEvents": [{**event("X", 10, "a"), "cat": "render", "dur": 5}]}))
+    (tmp_path / "settings.json").write_text('{"traces": 2}')
+
+    assert len(trace.read(tmp_path).timelines) == 2
+
+
 def test_read__gpu_process_of_a_browser__runs_on_the_host(tmp_path: Path) -> None:
     """Modelled on catapult's tracing/test_data/lthi_cats.json.gz."""
     name = {"ph": "M", "name": "process_name", "pid": 1, "tid": 1, "args": {"name": "GPU Process"}}

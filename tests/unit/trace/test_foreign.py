@@ -34,6 +34,7 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
         ("memory.pickle", b"\x80\x04", "memory_viz"),
         ("a.pb.gz", gzip.compress(b"\x0a\x04"), "pprof"),
         ("et.json", b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra"),
+        ("workload.json", b'{"workload_graph": [{"Id": 216, "Name": "COMP_NODE"}]}', "Chakra"),
         ("a.json", b'{"segments": [], "device_traces": []}', "memory_viz"),
         ("a.json", b"<!DOCTYPE html><html>", "download the file"),
         ("a.json.gz", gzip.compress(b'{"rocprofiler-sdk-tool":[{"metadata":{}}]}'), "--output-format pftrace"),
@@ -117,6 +118,8 @@ def test_read__folder_with_a_pointer_among_its_traces__refused_with_the_command(
     [
         ("plugins/profile/2026_11_29/host.xplane.pb", b"\x0a\x10", "raw_to_tool_data"),
         ("run/report.nsys-rep", b"\x00\x01", "nsys export --type sqlite"),
+        ("PROF_1/device_0/timeline/msprof_0_2_1.json", b"[]", "msprof --export=on"),
+        ("PROF_1/device_0/summary/op_summary_0_2_1.csv", b"Op Name\n", "msprof --export=on"),
         ("worker0.dat", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git lfs pull"),
     ],
 )

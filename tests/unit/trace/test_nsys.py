@@ -89,6 +89,16 @@ def test_read__two_processes__a_device_each_and_its_own_launches(tmp_path: Path)
         assert launches == {str(process)}
 
 
+def test_read__folder_with_reports_and_their_exports__the_exports_by_rank(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        exported(tmp_path / f"report_rank{rank}.sqlite")
+        (tmp_path / f"report_rank{rank}.nsys-rep").write_bytes(b"\x00\x01")
+
+    recording = trace.read(tmp_path)
+
+    assert [(timeline.rank, timeline.device) for timeline in recording.timelines] == [(0, 0), (1, 0)]
+
+
 @pytest.mark.parametrize("end", ["NULL", "-5", "'soon'"])
 def test_read__row_without_a_time__refused(tmp_path: Path, end: str) -> None:
     path = exported(tmp_path / "report.sqlite")

@@ -12,6 +12,8 @@ HARDWARE = "Ascend Hardware"
 # The track of collectives: HCCL until 2025-01, Communication in CANN 8.3.
 COLLECTIVES = ("HCCL", "Communication")
 HOST = ("Python", "CANN")
+# The thread of the hardware on which msprof marks the iterations of a graph (MindInsight's msprof_0_2_1.json of 2023).
+STEP_TRACE = "Step Trace"
 
 # torch_npu writes operators, its internal work and record_function ranges under one category. An operator is named
 # namespace::name, is a call of aclnn, or a node of autograd …

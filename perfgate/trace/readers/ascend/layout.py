@@ -65,6 +65,18 @@ def msprof_outputs(path: Path) -> Iterator[Path]:
                 yield child / MSPROF_OUTPUT
 
 
+def old_exports(path: Path) -> list[Path]:
+    """The files that msprof of CANN 7 and older exported for a device, in a PROF folder or in folders of it; none if newer."""
+    folders = [path]
+    if not path.name.startswith("PROF_"):
+        folders = list(islice(sorted(path.glob("PROF_*")), MAX_FOLDERS))
+    exports: list[Path] = []
+    for folder in folders:
+        exports += folder.glob("device_*/timeline/*.json")
+        exports += folder.glob("device_*/summary/*.csv")
+    return sorted(exports)
+
+
 def _analysed(path: Path, depth: int) -> Iterator[Path]:
     if any((path / name).is_file() for name in _ANALYSED) or any(path.glob("ascend_pytorch_profiler*.db")):
         yield path

@@ -44,6 +44,7 @@ from perfgate.trace.readers.ascend.kinds import (
     COLLECTIVES,
     HARDWARE,
     HOST,
+    STEP_TRACE,
     collective_kind,
     dequeued_calls,
     device_of_label,
@@ -248,10 +249,13 @@ def _kinds(view: View, tracks: _Tracks) -> Codes:
 
 
 def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, queued: frozenset[str]) -> EventKind:
+    thread = view.names.threads.get(view.keys[track], "")
     if tracks.hardware[track]:
+        if thread.startswith(STEP_TRACE):
+            return "device_annotation"
         return task_kind(detail.task_type, name)
     if tracks.collective[track]:
-        return collective_kind(view.names.threads.get(view.keys[track], ""), name)
+        return collective_kind(thread, name)
     process = view.names.processes.get(view.keys[track][0], "")
     if process == "CANN":
         return "runtime"

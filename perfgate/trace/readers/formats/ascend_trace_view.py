@@ -18,7 +18,7 @@ PRIORITY = 20
 _NAMES = re.compile(r"(trace_view|msprof_[\w-]+).*\.json$")
 # A bare list, unlike Kineto's object, with names that only Ascend's profilers write.
 _LIST = re.compile(rb"\A\s*\[")
-_OWN = lazy_pattern(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"CANN"')
+_OWN = lazy_pattern(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"(?:CANN|HCCL)"')
 
 
 def recognises(path: Path) -> bool:

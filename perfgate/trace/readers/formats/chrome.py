@@ -46,7 +46,7 @@ from perfgate.trace.scanner.scanned import (
     track_names,
 )
 
-READS = "Chrome trace events, *.json, *.json.gz and *.json.zst, or a folder of *.trace.json.gz as JAX writes it"
+READS = "Chrome trace events, *.json, *.json.gz and *.json.zst, or a folder of them"
 # Tried after every other JSON format.
 PRIORITY = -10
 
@@ -66,6 +66,7 @@ _DERIVED = lazy_pattern(
     re.IGNORECASE,
 )
 _REQUEST = "request_id"
+_TRACE_FILES, _JSON_FILES = named("*.trace.json"), named("*.json")
 # Of events that are neither complete nor arrows (Chrome's trace event format, "Event Descriptions").
 _PHASES = "BEbenCiIMNODPRcSTFpVv(),"
 
@@ -77,22 +78,21 @@ def recognises(path: Path) -> bool:
 
 
 def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
-    """The traces in a folder, or anywhere below it, by the name that JAX gives them: HOST.trace.json.gz."""
-    files = files_named(folder, named("*.trace.json"), below=below)
-    return [file for file in files if begins_with(file, EVENTS_KEY)]
+    """The traces in a folder, or anywhere below it: files with the names that JAX gives them, HOST.trace.json.gz.
+
+    In a folder without any, all JSON files that begin with a list of trace events.
+    """
+    by_name = [file for file in files_named(folder, _TRACE_FILES, below=below) if begins_with(file, EVENTS_KEY)]
+    if by_name or below:
+        return by_name
+    return [file for file in files_named(folder, _JSON_FILES, below=False) if begins_with(file, EVENTS_KEY)]
 
 
 def read(path: Path) -> Recording:
     """Of a folder, the timelines of all its files. Raises DocumentError, which names the fault and the next step."""
     if not path.is_dir():
         return _read_file(path)
-    recordings = [_read_file(file) for file in trace_files(path)]
-    timelines: list[Timeline] = []
-    notes: list[Message] = []
-    for recording in recordings:
-        timelines += recording.timelines
-        notes += recording.notes
-    return replace(recordings[0], path=path, timelines=tuple(timelines), notes=tuple(notes))
+    return Recording.of_files(path, [_read_file(file) for file in trace_files(path)])
 
 
 def _read_file(path: Path) -> Recording:

@@ -124,14 +124,7 @@ def read(path: Path) -> Recording:
         )
     for file in files:
         refuse_foreign(file)
-    recordings = [_read_file(file) for file in files]
-    timelines: list[Timeline] = []
-    notes: list[Message] = []
-    for recording in recordings:
-        timelines += recording.timelines
-        notes += recording.notes
-    timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
-    return replace(recordings[0], path=path, timelines=tuple(timelines), notes=tuple(notes))
+    return Recording.of_files(path, [_read_file(file) for file in files])
 
 
 def read_kineto(path: Path) -> EventTable:

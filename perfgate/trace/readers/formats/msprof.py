@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from perfgate.errors import DocumentError
 from perfgate.trace.model.recording import Recording
-from perfgate.trace.readers.ascend.layout import msprof_outputs
+from perfgate.trace.readers.ascend.layout import msprof_outputs, old_exports
 
 READS = (
     "PROF_* folders of msprof (mindstudio_profiler_output with op_summary_*.csv and others), or one table of kernels"
@@ -22,7 +23,7 @@ def recognises(path: Path) -> bool:
     """Whether a path is a PROF folder, its output, a folder that holds one, or a single table of kernels."""
     if path.is_file():
         return path.suffix == ".csv" and _header(path) is not None
-    return path.is_dir() and next(msprof_outputs(path), None) is not None
+    return path.is_dir() and (next(msprof_outputs(path), None) is not None or bool(old_exports(path)))
 
 
 def _header(path: Path) -> str | None:
@@ -41,4 +42,11 @@ def read(path: Path) -> Recording:
     # Imported here because recognising a trace imports every reader, and most traces are not Ascend's.
     from perfgate.trace.readers.ascend.msprof import read_msprof
 
+    if path.is_dir() and next(msprof_outputs(path), None) is None:
+        raise DocumentError(
+            "{path} is an export of an older msprof, with a file for each iteration; name one of them, such as {file}, or "
+            "export it again with CANN 8: msprof --export=on --output={path}",
+            path=path,
+            file=old_exports(path)[0],
+        )
     return read_msprof(path, table=_header(path))

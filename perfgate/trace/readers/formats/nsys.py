@@ -16,12 +16,13 @@ from perfgate.trace.model.events import NO_CORRELATION, SHORTEST_WORK_NS, EventK
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME, MarkedSteps
+from perfgate.trace.readers.rank_names import rank_in_name
 from perfgate.trace.scanner.chrome_events import MAX_DEVICES
 
 if TYPE_CHECKING:
     from perfgate.trace.readers.ascend.database import Database
 
-READS = "SQLite exports of Nsight Systems (nsys export --type sqlite)"
+READS = "SQLite exports of Nsight Systems (nsys export --type sqlite), or a folder of them"
 # Before the reader of every other SQLite database.
 PRIORITY = 22
 
@@ -53,9 +54,18 @@ class _Span(NamedTuple):
 
 
 def recognises(path: Path) -> bool:
+    """Whether a file is an export, or a folder holds any."""
+    if path.is_dir():
+        return bool(_exports(path))
+    return path.is_file() and _is_export(path)
+
+
+def _exports(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.glob("*.sqlite")) if file.is_file() and _is_export(file)]
+
+
+def _is_export(path: Path) -> bool:
     """Whether a file is a SQLite database with tables of CUPTI or NVTX."""
-    if not path.is_file():
-        return False
     with suppress(OSError), path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             return False
@@ -67,7 +77,16 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path) -> Recording:
-    """A timeline for each device. Raises DocumentError, which names the fault and the next step."""
+    """A timeline for each device of an export, or of all in a folder.
+
+    Raises DocumentError, which names the fault and the next step.
+    """
+    if path.is_dir():
+        return Recording.of_files(path, [_read_export(file) for file in _exports(path)])
+    return _read_export(path)
+
+
+def _read_export(path: Path) -> Recording:
     # Imported here because recognising a trace imports every reader.
     from perfgate.trace.readers.ascend.database import open_database
 
@@ -83,14 +102,16 @@ def read(path: Path) -> Recording:
             count=len(devices),
             limit=MAX_DEVICES,
         )
-    timelines = tuple(_timeline(spans, device) for device in devices) or (_timeline(spans, _HOST),)
+    rank = rank_in_name(path)
+    owners: list[int | None] = [*devices] or [_HOST]
+    timelines = tuple(_timeline(spans, rank, owner) for owner in owners)
     absent = {} if devices else {"device": Message("notes.nothing-on-device")}
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
     return Recording(path, "nsys", timelines, settings=settings, absent=absent)
 
 
-def _timeline(spans: Sequence[_Span], device: int | None) -> Timeline:
+def _timeline(spans: Sequence[_Span], rank: int | None, device: int | None) -> Timeline:
     """The events of a device, and of the host."""
     builder = EventTableBuilder()
     for span in spans:
@@ -104,7 +125,7 @@ def _timeline(spans: Sequence[_Span], device: int | None) -> Timeline:
                 correlation=span.correlation,
             )
     events = replace(builder.table(), shortest_ns=SHORTEST_WORK_NS)
-    return Timeline(None, device, events, steps=MarkedSteps.of(events))
+    return Timeline(rank, device, events, steps=MarkedSteps.of(events))
 
 
 def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
